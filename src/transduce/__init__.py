@@ -1,0 +1,30 @@
+"""The Transformer of "Attention Is All You Need" as software people use.
+
+    import transduce
+
+    translator = transduce.load("runs/demo")
+    translator("some text")
+
+The public names are loaded when they are first used, so that `import transduce` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transduce.recipe import train
+    from transduce.translator import Translator, load
+
+__version__ = "0.1.0"
+__all__ = ["Translator", "__version__", "load", "train"]
+
+_HOMES = {"Translator": "transduce.translator", "load": "transduce.translator", "train": "transduce.recipe"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'transduce' has no attribute '{name}'")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

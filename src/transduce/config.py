@@ -1,0 +1,115 @@
+"""Frozen typed settings, to and from TOML, with refusals that help.
+
+A config is a pydantic model: frozen, closed to unknown keys, each field explained where it stands.
+Tables of a recipe are read here and nowhere else, so that every refusal sounds the same.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pydantic
+import tomli_w
+
+from transduce.errors import MissingInput, SettingsError, suggestion
+
+Table = dict[str, Any]
+"""A TOML table as plain values."""
+
+
+class Config(pydantic.BaseModel):
+    """The root of all settings: immutable, strict about names, documented per field."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], where: str) -> Self:
+        """Build from plain values; `where` names the file and table in a refusal."""
+        try:
+            return cls.model_validate(dict(table))
+        except pydantic.ValidationError as error:
+            raise SettingsError(explain(error, cls, where)) from None
+
+    def to_table(self) -> Table:
+        """Return plain values that `from_table` reads back; settings that are None are left out."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def but(self, **changes: Any) -> Self:
+        """Return a copy with some settings changed, checked again."""
+        return self.from_table({**self.model_dump(), **changes}, type(self).__name__)
+
+
+def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], where: str) -> str:
+    """Turn pydantic's first complaint into one sentence."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    name = ".".join(path)
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(config, path[:-1])
+        return f"{where} has no setting '{path[-1]}'{suggestion(path[-1], known)}"
+    if first["type"] == "missing":
+        return f"{where} needs the setting '{name}'"
+    reason = str(first["msg"]).removeprefix("Value error, ")
+    if not name:
+        return f"{where}: {reason}"
+    return f"{where}: {name} = {first['input']!r} is not possible: {reason[0].lower()}{reason[1:]}"
+
+
+def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:
+    for part in path:
+        field = config.model_fields.get(part)
+        if field is None or not isinstance(field.annotation, type) or not issubclass(field.annotation, Config):
+            return []
+        config = field.annotation
+    return list(config.model_fields)
+
+
+def read_toml(path: Path) -> Table:
+    """Read a TOML file into plain values."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: is not valid TOML ({error})") from None
+
+
+def write_toml(table: Table) -> str:
+    """Return the text of a TOML file with these values."""
+    return tomli_w.dumps(table)
+
+
+def override(table: Table, assignment: str) -> Table:
+    """Return a copy of a nested table with one `model.num_layers=6` put in; the value is read as TOML."""
+    name, equals, text = assignment.partition("=")
+    parts = name.strip().split(".")
+    if not equals or not all(parts):
+        raise SettingsError(f"--set {assignment}: write it as table.setting=value, for example model.num_layers=4")
+    text = text.strip()
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word is a string, so that nobody has to quote inside a shell's quotes
+    return _put(table, parts, value, assignment)
+
+
+def _put(table: Table, parts: Sequence[str], value: Any, assignment: str) -> Table:
+    head, *rest = parts
+    if not rest:
+        return {**table, head: value}
+    inner = table.get(head, {})
+    if not isinstance(inner, dict):
+        raise SettingsError(f"--set {assignment}: '{head}' is a value, not a table")
+    return {**table, head: _put(inner, rest, value, assignment)}
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
+    """Return `base` with `changes` laid over it, table by table."""
+    merged = dict(base)
+    for key, value in changes.items():
+        inner = merged.get(key)
+        merged[key] = merge(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged

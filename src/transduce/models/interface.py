@@ -1,0 +1,121 @@
+"""What every model offers, and all that training, search, scoring and inspection may ask of it.
+
+A *Transducer* turns a source into a target. It has two faces:
+
+- `forward`, the whole target at once, for training and scoring;
+- `start`, `extend` and `step`, one token at a time, for search.
+
+Both give *hidden* vectors; `logits` turns them into scores over the target vocabulary. It stands apart so
+that a loss can be fused with the output layer and a shortlist can use a part of it.
+
+Letters: B sentences, S source, T target, M memory, D width, V vocabulary, R rows of a state (sentences × beam).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+from torch import Tensor, nn
+
+from transduce.nn.embedding import Output
+
+
+class VocabularySizes(NamedTuple):
+    """How many tokens each side knows; equal when one tokenizer serves both."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the decoder reads: one vector per source position, and which positions are real."""
+
+    states: Tensor
+    """(B M D)"""
+    allowed: Tensor
+    """(B M), True where there is a real token."""
+
+
+class State(ABC):
+    """What search carries from one token to the next: a value, never kept on the module.
+
+    Rows are sentences × width, the rows of one sentence next to each other. Every row has its own position,
+    so rows of one state may stand at different places, and states of different ages can be joined. A state
+    is consumed by the call that returns the next one: do not use it again.
+    """
+
+    width: int
+    """Rows per sentence; rows of one sentence share what was read from its source."""
+
+    @property
+    @abstractmethod
+    def num_rows(self) -> int:
+        """Sentences × width."""
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> Self:
+        """Return the state with these rows, in this order: whole sentences, `width` rows each.  (R') -> R' rows.
+
+        The rows given for one sentence may repeat or reorder that sentence's own rows (what beam search does);
+        a sentence may be left out (what finishing does).
+        """
+
+    @abstractmethod
+    def join(self, other: Self) -> Self:
+        """Return one state with the rows of this one, then of the other; widths must agree."""
+
+
+MemoryT = TypeVar("MemoryT", bound=Memory)
+StateT = TypeVar("StateT", bound=State)
+
+
+class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
+    """Source → target. Leaves are listed in `catalog.MODELS`; nothing else may be subclassed."""
+
+    sizes: VocabularySizes
+    output: Output
+    """The layer before the softmax, so that a loss can be fused with it."""
+
+    @property
+    @abstractmethod
+    def max_source(self) -> int | None:
+        """The longest source the model can read, in tokens with the end token; None where there is no limit."""
+
+    @property
+    @abstractmethod
+    def max_target(self) -> int | None:
+        """The longest target the model can write, in tokens with the start token; None where there is no limit."""
+
+    @abstractmethod
+    def encode(self, source: Tensor, allowed: Tensor) -> MemoryT:
+        """Read the source.  tokens (B S), allowed (B S) -> memory."""
+
+    @abstractmethod
+    def forward(self, target: Tensor, memory: MemoryT) -> Tensor:
+        """Read a whole target that begins with the start token; vector t knows tokens 0..t.  (B T) -> (B T D)."""
+
+    @abstractmethod
+    def start(self, memory: MemoryT, width: int = 1) -> StateT:
+        """Return the state before the first token, with `width` rows per sentence."""
+
+    @abstractmethod
+    def extend(self, tokens: Tensor, lengths: Tensor, state: StateT) -> tuple[Tensor, StateT]:
+        """Read several tokens per row: the prompt, or a prefix.  (R T), (R) -> (R T D).
+
+        Row r reads its first `lengths[r]` tokens (0 is allowed); what is returned past them means nothing.
+        """
+
+    @abstractmethod
+    def step(self, tokens: Tensor, state: StateT) -> tuple[Tensor, StateT]:
+        """Read one more token per row.  (R) -> (R D)."""
+
+    def logits(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
+        """Score the target vocabulary, or only the tokens of a shortlist.  (… D) -> (… V)."""
+        scores: Tensor = self.output(hidden, vocabulary)
+        return scores
+
+
+AnyTransducer = Transducer[Any, Any]
