@@ -63,7 +63,12 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show versions and exit."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show versions and exit.",
 )
 def transduce() -> None:
     """Train a sequence model on your own pairs of text, translate with it, look inside it."""

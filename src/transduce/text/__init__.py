@@ -1,0 +1,25 @@
+"""Strings: corpora of pairs, and tokenizers between text and tokens. The first stop of the walk; no torch here."""
+
+from __future__ import annotations
+
+from transduce.text.corpus import CorpusFiles, Pair, normalise, read_lines, read_pairs
+from transduce.text.piece import KINDS, LOSSLESS, Kind
+from transduce.text.specials import Specials
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer_training import train_tokenizer, train_tokenizers
+
+__all__ = [
+    "KINDS",
+    "LOSSLESS",
+    "CorpusFiles",
+    "Kind",
+    "Pair",
+    "Specials",
+    "Tokenizer",
+    "TokenizerConfig",
+    "normalise",
+    "read_lines",
+    "read_pairs",
+    "train_tokenizer",
+    "train_tokenizers",
+]

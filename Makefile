@@ -1,0 +1,51 @@
+# Every target sets itself up in .venv and needs nothing but python3 and make.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test check learn bench docs clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+.venv/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "transduce needs Python 3.11 or newer; set PYTHON=…")'
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+# torch first and alone: pip then never considers another build of it for the rest.
+.venv/.installed: .venv/.created pyproject.toml constraints.txt
+	@echo "installing into .venv …"
+	@$(INSTALL) torch
+	@$(INSTALL) -e '.[demo,plot]'
+	@touch $@
+
+.venv/.developer: .venv/.installed
+	@echo "installing the developers' tools into .venv …"
+	@$(INSTALL) -e '.[demo,plot,dev]'
+	@touch $@
+
+demo: .venv/.installed ## Learn English pronunciation from scratch, in about three minutes
+	@$(BIN)/transduce demo
+
+test: .venv/.developer ## Run the default tests
+	@$(BIN)/pytest -n 2
+
+check: .venv/.developer ## Format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest tests/unit/test_layers.py
+
+learn: .venv/.developer ## Train every model until it reaches its bound (minutes)
+	@$(BIN)/pytest -m learning --timeout=1200
+
+bench: .venv/.developer ## Measure against peers; see the bench-* targets
+	@echo "nothing is measured here yet"
+
+docs: .venv/.developer ## Run every example and command of the documents
+	@$(BIN)/pytest tests/documents
+
+clean: ## Remove what was installed and cached; runs stay
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

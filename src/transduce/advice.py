@@ -1,0 +1,136 @@
+"""Settings chosen from the corpus, for a person who gives two files and nothing else: what, and why.
+
+The rules follow what is published for small data (Araabi and Monz 2020; Wu et al. 2021; Sennrich and Zhang 2019):
+small models with much dropout and few merges, larger ones as the corpus grows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from transduce.config import Table
+from transduce.data.config import DataConfig, corpus_pairs
+from transduce.errors import DataError
+
+SURVEYED = 1_000_000
+"""Pairs that are looked at; a larger corpus gets the settings of one of this size or more."""
+FEW_WORDS = 300
+"""A side with no more different words than this is written in symbols, not in words."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a corpus looks like."""
+
+    pairs: int
+    source: Side
+    target: Side
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a corpus: means per line, and how many different words (counted up to a bound)."""
+
+    characters: float
+    words: float
+    distinct_words: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Tables of a recipe, and a sentence for each choice."""
+
+    tables: Table
+    reasons: list[str]
+
+
+def survey(data: DataConfig) -> Survey:
+    """Read the training pairs once, up to a bound."""
+    pairs, sides = 0, [[0, 0], [0, 0]]
+    distinct: list[set[str]] = [set(), set()]
+    for source, target, *_ in islice(corpus_pairs(data.train), SURVEYED):
+        pairs += 1
+        for side, (text, counts) in enumerate(zip((source, target), sides, strict=True)):
+            words = text.split()
+            counts[0] += len(text)
+            counts[1] += len(words)
+            if len(distinct[side]) <= FEW_WORDS:
+                distinct[side].update(words)
+    if not pairs:
+        raise DataError("the training corpus is empty; give files with at least one line")
+    seen = [Side(c / pairs, w / pairs, len(d)) for (c, w), d in zip(sides, distinct, strict=True)]
+    return Survey(pairs, *seen)
+
+
+def advise(found: Survey) -> Advice:
+    """Choose tokenizer, model and training for a corpus."""
+    reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == SURVEYED else "")]
+    tokenizer, tokens_per_line = _tokenizer(found, reasons)
+    model, training = _model(found.pairs, tokens_per_line, reasons)
+    if not tokenizer["joint"]:
+        model["tied"] = "target"
+    return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def _kind(side: Side, name: str, reasons: list[str]) -> str | None:
+    if side.distinct_words <= FEW_WORDS:
+        reasons.append(f"the {name} has {side.distinct_words} different words: each is a token of its own")
+        return "word"
+    if side.words < 1.5:
+        reasons.append(f"the {name} is single words: its tokens are characters")
+        return "character"
+    return None
+
+
+def _tokenizer(found: Survey, reasons: list[str]) -> tuple[Table, float]:
+    kinds = [_kind(found.source, "source", reasons), _kind(found.target, "target", reasons)]
+    length = found.target.words if kinds[1] == "word" else found.target.characters
+    if any(kinds):
+        source, target = (kind or "bpe" for kind in kinds)
+        return {
+            "joint": False,
+            "source_kind": source,
+            "target_kind": target,
+            "vocab_size": 4000,
+            "min_frequency": 1,
+        }, length if kinds[1] else found.target.characters / 4
+    size = 4000 if found.pairs < 20_000 else 10_000 if found.pairs < 300_000 else 32_000
+    reasons.append(f"text on both sides: one BPE vocabulary of {size:,} tokens for both")
+    return {"kind": "bpe", "joint": True, "vocab_size": size}, found.target.characters / 4
+
+
+def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Table, Table]:
+    if pairs < 10_000:
+        model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
+        rate, warmup, epochs, what = 2e-3, 400, 100, "a small corpus: 3 + 3 layers of 128"
+    elif pairs < 300_000:
+        model = {"name": "transformer", "preset": "small"}
+        rate, warmup, epochs, what = 1e-3, 1000, 40, "a corpus of middle size: 4 + 4 layers of 256"
+    else:
+        model = {"name": "transformer", "preset": "paper_base", "norm": "pre"}
+        rate, warmup, epochs, what = 7e-4, 4000, 10, "a large corpus: the paper's base model with norms in front"
+    tokens = 2048 if pairs < 10_000 else 4096
+    per_epoch = max(1, int(pairs * (tokens_per_line + 1) / tokens))
+    updates = max(500, min(100_000, epochs * per_epoch))
+    every = max(50, min(2000, per_epoch, updates // 10))
+    warmup = min(warmup, updates // 5)
+    reasons.append(f"{what}, dropout {0.3 if pairs < 300_000 else 0.1}, norms in front")
+    reasons.append(
+        f"about {epochs} epochs are at most {updates:,} updates of {tokens:,} tokens, checked every {every:,}"
+    )
+    training: dict[str, Any] = {
+        "tokens": tokens,
+        "updates": updates,
+        "optimizer": "adam",
+        "schedule": "inverse_sqrt",
+        "learning_rate": rate,
+        "warmup": warmup,
+        "clip": 1.0,
+        "validate_every": every,
+        "patience": 10,
+        "keep_last": 5,
+        "average": 5,
+    }
+    return model, training

@@ -1,0 +1,178 @@
+"""A model folder on disk ⇄ model, settings, tokenizers.
+
+    config.json              format, model name, settings, vocabulary sizes, languages
+    model.safetensors        weights by name; a matrix with two uses stands there once
+    tokenizer.json           or source.tokenizer.json and target.tokenizer.json
+    README.md                the model's card: data, settings, scores
+    manifest.json            size and SHA-256 of every other file, written last
+
+No pickle, no code: safetensors, JSON and text. safetensors accepts flipped bits in its data, so the manifest
+is what detects them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from transduce.config import Config, Table
+from transduce.errors import MissingInput, ModelFolderError, SettingsError
+from transduce.models import catalog
+from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.storage import folder_aside, read_json, seal, verify, write_json
+from transduce.text.tokenizer import Tokenizer
+
+KIND = "transduce model"
+FORMAT = 1
+"""Of a model folder; a higher one is refused."""
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+JOINT, SOURCE, TARGET = "tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """All that a model folder holds, in memory."""
+
+    model: AnyTransducer
+    config: Config
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    """The same object as the source's when one serves both."""
+    notes: Table = field(default_factory=dict)
+    """Languages, search defaults and whatever else belongs to the model but not to its arithmetic."""
+
+
+def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
+    """Write a model folder, whole or not at all."""
+    with folder_aside(folder) as aside:
+        sizes = contents.model.sizes
+        write_json(
+            aside / CONFIG,
+            {
+                "format": FORMAT,
+                "model": catalog.name_of(contents.config),
+                "settings": contents.config.to_table(),
+                "vocabulary": {"source": sizes.source, "target": sizes.target},
+                "notes": contents.notes,
+            },
+        )
+        save_weights(aside / WEIGHTS, weights_of(contents.model))
+        save_tokenizers(aside, contents.source_tokenizer, contents.target_tokenizer)
+        (aside / CARD).write_text(card, encoding="utf-8")
+        seal(aside, KIND)
+
+
+def load_model(folder: Path) -> ModelFolder:
+    """Read a model folder, or the model of a run folder; anything damaged or foreign is refused by name."""
+    folder = find_model(folder)
+    verify(folder, KIND)
+    table = read_json(folder / CONFIG)
+    config, sizes = _read_config(table, folder / CONFIG)
+    source, target = load_tokenizers(folder)
+    if (source.size, target.size) != sizes:
+        raise ModelFolderError(
+            f"{folder}: the model knows {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
+            f"{source.size:,} and {target.size:,}; load all files from one folder"
+        )
+    try:
+        model = catalog.build(config, sizes)
+    except SettingsError as error:
+        raise ModelFolderError(f"{folder / CONFIG}: {error}") from None
+    put_weights(model, load_weights(folder / WEIGHTS), folder / WEIGHTS)
+    notes = table.get("notes", {})
+    return ModelFolder(model.eval(), config, source, target, notes if isinstance(notes, dict) else {})
+
+
+def find_model(folder: Path) -> Path:
+    """Return the model folder that a person means: the folder itself, or the model inside a run."""
+    if not folder.is_dir():
+        raise MissingInput(f"{folder}: there is no such folder; give a run or a model folder")
+    if (folder / CONFIG).exists():
+        return folder
+    if (folder / "model" / CONFIG).exists():
+        return folder / "model"
+    if (folder / "recipe.toml").exists():
+        raise ModelFolderError(f"{folder}: this run has no model yet; go on with `transduce train --resume {folder}`")
+    raise ModelFolderError(f"{folder}: is neither a run nor a model folder (it has no {CONFIG})")
+
+
+def weights_of(model: AnyTransducer) -> dict[str, Tensor]:
+    """Return every parameter once, by name."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def put_weights(model: AnyTransducer, weights: dict[str, Tensor], where: Path) -> None:
+    """Copy weights into a model after checking that names and shapes are the model's own."""
+    mine = weights_of(model)
+    if missing := sorted(mine.keys() - weights.keys()):
+        raise ModelFolderError(f"{where}: the weight '{missing[0]}' is missing ({len(missing)} in all)")
+    if foreign := sorted(weights.keys() - mine.keys()):
+        raise ModelFolderError(f"{where}: the weight '{foreign[0]}' is not part of this model ({len(foreign)} in all)")
+    for name, weight in weights.items():
+        if weight.shape != mine[name].shape:
+            raise ModelFolderError(
+                f"{where}: the weight '{name}' has shape {tuple(weight.shape)}, "
+                f"the model's is {tuple(mine[name].shape)}"
+            )
+    with torch.no_grad():
+        for name, weight in weights.items():
+            mine[name].copy_(weight)
+
+
+def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors by name."""
+    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path)
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Read tensors by name."""
+    try:
+        weights: dict[str, Tensor] = load_file(path)
+    except OSError as error:
+        raise ModelFolderError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except SafetensorError as error:
+        raise ModelFolderError(f"{path}: is not a safetensors file ({error})") from None
+    return weights
+
+
+def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
+    """Write one file for a joint tokenizer, two otherwise."""
+    if source is target:
+        source.save(folder / JOINT)
+    else:
+        source.save(folder / SOURCE)
+        target.save(folder / TARGET)
+
+
+def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    """Read what `save_tokenizers` wrote."""
+    if (folder / JOINT).exists():
+        joint = Tokenizer.load(folder / JOINT)
+        return joint, joint
+    return Tokenizer.load(folder / SOURCE), Tokenizer.load(folder / TARGET)
+
+
+def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:
+    written = table.get("format")
+    if not isinstance(written, int) or written > FORMAT:
+        raise ModelFolderError(f"{where}: has format {written!r}; this version reads up to {FORMAT}: upgrade transduce")
+    vocabulary: Any = table.get("vocabulary")
+    settings: Any = table.get("settings")
+    try:
+        sizes = VocabularySizes(int(vocabulary["source"]), int(vocabulary["target"]))
+        config = catalog.entry(str(table.get("model"))).config.from_table(settings, str(where))
+    except (TypeError, KeyError, ValueError):
+        raise ModelFolderError(f"{where}: lacks its vocabulary sizes or settings; copy the folder again") from None
+    except SettingsError as error:
+        raise ModelFolderError(str(error)) from None
+    if not all(0 < size <= 10_000_000 for size in sizes):
+        raise ModelFolderError(
+            f"{where}: vocabularies of {sizes.source:,} and {sizes.target:,} tokens are not possible"
+        )
+    return config, sizes

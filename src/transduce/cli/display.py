@@ -1,0 +1,148 @@
+"""A run as a person follows it: one live display on a terminal, plain lines everywhere else. All on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from transduce.training.reporter import Plan, Reporter, Step, Validation
+
+PLAIN_SECONDS = 10.0
+"""Between two plain lines."""
+
+
+def reporter() -> Reporter:
+    """Return the display that fits where standard error goes."""
+    console = Console(stderr=True)
+    return LiveDisplay(console) if console.is_terminal and not console.is_dumb_terminal else PlainLines()
+
+
+def describe(plan: Plan) -> str:
+    """Say what is about to happen in one line."""
+    resumed = f", going on at update {plan.first_update:,}" if plan.first_update > 1 else ""
+    return (
+        f"{plan.parameters:,} parameters, {plan.train_pairs:,} pairs and {plan.validation_pairs:,} for validation, "
+        f"{plan.updates:,} updates (about {plan.updates / plan.batches_per_epoch:.1f} epochs), "
+        f"{plan.threads} threads on {plan.device}{resumed}"
+    )
+
+
+def summarise(validation: Validation) -> str:
+    """One validation in one line."""
+    from transduce.evaluation.catalog import METRICS
+
+    scores = "".join(f", {name} {METRICS[name].show(value)}" for name, value in validation.scores.items())
+    best = ", best so far" if validation.best else ""
+    return (
+        f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
+        f"accuracy {100 * validation.accuracy:.1f} %{scores}{best}"
+    )
+
+
+class Speed:
+    """Tokens per second and time left, over the last stretch of a run."""
+
+    def __init__(self) -> None:
+        self._seconds, self._tokens, self._updates = 0.0, 0.0, 0.0
+
+    def add(self, step: Step) -> None:
+        """Take one update in; old ones count less and less."""
+        keep = 0.98
+        self._seconds = keep * self._seconds + step.seconds
+        self._tokens = keep * self._tokens + step.tokens
+        self._updates = keep * self._updates + 1
+
+    def tokens_per_second(self) -> float:
+        return self._tokens / max(self._seconds, 1e-9)
+
+    def left(self, updates: int) -> str:
+        """Time for so many more updates, as 1:02:03."""
+        seconds = int(updates * self._seconds / max(self._updates, 1e-9))
+        return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+class PlainLines:
+    """One line every few seconds; nothing that a log file would regret."""
+
+    def __init__(self) -> None:
+        self._speed, self._said, self._updates = Speed(), time.monotonic(), 0
+
+    def begin(self, plan: Plan) -> None:
+        self._updates = plan.updates
+        self._say(describe(plan))
+
+    def step(self, step: Step) -> None:
+        self._speed.add(step)
+        if time.monotonic() - self._said >= PLAIN_SECONDS:
+            left = self._speed.left(self._updates - step.update)
+            self._say(
+                f"update {step.update:,} of {self._updates:,}: loss {step.loss:.3f}, "
+                f"{self._speed.tokens_per_second():,.0f} tokens/s, {left} left"
+            )
+
+    def validation(self, validation: Validation) -> None:
+        self._say(summarise(validation))
+        for sample in validation.samples[:1]:
+            self._say(f"  {sample.source}  →  {sample.translation}  (reference: {sample.reference})")
+
+    def warn(self, message: str) -> None:
+        self._say(f"note: {message}")
+
+    def end(self, message: str) -> None:
+        self._say(f"done: {message}")
+
+    def _say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+        self._said = time.monotonic()
+
+
+class LiveDisplay:
+    """A bar with loss, speed and time left, and a sample translation that gets better."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._speed, self._updates = console, Speed(), 1
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+        self._loss: float | None = None
+        self._sample = Text("")
+
+    def begin(self, plan: Plan) -> None:
+        self._updates = plan.updates
+        self._console.print(describe(plan), highlight=False, markup=False)
+        self._live.start()
+
+    def step(self, step: Step) -> None:
+        self._speed.add(step)
+        self._loss = step.loss if self._loss is None else 0.95 * self._loss + 0.05 * step.loss
+        line = Table.grid(padding=(0, 2))
+        line.add_row(
+            ProgressBar(total=self._updates, completed=step.update, width=30),
+            f"{step.update:,}/{self._updates:,}",
+            f"loss {self._loss:.3f}",
+            f"{self._speed.tokens_per_second():,.0f} tokens/s",
+            f"{self._speed.left(self._updates - step.update)} left",
+        )
+        self._live.update(Group(line, self._sample))
+
+    def validation(self, validation: Validation) -> None:
+        self._console.print(summarise(validation), highlight=False, markup=False)
+        if validation.samples:
+            sample = validation.samples[validation.update % len(validation.samples)]
+            self._sample = Text(
+                f"{sample.source}  →  {sample.translation}", style="cyan", overflow="ellipsis", no_wrap=True
+            )
+
+    def warn(self, message: str) -> None:
+        self._console.print(f"note: {message}", highlight=False, markup=False)
+
+    def end(self, message: str) -> None:
+        self._live.stop()
+        self._console.print(f"done: {message}", highlight=False, markup=False)
+
+    def __del__(self) -> None:
+        self._live.stop()  # an interrupted run gives the terminal back, cursor and all

@@ -1,0 +1,73 @@
+"""`transduce evaluate`: how good a model is on a test set, how sure that is, and which of two is better."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+_EXAMPLES = """
+\b
+Examples:
+  transduce evaluate runs/de-en --source test.de --target test.en
+  transduce evaluate runs/demo --path test.tsv --metric word_error_rate --metric phoneme_error_rate
+  transduce evaluate runs/new --against runs/old --source test.de --target test.en
+"""
+_METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate; again for more. Default: the first three."
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run")
+@click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
+@click.option("--target", "targets", multiple=True, metavar="FILE", help="References; again for more of them.")
+@click.option("--path", metavar="FILE", help="TSV or JSONL pairs; lines with one source are all its references.")
+@click.option("--against", metavar="RUN2", help="Another run or model folder, compared by a paired test.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help=_METRICS)
+@click.option("--tokenize", default="13a", metavar="NAME", help="BLEU's tokenizer; none for tokenised text.")
+@click.option("--lowercase", is_flag=True, help="BLEU and chrF on lowercased text.")
+@click.option("--samples", type=int, default=1000, metavar="N", help="Bootstrap samples.", show_default=True)
+@click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
+@click.option("--greedy", is_flag=True, help="Take the best token each time.")
+@click.option("--output", metavar="FILE", help="Write the translations there too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, as_json: bool, **options: Any) -> None:
+    """Translate a test set with the model in RUN and score it.
+
+    Prints perplexity and token accuracy, each score with sacreBLEU's signature (or the rule of an error rate) and its
+    95 % bootstrap interval; with --against also whether the difference between two runs is more than chance.
+    """
+    from transduce.assessment import assess, compare_assessments, read_test_set, write_lines
+    from transduce.evaluation.catalog import choose
+    from transduce.translator import load
+
+    chosen = choose(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
+    test = read_test_set(options["source"], options["targets"], options["path"])
+    wishes = {"beam": options["beam"], "method": "greedy" if options["greedy"] else None}
+    names = [run, *([options["against"]] if options["against"] else [])]
+    translators = [load(name) for name in names]
+    first, *others = [assess(translator, test, chosen, options["samples"], wishes) for translator in translators]
+    compared = {
+        name: compare_assessments(first, other, test, chosen, options["samples"])
+        for name, other in zip(names[1:], others, strict=True)
+    }
+    if options["output"]:
+        write_lines(Path(options["output"]), first.translations)
+    if as_json:
+        comparisons = {
+            name: {metric: found.to_json() for metric, found in several.items()} for name, several in compared.items()
+        }
+        click.echo(json.dumps({"run": run, **first.to_json(), "against": comparisons}, ensure_ascii=False))
+        return
+    click.echo(f"{run}: {len(test.sources):,} sentences")
+    for line in first.lines(chosen):
+        click.echo(line)
+    for name, several in compared.items():
+        for metric, found in several.items():
+            show = chosen[metric].show
+            verdict = {"first": f"{run} is better", "second": f"{name} is better", "neither": "no clear difference"}
+            click.echo(
+                f"{metric}: {show(found.first)} against {show(found.second)} of {name}, difference {show(found.delta)} "
+                f"({show(found.low)} to {show(found.high)}), p = {found.p_value:.3f}: {verdict[found.better]}"
+            )

@@ -1,0 +1,52 @@
+"""`transduce inspect`: one translation, and where every head looked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_EXAMPLES = """
+\b
+Examples:
+  transduce inspect runs/demo "thorough"
+  transduce inspect runs/de-en "ein Hund läuft" --output look --layer 3 --head 2
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run")
+@click.argument("text")
+@click.option("--output", default="attention", metavar="NAME", help="Writes NAME.html and NAME.png.", show_default=True)
+@click.option(
+    "--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", help="Attention of the PNG."
+)
+@click.option("--layer", type=int, metavar="N", help="Layer of the PNG, from 1; default: the mean of all.")
+@click.option("--head", type=int, metavar="N", help="Head of the PNG, from 1; needs --layer.")
+@click.option("--top", type=int, default=5, metavar="N", help="Likeliest tokens shown at each step.", show_default=True)
+@click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
+def command(
+    run: str, text: str, output: str, kind: str, layer: int | None, head: int | None, top: int, beam: int | None
+) -> None:
+    """Translate TEXT with the model in RUN and show where it looked.
+
+    Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
+    as a PNG; prints the next-token distribution of each step.
+    """
+    from transduce.errors import SettingsError
+    from transduce.translator import load
+
+    if not text.strip():
+        raise SettingsError("there is nothing to look at in an empty text; give one with words")
+    maps = load(run).attention(text, top=top, beam=beam)
+    click.echo(f"{maps.source}  →  {maps.translation}")
+    width = max(len(step.chosen.piece) for step in maps.steps)
+    for step in maps.steps:
+        others = "  ".join(f"{candidate.piece} {candidate.probability:.3f}" for candidate in step.top)
+        click.echo(f"  {step.chosen.piece:<{width}}  {step.chosen.probability:.3f}   {others}")
+    page, picture = Path(f"{output}.html"), Path(f"{output}.png")
+    maps.save_html(page)
+    click.echo(f"page     {page}")
+    chosen = kind if kind in maps.maps else next(iter(maps.maps))
+    maps.save_png(picture, kind=chosen, layer=layer, head=head)  # type: ignore[arg-type]
+    click.echo(f"picture  {picture}")

@@ -1,0 +1,122 @@
+"""`transduce prepare`: a corpus in, memory-mapped files and a report out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transduce.config import Table, merge, override, read_toml
+from transduce.errors import SettingsError
+
+_EXAMPLES = """
+\b
+Examples:
+  transduce prepare --source train.de --target train.en --output prepared/de-en
+  transduce prepare --path pairs.tsv.gz --test-path test.tsv --tokenizer unigram --vocab-size 4000 --output prepared/x
+  transduce prepare --recipe recipe.toml --set data.copies=drop --output prepared/y
+"""
+
+
+def _corpus_options(function: Any) -> Any:
+    """The options that name a corpus, for each of the three; the training corpus has the plain names."""
+    for name, what in (("test", "test"), ("validation", "validation"), ("train", "training")):
+        prefix = "" if name == "train" else f"{name}-"
+        for option, text in (
+            ("path", f"TSV or JSONL file with the {what} pairs (.gz too)."),
+            ("target", f"File of {what} targets, line by line."),
+            ("source", f"File of {what} sources, line by line (.gz too; - is standard input)."),
+        ):
+            function = click.option(f"--{prefix}{option}", f"{name}_{option}", metavar="FILE", help=text)(function)
+    return function
+
+
+@click.command(epilog=_EXAMPLES)
+@_corpus_options
+@click.option("--recipe", metavar="FILE", help="TOML file with the tables [data] and [tokenizer]; options go over it.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as data.max_length=100.")
+@click.option("--tokenizer", metavar="KIND", help="bpe (default), unigram, wordpiece, word, character or byte.")
+@click.option("--vocab-size", type=int, metavar="N", help="Most tokens of one tokenizer.")
+@click.option("--joint/--separate", default=None, help="One tokenizer for both sides, or one for each.")
+@click.option("--output", required=True, metavar="FOLDER", help="Folder to make; a prepared corpus there is replaced.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(output: str, as_json: bool, **options: Any) -> None:
+    """Audit and tokenise a corpus into memory-mapped files.
+
+    Reads pairs of text in a stream, leaves out what cannot be used, counts every pair left out with its reason, learns
+    the tokenizer and writes everything into one folder that training reads. Memory does not grow with the corpus.
+    Without a validation corpus some pairs are held out.
+    """
+    from transduce.data.config import DataConfig
+    from transduce.data.prepare import prepare
+    from transduce.text.tokenizer import TokenizerConfig
+
+    where = options["recipe"] or "the command line"
+    tables = _tables(options)
+    data = DataConfig.from_table(tables["data"], f"{where}: [data]")
+    tokenizer = TokenizerConfig.from_table(tables["tokenizer"], f"{where}: [tokenizer]")
+    with _Progress() as progress:
+        report = prepare(data, tokenizer, Path(output), progress.show)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report.to_table(), ensure_ascii=False, indent=2))
+        return
+    for line in report.lines():
+        click.echo(line)
+    click.echo(f"prepared     {output}")
+
+
+def _tables(options: dict[str, Any]) -> dict[str, Table]:
+    """Lay the options over the recipe."""
+    recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}
+    _check_tables(recipe, options["recipe"])
+    given: Table = {"data": {}, "tokenizer": {}}
+    for name in ("train", "validation", "test"):
+        corpus = {side: options[f"{name}_{side}"] for side in ("source", "target", "path") if options[f"{name}_{side}"]}
+        if corpus:
+            given["data"][name] = corpus
+            recipe = {**recipe, "data": {**recipe.get("data", {}), name: {}}}  # files named here replace those there
+    settings = {"kind": options["tokenizer"], "vocab_size": options["vocab_size"], "joint": options["joint"]}
+    given["tokenizer"] = {name: value for name, value in settings.items() if value is not None}
+    tables = merge({"data": {}, "tokenizer": {}, **recipe}, given)
+    for assignment in options["assignments"]:
+        tables = override(tables, assignment)
+        _check_tables(tables, f"--set {assignment}")
+    if not tables["data"].get("train"):
+        raise SettingsError("name the pairs to prepare: --source and --target, or --path, or --recipe")
+    return tables
+
+
+def _check_tables(tables: Table, where: str) -> None:
+    for name in ("data", "tokenizer"):
+        if not isinstance(tables.get(name, {}), dict):
+            raise SettingsError(f"{where}: '{name}' must be a table of settings, not {tables[name]!r}")
+
+
+class _Progress:
+    """One live line on a terminal; elsewhere a plain line when something new begins."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._stage = ""
+        self._shown = 0.0
+
+    def show(self, stage: str, count: int) -> None:
+        if stage == self._stage and (not self._live or time.monotonic() - self._shown < 0.1):
+            return
+        if self._live:
+            click.echo(f"\r\x1b[K{stage}: {count:,} pairs", err=True, nl=False)
+        elif stage != self._stage:
+            click.echo(f"{stage} …", err=True)
+        self._stage, self._shown = stage, time.monotonic()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live and self._stage:
+            click.echo("\r\x1b[K", err=True, nl=False)

@@ -1,0 +1,77 @@
+"""`transduce train`: a recipe, or two files of text, into a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from transduce.cli.corpus import PreparationProgress, corpus_options, corpus_tables
+from transduce.errors import SettingsError
+
+_EXAMPLES = """
+\b
+Examples:
+  transduce train --source train.de --target train.en --output runs/de-en
+  transduce train --recipe recipes/reverse.toml --output runs/reverse
+  transduce train --recipe recipes/reverse.toml --set model.num_layers=2 --output runs/shallow
+  transduce train --resume runs/de-en
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@corpus_options
+@click.option("--recipe", metavar="FILE", help="TOML file with the tables data, tokenizer, model, training, search.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as model.num_layers=4.")
+@click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
+@click.option("--output", metavar="RUN", help="Run folder to make.")
+@click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+@click.option("--dry-run", is_flag=True, help="Print the filled-in recipe and stop.")
+def command(output: str | None, resume: str | None, prepared: str | None, dry_run: bool, **options: Any) -> None:
+    """Train a model and keep it, with its tokenizers, its recipe and its journal, in one run folder.
+
+    Without a recipe the settings are chosen from the corpus, and what was chosen is said with its reasons. Ctrl-C
+    saves before it stops; `--resume` then goes on to the same result as if the run had never been stopped.
+    """
+    from transduce.recipe import read_recipe, resume_recipe, train
+
+    reasons: list[str] = []
+    if resume is not None:
+        if output is not None or options["recipe"] or options["assignments"] or corpus_tables(options):
+            raise SettingsError("a resumed run keeps its own recipe; give --resume alone")
+        recipe = resume_recipe(Path(resume))
+    else:
+        base = _base(options, prepared)
+        path = Path(options["recipe"]) if options["recipe"] else None
+        recipe, reasons = read_recipe(path, options["assignments"], base)
+    for reason in reasons:
+        click.echo(f"chosen: {reason}", err=True)
+    if dry_run:
+        click.echo(recipe.to_toml(), nl=False)
+        return
+    folder = resume or output
+    if folder is None:
+        raise SettingsError("say where the run goes: --output runs/NAME")
+    from transduce.cli.display import reporter
+
+    with PreparationProgress() as progress:
+        train(recipe, folder, resume=resume is not None, prepared=prepared, reporter=reporter(), progress=progress.show)
+    click.echo(folder)
+
+
+def _base(options: dict[str, Any], prepared: str | None) -> dict[str, Any]:
+    """Return the tables that the command line names, which a recipe may complete."""
+    corpora = corpus_tables(options)
+    if prepared is not None:
+        if corpora:
+            raise SettingsError("a prepared corpus needs no files; leave out --source, --target and --path")
+        from transduce.data.store import load_prepared
+
+        opened = load_prepared(Path(prepared))
+        return {"data": opened.data.to_table(), "tokenizer": opened.tokenizer.to_table()}
+    if not corpora and not options["recipe"]:
+        raise SettingsError(
+            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared"
+        )
+    return {"data": corpora} if corpora else {}

@@ -1,0 +1,124 @@
+"""`transduce translate`: lines in, lines out, same order, same number."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+WINDOW = 512
+"""Lines that are sorted by length and translated together; a slow writer's lines are answered as they come."""
+
+_EXAMPLES = """
+\b
+Examples:
+  transduce translate runs/demo words.txt --output pronunciations.txt
+  cat input.txt | transduce translate runs/de-en > output.txt
+  echo "hello" | transduce translate runs/demo --beam 8 --n-best 3
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run")
+@click.argument("file", default="-")
+@click.option("--output", default="-", metavar="FILE", help="Where to write; .gz compresses. Default: standard output.")
+@click.option("--greedy", is_flag=True, help="Take the best token each time; faster, a little worse.")
+@click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
+@click.option("--n-best", "nbest", type=int, metavar="N", help="Print N answers as `line ||| text ||| score`.")
+@click.option("--alpha", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off.")
+@click.option("--length-penalty", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A.")
+@click.option("--max-length", type=int, metavar="N", help="Most tokens of an answer; default: the source's plus 50.")
+def command(run: str, file: str, output: str, greedy: bool, nbest: int | None, **wishes: Any) -> None:
+    """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
+
+    One line in, one line out, in the same order; an empty line stays empty. A line longer than the model can read at
+    once is translated in parts; how many were is said at the end.
+    """
+    from transduce.text.corpus import read_lines
+    from transduce.translator import load
+
+    if greedy:
+        wishes = {**wishes, "method": "greedy"}
+    with _output(output) as sink:
+        translator = load(run)
+        options = translator.options(nbest=nbest, **wishes)
+        number = 0
+        for window in _as_they_come(read_lines(file)):
+            for answers in translator.answer(window, options):
+                for answer in answers:
+                    line = answer.text if nbest is None else f"{number} ||| {answer.text} ||| {answer.score:.4f}"
+                    sink.write(line + "\n")
+                number += 1
+            sink.flush()
+    _summary(translator.counts)
+
+
+def _summary(counts: Any) -> None:
+    notes = {
+        "lines were longer than the model reads at once and were translated in parts": counts.split,
+        "translations reached the maximum length and were cut off": counts.cut,
+        "source tokens were unknown to the model": counts.unknown,
+    }
+    for what, count in notes.items():
+        if count:
+            click.echo(f"note: {count:,} {what} ({counts.lines:,} lines in all)", err=True)
+
+
+@contextlib.contextmanager
+def _output(path: str) -> Iterator[IO[str]]:
+    """Open standard output, or a file that appears only when it is whole."""
+    if path == "-":
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        yield sys.stdout
+        return
+    import gzip
+
+    from transduce.storage import file_aside
+
+    with file_aside(Path(path)) as aside:
+        if path.endswith(".gz"):
+            with gzip.open(aside, "wt", encoding="utf-8", newline="\n") as file:
+                yield file
+        else:
+            with aside.open("w", encoding="utf-8", newline="\n") as plain:
+                yield plain
+
+
+def _as_they_come(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Yield windows of whatever has arrived: full ones from a file, small ones from somebody who types and waits."""
+    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=2 * WINDOW)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except BaseException as error:  # handed over to the main thread, which raises it
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    ended = False
+    while not ended:
+        window: list[str] = []
+        item = arrived.get()
+        while True:
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                ended = True
+                break
+            window.append(item)
+            if len(window) == WINDOW:
+                break
+            try:
+                item = arrived.get(timeout=0.02)
+            except queue.Empty:
+                break
+        if window:
+            yield window

@@ -1,0 +1,1 @@
+"""Prepared corpora, batches by token budget, synthetic tasks and the demo corpus."""

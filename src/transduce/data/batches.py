@@ -1,0 +1,211 @@
+"""Which rows make the next batch, from any position of a run on; and a batch as tensors.
+
+The order is a function of (seed, epoch): a keyed permutation of all rows, taken in pools. A pool is sorted by
+length and cut into batches by a budget of tokens, so that little is padding, and its batches are shuffled. Nothing
+is drawn from a stream, so a run that resumes computes the pool it stopped in and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transduce.data.permutation import Rows, permute, round_keys
+from transduce.data.ragged import Lengths, Ragged
+from transduce.data.store import PairStore
+from transduce.errors import DataError, SettingsError
+from transduce.text.specials import Specials
+
+POOL_SIZE = 65_536
+"""Rows sorted together: enough for hundreds of full batches, little enough to sort in milliseconds."""
+
+
+def _bands(top: int = 2**40) -> NDArray[np.int64]:
+    starts = [1]
+    while starts[-1] < top:
+        starts.append(starts[-1] + max(1, starts[-1] // 10))
+    return np.array(starts, dtype=np.int64)
+
+
+_BANDS = _bands()
+"""Where each band of target lengths starts."""
+
+
+class Position(NamedTuple):
+    """Where a run stands in its data: the next batch is `batch` of `pool` of `epoch`. As JSON: three numbers."""
+
+    epoch: int = 0
+    pool: int = 0
+    batch: int = 0
+
+
+START = Position()
+"""Where a run begins."""
+
+
+class Batches:
+    """The endless deterministic sequence of batches of one corpus, as row numbers."""
+
+    def __init__(
+        self,
+        source_lengths: Lengths | NDArray[np.int64],
+        target_lengths: Lengths | NDArray[np.int64],
+        tokens: int,
+        seed: int,
+        pool_size: int = POOL_SIZE,
+    ) -> None:
+        """Lengths are without special tokens; `tokens` bounds rows × longest row of each side, end token included."""
+        assert len(source_lengths) == len(target_lengths)
+        if len(target_lengths) == 0:
+            raise DataError("a corpus without pairs has no batches; check what preparing it left out")
+        if tokens < 1 or pool_size < 1:
+            raise SettingsError(f"batches need at least one token and pools one row, not {tokens} and {pool_size}")
+        self._source_lengths = source_lengths
+        self._target_lengths = target_lengths
+        self._tokens = tokens
+        self._seed = seed
+        self._size = len(target_lengths)
+        self.num_pools = -(-self._size // pool_size)
+        self._pool_size = -(-self._size // self.num_pools)  # equal pools: a small last one would be mostly padding
+
+    @classmethod
+    def of(cls, store: PairStore, tokens: int, seed: int, pool_size: int = POOL_SIZE) -> Self:
+        """The batches of a prepared split."""
+        return cls(store.source_lengths, store.target_lengths, tokens, seed, pool_size)
+
+    def starting(self, position: Position = START) -> Iterator[tuple[Position, Rows]]:
+        """Yield the batches from a position on, epoch after epoch, each with the position *after* it.
+
+        The yielded position is what a checkpoint keeps once the batch was used.
+        """
+        epoch, pool, batch = position
+        while True:
+            batches = self.pool(epoch, pool)
+            for index in range(batch, len(batches)):
+                if index + 1 < len(batches):
+                    after = Position(epoch, pool, index + 1)
+                elif pool + 1 < self.num_pools:
+                    after = Position(epoch, pool + 1, 0)
+                else:
+                    after = Position(epoch + 1, 0, 0)
+                yield after, batches[index]
+            pool, batch = pool + 1, 0
+            if pool >= self.num_pools:
+                epoch, pool = epoch + 1, 0
+
+    def epoch(self, number: int) -> Iterator[Rows]:
+        """Yield the batches of one epoch: every row exactly once."""
+        for pool in range(self.num_pools):
+            yield from self.pool(number, pool)
+
+    def batches_in_epoch(self, number: int) -> int:
+        """Count the batches of one epoch; epochs differ by a few, as their pools do."""
+        return sum(len(self._cut(number, pool)) for pool in range(self.num_pools))
+
+    def pool(self, epoch: int, pool: int) -> list[Rows]:
+        """Return the batches of one pool in the order they are used."""
+        batches = self._cut(epoch, pool)
+        places = np.arange(len(batches), dtype=np.int64)
+        return [batches[place] for place in permute(places, len(batches), round_keys(self._seed, epoch, pool))]
+
+    def _cut(self, epoch: int, pool: int) -> list[Rows]:
+        start = pool * self._pool_size
+        places = np.arange(start, min(start + self._pool_size, self._size), dtype=np.int64)
+        rows = permute(places, self._size, round_keys(self._seed, epoch))
+        return cut_by_budget(rows, self._source_lengths[rows], self._target_lengths[rows], self._tokens)
+
+
+def cut_by_budget(
+    rows: Rows, source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], tokens: int
+) -> list[Rows]:
+    """Sort rows by target, then source length, and cut them so that rows × longest fits the budget on both sides.
+
+    Target lengths are compared in bands a tenth wide (single lengths below 20), so that there are enough rows in one
+    to sort by source too; from band to band source lengths run up and down in turns, so that a batch across two
+    bands still holds similar sources. Ties stay as given. A row above the budget is a batch of its own.
+    """
+    source, target = source_lengths + 1, target_lengths + 1  # the end token
+    band = np.searchsorted(_BANDS, target, side="right")
+    order = np.lexsort((np.where(band % 2 == 0, source, -source), band))
+    rows, source, target, shortest = rows[order], source[order], target[order], _BANDS[band[order] - 1]
+    batches = []
+    start = 0
+    while start < len(rows):
+        reach = slice(start, start + max(1, tokens // int(shortest[start])))
+        longest = np.maximum.accumulate(np.maximum(source[reach], target[reach]))
+        fits = longest * np.arange(1, len(longest) + 1) <= tokens
+        count = max(1, int(np.count_nonzero(fits)))  # rows × longest only grows, so what fits is a beginning
+        batches.append(rows[start : start + count])
+        start += count
+    return batches
+
+
+def validation_batches(store: PairStore, tokens: int) -> list[Rows]:
+    """Return every row of a split exactly once, in batches of similar length, always the same."""
+    rows = np.arange(len(store), dtype=np.int64)
+    return cut_by_budget(rows, store.source_lengths[:], store.target_lengths[:], tokens)
+
+
+def shard(rows: Rows, rank: int, world: int) -> Rows:
+    """Return one rank's rows of a batch; with fewer rows than ranks, some get none. Lengths stay balanced."""
+    assert 0 <= rank < world
+    return rows[rank::world]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pairs as tensors, padded on the right."""
+
+    source: Tensor
+    """(B S): tokens, end."""
+    source_allowed: Tensor
+    """(B S), True where there is a real token."""
+    target: Tensor
+    """(B T+1): start, tokens, end; what the decoder reads is [:, :-1], what it should say is [:, 1:]."""
+    num_target_tokens: int
+    """Tokens the model is asked for: real ones with the end, without the start."""
+    rows: Rows
+    """Which pairs of the split these are."""
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch on another device."""
+        return replace(
+            self,
+            source=self.source.to(device),
+            source_allowed=self.source_allowed.to(device),
+            target=self.target.to(device),
+        )
+
+
+def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) -> Batch:
+    """Put the pairs of these rows together."""
+    source_BS, source_lengths = _padded(store.sources, rows, source, start=False)
+    target_BT, target_lengths = _padded(store.targets, rows, target, start=True)
+    allowed_BS = np.arange(source_BS.shape[1]) <= source_lengths[:, None]  # the end token too
+    return Batch(
+        source=torch.from_numpy(source_BS),
+        source_allowed=torch.from_numpy(allowed_BS),
+        target=torch.from_numpy(target_BT),
+        num_target_tokens=int(target_lengths.sum()) + len(rows),
+        rows=rows,
+    )
+
+
+def _padded(side: Ragged, rows: Rows, special: Specials, start: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    lengths = side.lengths[rows]
+    first = int(start)
+    tokens_BT = np.full((len(rows), first + int(lengths.max(initial=0)) + 1), special.pad, dtype=np.int64)
+    if start:
+        tokens_BT[:, 0] = special.start
+    if lengths.any():
+        place_T = np.arange(tokens_BT.shape[1])
+        inside_BT = (place_T >= first) & (place_T < first + lengths[:, None])
+        tokens_BT[inside_BT] = np.concatenate([side[int(row)] for row in rows])
+    tokens_BT[np.arange(len(rows)), first + lengths] = special.end
+    return tokens_BT, lengths

@@ -1,0 +1,88 @@
+"""The `[data]` table of a recipe: which pairs, and which of them are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+import pydantic
+
+from transduce.config import Config
+from transduce.data.synthetic import SyntheticTask
+from transduce.errors import SettingsError
+from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
+
+RATIO_FLOOR = 5
+"""A side counts as at least this many tokens when two lengths are compared."""
+
+CHARACTERS_PER_TOKEN = 40
+"""No tokenizer of ours has a line with more characters per token than this that anybody would miss."""
+
+Rule = Literal["keep", "drop"]
+
+
+def _which(value: Any) -> Any:
+    """Read a table with a `task` as a synthetic task, any other as files, so that a refusal speaks of the right one."""
+    if not isinstance(value, dict):
+        return value
+    kind: type[Config] = SyntheticTask if "task" in value else CorpusFiles
+    try:
+        return kind.from_table(value, "it")
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+
+
+Corpus = Annotated[CorpusFiles | SyntheticTask, pydantic.BeforeValidator(_which)]
+"""Where pairs come from: files, or a task that makes them."""
+
+
+class DataConfig(Config):
+    """Which pairs to learn from and to check with, and what to leave out.
+
+    Every line that is not used is counted with its reason. Pairs with an empty side are always left out. The rules
+    for ratio, duplicates, copies and leakage are for training pairs (and what is held out of them); in a validation
+    or test corpus these are counted and kept, so that scores stay comparable with other people's.
+    """
+
+    train: Corpus
+    """The pairs to learn from."""
+    validation: Corpus | None = None
+    """The pairs to choose by; without it some are held out of the training pairs."""
+    test: Corpus | None = None
+    """The pairs to report on; never learnt from."""
+    validation_share: float = pydantic.Field(default=0.01, ge=0, le=0.5)
+    """How many different sources are held out when there is no validation corpus, as a share of the training pairs
+    (at least one; 0 holds out none). They are chosen by a hash of the source text: the same source never stands on
+    both sides, and adding lines to the corpus changes little in the choice."""
+    validation_max: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
+    """Most different sources held out."""
+    source_language: str | None = None
+    """Language of the source, for the model's card and for scoring (`de`, `en-GB`, …)."""
+    target_language: str | None = None
+    """Language of the target."""
+    max_length: int = pydantic.Field(default=256, ge=1, le=1_000_000)
+    """Most tokens a side may have, without start and end; longer pairs are left out of every split. So are lines of
+    more than 40 characters per allowed token, which are not even tokenised."""
+    max_ratio: float = pydantic.Field(default=9.0, ge=1)
+    """Left out when the longer side has more than this many times the tokens of the shorter, counted as at least 5:
+    with 9, nothing up to 45 tokens is ever extreme."""
+    duplicates: Rule = "drop"
+    """What to do with a pair that stood in the corpus before. Repeated pairs are learnt by heart at the expense of
+    the rest (Lee et al. 2022); keep them where how often a pair occurs means something."""
+    copies: Rule = "keep"
+    """What to do when source and target are equal. In translation such lines are the most harmful noise there is
+    (Khayrallah and Koehn 2018): drop them. In spelling, normalisation or copying they are part of the task."""
+    leakage: Rule = "drop"
+    """What to do with a training pair whose source also stands in the validation or test corpus."""
+
+    @pydantic.model_validator(mode="after")
+    def _stdin_once(self) -> Self:
+        files = [corpus for corpus in (self.train, self.validation, self.test) if isinstance(corpus, CorpusFiles)]
+        if sum(STDIN in (corpus.source, corpus.target, corpus.path) for corpus in files) > 1:
+            raise ValueError("standard input can be only one of the corpora; give the others as files")
+        return self
+
+
+def corpus_pairs(corpus: CorpusFiles | SyntheticTask) -> Iterator[Pair]:
+    """Yield the pairs of a corpus, wherever they come from."""
+    return corpus.pairs() if isinstance(corpus, SyntheticTask) else read_pairs(corpus)

@@ -1,0 +1,59 @@
+"""A shuffled order that is computed, not stored: any part of it, at any time, in constant memory.
+
+An order over millions of rows as an array costs memory and must be drawn from its beginning. A keyed bijection
+(a Feistel network; Luby and Rackoff 1988) gives the row at any place of the order directly, so a run can start
+anywhere and every rank agrees. Sizes that are no power of two are reached by cycle walking (Black and Rogaway
+2002): a value outside the range is permuted again until it falls inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDS = 8
+"""More than the four that theory asks for: the halves of small domains are only a few bits wide."""
+
+Rows = NDArray[np.int64]
+"""Row numbers."""
+
+
+def round_keys(*key: int | str) -> NDArray[np.uint64]:
+    """Derive the keys of one order from what names it, for example (seed, epoch); the same on every machine."""
+    name = "\0".join(str(part) for part in key).encode()
+    digest = hashlib.blake2b(name, digest_size=8 * ROUNDS, person=b"transduce order").digest()
+    return np.frombuffer(digest, dtype="<u8").astype(np.uint64)
+
+
+def permute(places: Rows, size: int, keys: NDArray[np.uint64]) -> Rows:
+    """Return the rows that stand at these places of the keyed order of `size` rows; a bijection of 0..size-1."""
+    assert places.size == 0 or (places.min() >= 0 and places.max() < size)
+    values = places.astype(np.uint64)
+    outside = np.ones(values.shape, dtype=np.bool_)
+    while outside.any():  # the domain is less than twice the size: half of the values settle in each turn
+        values[outside] = _feistel(values[outside], size, keys)
+        outside = values >= np.uint64(size)
+    return values.astype(np.int64)
+
+
+def _feistel(values: NDArray[np.uint64], size: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    bits = max(2, (size - 1).bit_length())
+    low_bits = bits // 2
+    low_mask = np.uint64((1 << low_bits) - 1)
+    high_mask = np.uint64((1 << (bits - low_bits)) - 1)
+    low, high = values & low_mask, values >> np.uint64(low_bits)
+    for turn, key in enumerate(keys):
+        if turn % 2 == 0:
+            high = high ^ (_mix(low + key) & high_mask)
+        else:
+            low = low ^ (_mix(high + key) & low_mask)
+    return (high << np.uint64(low_bits)) | low
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finaliser (Steele, Lea and Flood 2014); arithmetic wraps around at 64 bits."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

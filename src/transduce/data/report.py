@@ -1,0 +1,143 @@
+"""What preparing a corpus found: counts that add up, with examples, as JSON and as lines to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transduce.config import Config
+
+REASONS = {
+    "empty": "a side is empty",
+    "copy": "source and target are equal",
+    "leaked_pair": "the pair stands in validation or test",
+    "leaked_source": "the source stands in validation or test",
+    "duplicate": "the pair stood here before",
+    "too_long": "a side is too long",
+    "ratio": "one side is far longer than the other",
+}
+"""The findings, in the order in which they are looked for; a pair is dropped for the first that drops it."""
+
+MAX_EXAMPLES = 3
+MAX_SHOWN = 80
+
+
+class Example(Config):
+    """One line with a finding."""
+
+    line: int
+    """Its number in the corpus, counted from one."""
+    source: str
+    """The source, cut."""
+    target: str
+    """The target, cut."""
+
+
+class Finding(Config):
+    """How often something was found, and what was done."""
+
+    kept: int = 0
+    """Pairs with this finding that were used all the same."""
+    dropped: int = 0
+    """Pairs left out for this reason; each pair is counted for one reason."""
+    examples: tuple[Example, ...] = ()
+    """The first few."""
+
+
+class Side(Config):
+    """The source or target side of a split."""
+
+    tokens: int
+    """Tokens without start and end."""
+    unknown: int | None = None
+    """How many of them are the unknown token; absent when the tokenizer needs none."""
+    median: int = 0
+    """Half of the pairs are at most this long."""
+    percentile_90: int = 0
+    """Nine of ten are at most this long."""
+    percentile_99: int = 0
+    """All but one in a hundred are at most this long."""
+    longest: int = 0
+    """The longest."""
+
+
+class SplitReport(Config):
+    """One split: `read = kept + held_out + the sum of dropped`."""
+
+    read: int
+    """Lines read (for held-out validation: pairs held out)."""
+    kept: int
+    """Pairs in the prepared split."""
+    held_out: int = 0
+    """Pairs moved to validation."""
+    findings: dict[str, Finding]
+    """By reason; only what was found."""
+    source: Side
+    """The sources kept."""
+    target: Side
+    """The targets kept."""
+
+    @property
+    def dropped(self) -> int:
+        """Pairs left out for any reason."""
+        return sum(finding.dropped for finding in self.findings.values())
+
+
+class Report(Config):
+    """What preparing a corpus found and did."""
+
+    train: SplitReport
+    """The training split."""
+    validation: SplitReport | None = None
+    """The validation split."""
+    test: SplitReport | None = None
+    """The test split."""
+    source_vocabulary: int
+    """Tokens the source tokenizer knows."""
+    target_vocabulary: int
+    """Tokens the target tokenizer knows."""
+    joint: bool
+    """Whether one tokenizer serves both sides."""
+    tokenizer_pairs: int
+    """Training pairs the tokenizers learnt from: all of them, or a fixed sample of a large corpus."""
+
+    def splits(self) -> dict[str, SplitReport]:
+        """Return the splits there are, by name."""
+        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: split for name, split in splits.items() if split is not None}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report as lines to read."""
+        for name, split in self.splits().items():
+            yield from _split_lines(name, split)
+        if self.joint:
+            yield f"tokenizer    {self.source_vocabulary:,} tokens, one for both sides"
+        else:
+            yield f"tokenizers   {self.source_vocabulary:,} source and {self.target_vocabulary:,} target tokens"
+        if self.tokenizer_pairs < self.train.kept:
+            yield f"  learnt from a fixed sample of {self.tokenizer_pairs:,} training pairs"
+        copies = self.train.findings.get("copy")
+        if copies is not None and copies.kept:
+            yield (
+                f"note: {copies.kept:,} training targets equal their source; in translation they do harm: "
+                "consider data.copies = 'drop'"
+            )
+
+
+def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
+    held = f", {split.held_out:,} held out for validation" if split.held_out else ""
+    pairs = "pair" if split.read == 1 else "pairs"
+    yield f"{name:<12} {split.read:,} {pairs} read, {split.kept:,} kept, {split.dropped:,} dropped{held}"
+    for reason, finding in split.findings.items():
+        for count, verb in ((finding.dropped, "dropped"), (finding.kept, "kept")):
+            if count:
+                yield f"  {verb:<8} {count:>10,}  {REASONS[reason]}"
+        for example in finding.examples:
+            yield f"    line {example.line:,}: {example.source!r} | {example.target!r}"
+    for side_name, side in (("source", split.source), ("target", split.target)):
+        unknown = ""
+        if side.unknown is not None:
+            unknown = f"; {side.unknown:,} unknown ({side.unknown / max(1, side.tokens):.2%})"
+        yield (
+            f"  {side_name:<8} {side.tokens:>10,}  tokens; a line has {side.median} (median), "
+            f"{side.percentile_90} (90 %), {side.percentile_99} (99 %), at most {side.longest}{unknown}"
+        )

@@ -1,0 +1,123 @@
+"""A prepared corpus as training reads it: memory-mapped ids, the text beside them, and the tokenizers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.data.config import DataConfig
+from transduce.data.folder import read_json, read_manifest
+from transduce.data.ragged import Lengths, Ragged
+from transduce.data.report import Report
+from transduce.errors import DataError, SettingsError
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+
+SPLITS = ("train", "validation", "test")
+JOINT_TOKENIZER = "tokenizer.json"
+SOURCE_TOKENIZER = "source.tokenizer.json"
+TARGET_TOKENIZER = "target.tokenizer.json"
+REPORT = "report.json"
+
+
+class PairStore:
+    """One split: pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end."""
+
+    def __init__(self, sources: Ragged, targets: Ragged, source_texts: Ragged, target_texts: Ragged) -> None:
+        assert len(sources) == len(targets) == len(source_texts) == len(target_texts)
+        self.sources = sources
+        self.targets = targets
+        self._texts = (source_texts, target_texts)
+
+    @classmethod
+    def open(cls, folder: Path, token_bytes: dict[str, Any]) -> PairStore:
+        """Map the files of a split."""
+        sides = [Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes[side]}") for side in ("source", "target")]
+        texts = [Ragged.open(folder, f"{side}.text", np.uint8) for side in ("source", "target")]
+        if len({len(part) for part in (*sides, *texts)}) != 1:
+            raise DataError(f"{folder}: its files hold different numbers of pairs; prepare the corpus again")
+        return cls(*sides, *texts)
+
+    @classmethod
+    def of(cls, source_tokens: list[list[int]], target_tokens: list[list[int]]) -> PairStore:
+        """Hold pairs in memory, without text: for tests and small trials."""
+        nothing = Ragged.of([[] for _ in source_tokens], np.uint8)
+        return cls(Ragged.of(source_tokens), Ragged.of(target_tokens), nothing, nothing)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def source_lengths(self) -> Lengths:
+        """Tokens per source; index with an array of rows or a slice."""
+        return self.sources.lengths
+
+    @property
+    def target_lengths(self) -> Lengths:
+        """Tokens per target."""
+        return self.targets.lengths
+
+    def source(self, row: int) -> NDArray[Any]:
+        """Return the tokens of one source."""
+        return self.sources[row]
+
+    def target(self, row: int) -> NDArray[Any]:
+        """Return the tokens of one target."""
+        return self.targets[row]
+
+    def text(self, row: int) -> tuple[str, str]:
+        """Return source and target as they were before tokenising, normalised."""
+        source, target = (side[row].tobytes().decode("utf-8") for side in self._texts)
+        return source, target
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared corpus, opened."""
+
+    folder: Path
+    data: DataConfig
+    """The settings it was made by."""
+    tokenizer: TokenizerConfig
+    train: PairStore
+    validation: PairStore | None
+    test: PairStore | None
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    """The same object as the source's when one tokenizer serves both."""
+    report: Report
+
+
+def load_prepared(folder: Path, thorough: bool = False) -> Prepared:
+    """Open what `prepare` wrote; `thorough` checks every byte against the manifest, not only the small files."""
+    manifest = read_manifest(folder, thorough)
+    if (folder / JOINT_TOKENIZER).exists():
+        source_tokenizer = target_tokenizer = Tokenizer.load(folder / JOINT_TOKENIZER)
+    else:
+        source_tokenizer = Tokenizer.load(folder / SOURCE_TOKENIZER)
+        target_tokenizer = Tokenizer.load(folder / TARGET_TOKENIZER)
+    splits = {name: folder / name for name in SPLITS if (folder / name).is_dir()}
+    if "train" not in splits:
+        raise DataError(f"{folder}: has no training split; prepare the corpus again")
+    stores = {name: PairStore.open(path, dict(manifest.token_bytes)) for name, path in splits.items()}
+    where = str(folder)
+    try:
+        data = DataConfig.from_table(manifest.settings.get("data", {}), where)
+        tokenizer = TokenizerConfig.from_table(manifest.settings.get("tokenizer", {}), where)
+        report = Report.from_table(read_json(folder / REPORT), where)
+    except SettingsError as error:
+        raise DataError(f"{error}; it was prepared by another version: prepare the corpus again") from None
+    return Prepared(
+        folder=folder,
+        data=data,
+        tokenizer=tokenizer,
+        train=stores["train"],
+        validation=stores.get("validation"),
+        test=stores.get("test"),
+        source_tokenizer=source_tokenizer,
+        target_tokenizer=target_tokenizer,
+        report=report,
+    )

@@ -1,0 +1,124 @@
+"""Tasks with a known answer, as pairs of text: what a model must be able to learn before anything else.
+
+Symbols are separated by spaces, for `word` tokenizers. A task's pairs are a function of its settings alone.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Callable, Iterator
+from typing import Literal, Self
+
+import pydantic
+
+from transduce.config import Config
+from transduce.text.corpus import Pair
+
+TaskName = Literal["copy", "reverse", "sort", "addition", "recall"]
+
+
+class SyntheticTask(Config):
+    """A corpus that is computed: `{task = "reverse", size = 10000}` stands where files could be named."""
+
+    task: TaskName
+    """copy, reverse, sort; addition of two numbers, digit by digit; recall of a value by its key."""
+    size: int = pydantic.Field(gt=0, le=100_000_000)
+    """How many pairs; some may be equal when the lengths and symbols leave little choice."""
+    seed: int = 1
+    """Another seed gives other pairs; training and validation need different ones."""
+    min_length: int = pydantic.Field(default=1, ge=1)
+    """Fewest symbols of a source (digits of a number for addition, keys for recall)."""
+    max_length: int = pydantic.Field(default=10, ge=1, le=10_000)
+    """Most symbols of a source."""
+    symbols: int = pydantic.Field(default=26, ge=1, le=100_000)
+    """How many different symbols there are (keys for recall; addition always has ten digits)."""
+
+    @pydantic.model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}")
+        if self.task == "recall" and self.max_length > self.symbols:
+            raise ValueError(f"recall needs as many symbols as keys: {self.max_length} keys, {self.symbols} symbols")
+        return self
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the pairs, always the same ones; the line number counts from one."""
+        draw = _Draw(f"{self.task} {self.seed}")
+        make = _TASKS[self.task]
+        for line in range(1, self.size + 1):
+            source, target = make(draw, draw.between(self.min_length, self.max_length), self.symbols)
+            yield Pair(" ".join(source), " ".join(target), line)
+
+
+def symbol(index: int) -> str:
+    """Name a symbol: a to z, then a1 to z1, a2 …"""
+    round_, letter = divmod(index, 26)
+    return f"{string.ascii_lowercase[letter]}{round_ or ''}"
+
+
+class _Draw:
+    """Whole numbers from `random.random()`, the one method whose sequence Python promises never to change."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, count: int) -> int:
+        return int(self._random.random() * count)
+
+    def between(self, low: int, high: int) -> int:
+        return low + self.below(high - low + 1)
+
+    def symbols(self, length: int, count: int) -> list[int]:
+        return [self.below(count) for _ in range(length)]
+
+
+_Sides = tuple[list[str], list[str]]
+
+
+def _copy(draw: _Draw, length: int, symbols: int) -> _Sides:
+    text = [symbol(index) for index in draw.symbols(length, symbols)]
+    return text, text
+
+
+def _reverse(draw: _Draw, length: int, symbols: int) -> _Sides:
+    text = [symbol(index) for index in draw.symbols(length, symbols)]
+    return text, text[::-1]
+
+
+def _sort(draw: _Draw, length: int, symbols: int) -> _Sides:
+    text = draw.symbols(length, symbols)
+    return [symbol(index) for index in text], [symbol(index) for index in sorted(text)]
+
+
+def _addition(draw: _Draw, length: int, symbols: int) -> _Sides:
+    """Two numbers of the same number of digits, without leading zeros: "1 2 + 3 4" is "4 6"."""
+    low = 10 ** (length - 1) if length > 1 else 0
+    left, right = (low + draw.below(10**length - low) if length <= 15 else _long(draw, length) for _ in range(2))
+    return [*str(left), "+", *str(right)], [*str(left + right)]
+
+
+def _long(draw: _Draw, length: int) -> int:
+    """A number of more digits than one random fraction holds."""
+    return int("".join(map(str, [draw.between(1, 9), *draw.symbols(length - 1, 10)])))
+
+
+def _recall(draw: _Draw, length: int, symbols: int) -> _Sides:
+    """Keys with values, then a key: "c 9 k 8 j 3 ? ? k" is "8" (Ba et al. 2016, section 4.1)."""
+    keys = list(range(symbols))
+    for place in range(length):  # the beginning of a Fisher-Yates shuffle: distinct keys
+        other = draw.between(place, symbols - 1)
+        keys[place], keys[other] = keys[other], keys[place]
+    values = draw.symbols(length, 10)
+    asked = draw.below(length)
+    facts = [text for key, value in zip(keys, values, strict=False) for text in (symbol(key), str(value))]
+    return [*facts, "?", "?", symbol(keys[asked])], [str(values[asked])]
+
+
+_TASKS: dict[TaskName, Callable[[_Draw, int, int], _Sides]] = {
+    "copy": _copy,
+    "reverse": _reverse,
+    "sort": _sort,
+    "addition": _addition,
+    "recall": _recall,
+}

@@ -1,0 +1,198 @@
+"""Search as a stepper: requests come in at any time, every `advance` writes one token, finished ones come out.
+
+Sentences that want the same method and width stand in one *cohort* and are stepped together, each at its own
+position. Translating a file loops over `advance`; a server feeds it while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from transduce.decoding.choice import CHOOSERS, Choice
+from transduce.decoding.options import Hypothesis, Request, Result, SearchOptions
+from transduce.decoding.penalty import LENGTH_PENALTIES
+from transduce.models.interface import AnyTransducer, State
+from transduce.text.specials import Specials
+
+
+def source_batch(sources: Sequence[Sequence[int]], specials: Specials, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Pad sources, each with its end token.  -> tokens (B S), allowed (B S)."""
+    rows = [torch.tensor([*source, specials.end]) for source in sources]
+    tokens_BS = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=specials.pad)
+    length_B1 = torch.tensor([[len(row)] for row in rows])
+    allowed_BS = torch.arange(tokens_BS.shape[1]) < length_B1
+    return tokens_BS.to(device), allowed_BS.to(device)
+
+
+@dataclass
+class Sentence:
+    """One request on its way."""
+
+    request: Request
+    max_length: int
+    finished: list[Hypothesis] = field(default_factory=list)
+
+    @property
+    def options(self) -> SearchOptions:
+        return self.request.options
+
+    def finish(self, tokens: list[int], log_probability: float, ended: bool) -> None:
+        """Note down one hypothesis."""
+        penalty = LENGTH_PENALTIES[self.options.length_penalty](len(tokens), self.options.alpha)
+        self.finished.append(Hypothesis(tokens, log_probability / penalty, log_probability, ended))
+
+    def result(self) -> Result:
+        """The best hypotheses, best first."""
+        ranked = sorted(self.finished, key=lambda hypothesis: -hypothesis.score)
+        return Result(self.request.id, ranked[: self.options.nbest])
+
+
+class Cohort:
+    """Sentences with the same method and width, stepped together.  S sentences × W openings = R rows."""
+
+    def __init__(self, model: AnyTransducer, specials: Specials, method: str, width: int) -> None:
+        self.model, self.specials, self.width = model, specials, width
+        self.choose = CHOOSERS[method]
+        self.sentences: list[Sentence] = []
+        self.state: State | None = None
+        self.device = model.output.weight.device
+        self.last_SW = torch.empty(0, width, dtype=torch.long, device=self.device)
+        self.score_SW = torch.empty(0, width, device=self.device)
+        self.length_S = torch.empty(0, dtype=torch.long, device=self.device)
+        self.history_SWC = torch.empty(0, width, 16, dtype=torch.long, device=self.device)
+
+    def admit(self, sentences: Sequence[Sentence], state: State) -> None:
+        """Take in new sentences, which stand before their first token."""
+        count, capacity = len(sentences), self.history_SWC.shape[2]
+        score_SW = torch.full((count, self.width), -torch.inf, device=self.device)
+        score_SW[:, 0] = 0.0  # all openings are alike at first: only one of them counts
+        start_SW = torch.full((count, self.width), self.specials.start, device=self.device)
+        self.sentences += sentences
+        self.state = state if self.state is None else self.state.join(state)
+        self.last_SW = torch.cat([self.last_SW, start_SW])
+        self.score_SW = torch.cat([self.score_SW, score_SW])
+        self.length_S = torch.cat([self.length_S, self.length_S.new_zeros(count)])
+        self.history_SWC = torch.cat([self.history_SWC, self.history_SWC.new_zeros(count, self.width, capacity)])
+
+    def advance(self) -> list[Result]:
+        """Write one token in every opening; return the sentences that are done."""
+        choice = self.choose(self._continuations(), self.specials.end)
+        self._note_endings(choice)
+        self._append(choice)
+        done = [self._is_done(index) for index in range(len(self.sentences))]
+        results = [sentence.result() for sentence, is_done in zip(self.sentences, done, strict=True) if is_done]
+        self._keep([index for index, is_done in enumerate(done) if not is_done], choice.parents)
+        return results
+
+    def drop(self, ids: set[int]) -> None:
+        """Forget these requests."""
+        kept = [index for index, sentence in enumerate(self.sentences) if sentence.request.id not in ids]
+        self._keep(kept, torch.arange(self.width, device=self.device).expand(len(self.sentences), -1))
+
+    def _continuations(self) -> Tensor:
+        """Step the model; return the log-probability of every continuation.  -> (S W V)."""
+        assert self.state is not None
+        hidden_RD, self.state = self.model.step(self.last_SW.flatten(), self.state)
+        score_RV = self.model.logits(hidden_RD).float().log_softmax(dim=-1)
+        score_RV[:, self.specials.pad] = -torch.inf
+        score_RV[:, self.specials.start] = -torch.inf
+        return score_RV.view(len(self.sentences), self.width, -1) + self.score_SW[:, :, None]
+
+    def _note_endings(self, choice: Choice) -> None:
+        for index, rank in choice.ended.nonzero().tolist():
+            parent = int(choice.ended_parents[index, rank])
+            tokens = self.history_SWC[index, parent, : int(self.length_S[index])].tolist()
+            self.sentences[index].finish(tokens, float(choice.ended_scores[index, rank]), ended=True)
+
+    def _append(self, choice: Choice) -> None:
+        capacity = self.history_SWC.shape[2]
+        if int(self.length_S.max()) >= capacity:
+            self.history_SWC = torch.nn.functional.pad(self.history_SWC, (0, capacity))
+        if self.width > 1:
+            parent_SWC = choice.parents[:, :, None].expand(-1, -1, self.history_SWC.shape[2])
+            self.history_SWC = self.history_SWC.gather(1, parent_SWC)
+        self.history_SWC[torch.arange(len(self.sentences), device=self.device), :, self.length_S] = choice.tokens
+        self.length_S = self.length_S + 1
+        self.last_SW, self.score_SW = choice.tokens, choice.scores
+
+    def _is_done(self, index: int) -> bool:
+        """As many endings as openings, or nothing alive, or no room: then what is unfinished is taken as it stands."""
+        sentence, length = self.sentences[index], int(self.length_S[index])
+        if len(sentence.finished) >= self.width:
+            return True
+        scores: list[float] = self.score_SW[index].tolist()
+        alive = [(rank, score) for rank, score in enumerate(scores) if score > -float("inf")]
+        if alive and length < sentence.max_length:
+            return False
+        for rank, score in alive:
+            sentence.finish(self.history_SWC[index, rank, :length].tolist(), score, ended=False)
+        return True
+
+    def _keep(self, kept: list[int], parents: Tensor) -> None:
+        """Select the rows that go on: of the kept sentences, the openings that were continued."""
+        if not kept:
+            self.sentences = []  # an empty cohort is thrown away by its search
+            return
+        index_S = torch.tensor(kept, device=self.device)
+        row_R = (index_S[:, None] * self.width + parents[index_S]).flatten()
+        everything = len(kept) == len(self.sentences)
+        if not (everything and torch.equal(row_R, torch.arange(len(row_R), device=self.device))):
+            assert self.state is not None
+            self.state = self.state.select(row_R)
+        if not everything:
+            self.sentences = [self.sentences[index] for index in kept]
+            self.last_SW, self.score_SW = self.last_SW[index_S], self.score_SW[index_S]
+            self.length_S, self.history_SWC = self.length_S[index_S], self.history_SWC[index_S]
+
+
+class Search:
+    """The stepper over one model: `admit`, `advance` until nothing is active, `drop` what nobody waits for."""
+
+    def __init__(self, model: AnyTransducer, source: Specials, target: Specials) -> None:
+        self.model, self.source, self.target = model, source, target
+        self.cohorts: dict[tuple[str, int], Cohort] = {}
+
+    @property
+    def active(self) -> int:
+        """How many requests are on their way."""
+        return sum(len(cohort.sentences) for cohort in self.cohorts.values())
+
+    def admit(self, requests: Sequence[Request]) -> None:
+        """Read the sources and begin."""
+        groups: dict[tuple[str, int], list[Request]] = {}
+        for request in requests:
+            groups.setdefault((request.options.method, request.options.width), []).append(request)
+        device = self.model.output.weight.device
+        with torch.inference_mode():
+            for key, group in groups.items():
+                tokens_BS, allowed_BS = source_batch([request.source for request in group], self.source, device)
+                state = self.model.start(self.model.encode(tokens_BS, allowed_BS), key[1])
+                cohort = self.cohorts.setdefault(key, Cohort(self.model, self.target, *key))
+                cohort.admit([Sentence(request, self._max_length(request)) for request in group], state)
+
+    def advance(self) -> list[Result]:
+        """Write one more token everywhere; return what is finished."""
+        with torch.inference_mode():
+            results = [result for cohort in self.cohorts.values() for result in cohort.advance()]
+        self._tidy()
+        return results
+
+    def drop(self, ids: Iterable[int]) -> None:
+        """Forget these requests at once."""
+        with torch.inference_mode():
+            for cohort in self.cohorts.values():
+                cohort.drop(set(ids))
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self.cohorts = {key: cohort for key, cohort in self.cohorts.items() if cohort.sentences}
+
+    def _max_length(self, request: Request) -> int:
+        options = request.options
+        wanted = options.max_length or len(request.source) + options.max_extra
+        limit = self.model.max_target
+        return max(1, wanted) if limit is None else max(1, min(wanted, limit - 1))

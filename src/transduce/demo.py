@@ -1,0 +1,110 @@
+"""The demo: English spelling to pronunciation, from nothing to a picture of attention.
+
+The recipe is what was found to work best in three minutes on two cores (docs/log.md has the trials): a small pre-norm
+Transformer without dropout, for there are more words than it can learn by heart in that time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from transduce.assessment import Assessment, TestSet, assess, read_test_set
+from transduce.config import Table, merge
+from transduce.data.pronunciation import write_demo_corpus
+from transduce.errors import CannotCreate
+from transduce.evaluation.catalog import choose
+from transduce.recipe import RECIPE, Recipe, train
+from transduce.storage import file_aside, write_json
+from transduce.training.reporter import Reporter
+from transduce.translator import load
+
+METRICS = ("word_error_rate", "phoneme_error_rate")
+SHOWN = 12
+LOOKED_AT = "thoroughly"
+
+SETTINGS: Table = {
+    "tokenizer": {"joint": False, "source_kind": "character", "target_kind": "word", "min_frequency": 1},
+    "model": {
+        "name": "transformer",
+        "model_dim": 128,
+        "ffn_dim": 512,
+        "num_heads": 4,
+        "num_layers": 2,
+        "norm": "pre",
+        "tied": "target",
+        "dropout": 0.0,
+    },
+    "training": {
+        "tokens": 1200,
+        "updates": 4000,
+        "schedule": "linear",
+        "learning_rate": 0.003,
+        "warmup": 200,
+        "clip": 1.0,
+        "label_smoothing": 0.1,
+        "validate_every": 1000,
+        "metric": "word_error_rate",
+        "decode_pairs": 500,
+    },
+    "search": {"beam": 4, "alpha": 0.6},
+}
+
+
+def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], None] | None = None) -> Iterator[str]:
+    """Train, test on unseen words, draw; yield lines to print. An earlier demo in the folder is replaced."""
+    _make_room(folder)
+    corpus = folder.parent / f"{folder.name}-corpus"
+    data = write_demo_corpus(corpus)
+    recipe = Recipe.from_tables(merge({"data": data.to_table()}, SETTINGS), "the demo's recipe")
+    yield f"learning to pronounce English in {folder}"
+    began = time.monotonic()
+    train(recipe, folder, reporter=reporter, progress=progress)
+    seconds = time.monotonic() - began
+    translator = load(folder)
+    test = read_test_set(None, (), str(corpus / "test.tsv"))
+    found = assess(translator, test, choose(METRICS))
+    maps = translator.attention(LOOKED_AT)
+    page, picture = folder / "attention.html", folder / "attention.png"
+    maps.save_html(page)
+    maps.save_png(picture)
+    scores = {
+        "word_accuracy": 1.0 - found.scores["word_error_rate"].value,
+        "phoneme_error_rate": found.scores["phoneme_error_rate"].value,
+        "train_seconds": round(seconds, 1),
+        "test_words": len(test.sources),
+    }
+    with file_aside(folder / "scores.json") as aside:
+        write_json(aside, scores)
+    yield from _sample_table(test, found)
+    yield f"{len(test.sources):,} words the model has never seen (stress removed, any listed pronunciation counts):"
+    yield f"  wholly right       {100 * scores['word_accuracy']:.1f} %"
+    yield f"  phoneme error rate {100 * scores['phoneme_error_rate']:.1f} %"
+    yield f"  trained for        {seconds:.0f} s"
+    yield f"where it looked     {picture}  and every layer and head: {page}"
+    yield "what to type next:"
+    yield f"  echo transformer | .venv/bin/transduce translate {folder}"
+    yield f'  .venv/bin/transduce inspect {folder} "attention"'
+    yield "  .venv/bin/transduce train --source your.txt --target theirs.txt --output runs/yours"
+
+
+def _make_room(folder: Path) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / RECIPE).exists() and not (folder / ".lock").exists():
+            raise CannotCreate(f"{folder}: holds files that are not a demo; choose another folder with --output")
+        shutil.rmtree(folder)
+
+
+def _sample_table(test: TestSet, found: Assessment) -> Iterator[str]:
+    step = max(1, len(test.sources) // SHOWN)
+    rows = [
+        (test.sources[row], found.translations[row], " or ".join(test.references[row]))
+        for row in range(0, len(test.sources), step)
+    ][:SHOWN]
+    rows = [("spelling", "predicted", "true"), *rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    for spelling, predicted, true in rows:
+        mark = " " if spelling == "spelling" else "✓" if predicted in true.split(" or ") else "✗"
+        yield f"  {mark} {spelling:<{widths[0]}}  {predicted:<{widths[1]}}  {true}"

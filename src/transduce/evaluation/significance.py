@@ -1,0 +1,121 @@
+"""How sure one can be: bootstrap intervals, and a paired test between two systems (Koehn 2004).
+
+The test set is drawn again from itself, many times, and scored each time. For BLEU and chrF the draws, the scores
+and the interval are sacreBLEU's own to the last digit for the same seed and number of samples.
+
+The p-value differs from sacreBLEU's. It answers: if both systems were equally good, how often would a test set like
+this one show a difference of at least this size, in either direction? The bootstrapped differences are moved to a
+mean of zero and those at least as large as the real one are counted (Efron and Tibshirani 1993, section 16.4).
+sacreBLEU counts absolute differences above their own mean, strictly, which calls a system significantly different
+from itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.errors import SettingsError
+from transduce.evaluation.metric import Counts, Metric, References
+
+SAMPLES = 1000
+SEED = 12345
+"""sacreBLEU's defaults."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where a score lies in 95 of 100 test sets like this one."""
+
+    score: float
+    """On the test set itself."""
+    mean: float
+    low: float
+    high: float
+    samples: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on one test set."""
+
+    first: float
+    second: float
+    delta: float
+    """first − second."""
+    low: float
+    high: float
+    """The 95 % interval of the difference."""
+    p_value: float
+    """How often a difference of this size would come by chance between equally good systems."""
+    samples: int
+    better: str
+    """ "first" or "second" where the p-value is below 0.05, otherwise "neither"."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def interval(
+    metric: Metric, hypotheses: Sequence[str], references: References, samples: int = SAMPLES, seed: int = SEED
+) -> Interval:
+    """Return the score with its bootstrap interval; the same seed gives the same numbers."""
+    counts = metric.statistics(hypotheses, references)
+    scores = np.array([metric.value(weight @ counts) for weight in _resamples(len(counts), samples, seed)])
+    low, high = _middle(scores)
+    return Interval(metric.value(counts.sum(axis=0)), float(scores.mean()), low, high, samples)
+
+
+def compare(
+    metric: Metric,
+    first: Sequence[str],
+    second: Sequence[str],
+    references: References,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+) -> Comparison:
+    """Test whether two systems' outputs for the same sources differ by more than chance."""
+    counts_a, counts_b = metric.statistics(first, references), metric.statistics(second, references)
+    a, b = metric.value(counts_a.sum(axis=0)), metric.value(counts_b.sum(axis=0))
+    deltas = np.array(
+        [
+            metric.value(weight @ counts_a) - metric.value(weight @ counts_b)
+            for weight in _resamples(len(counts_a), samples, seed)
+        ]
+    )
+    low, high = _middle(deltas)
+    by_chance = np.abs(deltas - deltas.mean()) >= abs(a - b)
+    p_value = (int(by_chance.sum()) + 1) / (samples + 1)  # never 0: the real test set is one draw too
+    better = "neither"
+    if p_value < 0.05:
+        better = "first" if (a > b) == metric.higher_is_better else "second"
+    return Comparison(a, b, a - b, low, high, p_value, samples, better)
+
+
+def _resamples(sentences: int, samples: int, seed: int) -> Iterator[Counts]:
+    """Yield, per draw, how often each sentence was drawn.  -> (N), `samples` times.
+
+    Drawn one at a time: all at once, as an array of indices, would be gigabytes for a large test set.
+    """
+    if samples < 1:
+        raise SettingsError(f"{samples} bootstrap samples are not possible; give at least 1, better {SAMPLES}")
+    if seed < 0:
+        raise SettingsError(f"a seed of {seed} is not possible; give a whole number from 0")
+    generator = np.random.default_rng(seed)
+    for _ in range(samples):
+        drawn = generator.choice(sentences, size=sentences, replace=True)
+        yield np.bincount(drawn, minlength=sentences).astype(np.float64)
+
+
+def _middle(scores: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the bounds of the middle 95 %, as sacreBLEU takes them: 1/40 of the samples cut off at each end."""
+    ordered = np.sort(scores)
+    cut = len(ordered) // 40
+    return float(ordered[cut]), float(ordered[len(ordered) - cut - 1])

@@ -1,0 +1,99 @@
+"""Listening to a model's taps while it replays what it has already said.
+
+A fused kernel never makes the attention weights, so attention that is listened to takes the plain kernel instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transduce.errors import SettingsError, TransduceError, suggestion
+from transduce.inspection.maps import AttentionMaps, Kind, Weights
+from transduce.inspection.replay import replay
+from transduce.models.interface import AnyTransducer
+from transduce.nn.tap import Tap
+
+TAPS = ("query", "key", "value", "score", "weight", "residual")
+"""What can be listened to; a model need not have all of them."""
+
+
+@contextmanager
+def record(model: nn.Module, names: Sequence[str] = ("weight",)) -> Iterator[dict[str, Tensor]]:
+    """Collect what passes the taps of these names, by the path of the tap, for as long as the context lasts.
+
+    Paths are those of `named_modules`, layers in order. A tap that is passed again keeps the newest value. Values are
+    detached from the graph but not copied. The listeners go when the context ends, however it ends.
+    """
+    for name in names:
+        if name not in TAPS:
+            raise SettingsError(f"there is no tap '{name}'{suggestion(name, TAPS)}")
+    heard: dict[str, Tensor] = {}
+    listeners = []
+
+    def listen(path: str, tap: Tap) -> None:
+        def keep(_: nn.Module, __: tuple[Tensor, ...], value: Tensor) -> None:
+            heard[path] = value.detach()
+
+        listeners.append(tap.register_forward_hook(keep))
+
+    try:
+        for path, module in model.named_modules():
+            if isinstance(module, Tap) and path.rpartition(".")[2] in names:
+                listen(path, module)
+        yield heard
+    finally:
+        for listener in listeners:
+            listener.remove()
+
+
+def attention_of(
+    model: AnyTransducer,
+    source_tokens: Sequence[int],
+    target_tokens: Sequence[int],
+    *,
+    source_pieces: Sequence[str] | None = None,
+    target_pieces: Sequence[str] | None = None,
+    source: str = "",
+    translation: str = "",
+) -> AttentionMaps:
+    """Replay one translation and return every attention map the model has.
+
+    `source_tokens` are what the encoder read, its end token included. `target_tokens` begin with the start token and
+    end with the last token that was produced (the end token, unless the hypothesis was cut off); pieces name all of
+    them. The last token is never read, only produced, so a target of T + 1 tokens gives T rows: row t is what was
+    looked at when token t + 1 was chosen, while 0 … t had been read. See `AttentionMaps.rows` and `columns`.
+    """
+    with record(model) as heard:
+        replay(model, source_tokens, target_tokens)
+    layers: dict[Kind, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
+    for path, weight_1HQM in heard.items():
+        layers[_kind(path)].append(weight_1HQM[0])
+    maps = {kind: _stacked(found) for kind, found in layers.items() if found}
+    if not maps:
+        raise SettingsError("this model has no attention to look at; inspect one that attends (a transformer, say)")
+    return AttentionMaps(
+        maps=maps,
+        source_pieces=tuple(map(str, source_tokens) if source_pieces is None else source_pieces),
+        target_pieces=tuple(map(str, target_tokens) if target_pieces is None else target_pieces),
+        source=source,
+        translation=translation,
+    )
+
+
+def _kind(path: str) -> Kind:
+    if "cross_attention" in path:
+        return "cross"
+    return "encoder" if path.startswith("encoder.") else "decoder"
+
+
+def _stacked(layers: list[Tensor]) -> Weights:
+    """Per layer (H Q M) -> (L H Q M)."""
+    weights: Weights = torch.stack(layers).to("cpu", torch.float32).numpy()
+    if not np.isfinite(weights).all():
+        raise TransduceError("the attention weights are not numbers; the model is damaged or its training diverged")
+    return weights

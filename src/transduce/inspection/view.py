@@ -1,0 +1,107 @@
+"""The page: attention maps as one HTML file that needs no other file and asks nothing of the network.
+
+Text from the model reaches the page as JSON and is shown through `textContent` alone, so nothing a token spells can
+become markup or code; a content security policy admits this page's own script and style, by their hashes, and nothing
+else. Weights travel as square roots in 16 bits (8 where there are millions), deflated and in base64: the square root
+keeps small weights, of which a long text has nothing but, apart from zero.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transduce.inspection.next_token import Candidate, Step
+
+if TYPE_CHECKING:
+    from transduce.inspection.maps import AttentionMaps
+
+SIDES = {"encoder": ("source", "source"), "decoder": ("produced", "read"), "cross": ("produced", "source")}
+"""Whose names the rows and the columns of each kind of map carry."""
+
+TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
+
+ABOUT = {
+    "encoder": "A row is a source token; its columns are the source tokens it looked at.",
+    "decoder": "A row is the moment a token was produced; its columns are the tokens read until then, the start first.",
+    "cross": "A row is the moment a token was produced; its columns are the source tokens that were looked at.",
+}
+
+MANY_WEIGHTS = 2_000_000
+"""More than these are sent in 8 bits each: off by at most 0.004, and a page of megabytes instead of tens of them."""
+
+
+def page(maps: AttentionMaps) -> str:
+    """Return the whole page."""
+    style, script = _asset("attention.css"), _asset("draw.js") + _asset("attention.js")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    )
+    parts = {"policy": policy, "style": style, "script": script, "data": _as_json(content(maps))}
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("attention.html"))
+
+
+def content(maps: AttentionMaps) -> dict[str, Any]:
+    """Return what the page shows, as plain values."""
+    weights = [maps.maps[kind] for kind in maps.maps]
+    levels = 65535 if sum(each.size for each in weights) <= MANY_WEIGHTS else 255
+    stored = "<u2" if levels == 65535 else "u1"
+    rooted = b"".join(np.rint(np.sqrt(each.clip(0, 1)) * levels).astype(stored).tobytes() for each in weights)
+    return {
+        "source": maps.source,
+        "translation": maps.translation,
+        "pieces": {
+            "source": list(maps.source_pieces),
+            "read": list(maps.target_pieces[:-1]),
+            "produced": list(maps.target_pieces[1:]),
+        },
+        "kinds": [
+            {
+                "title": TITLES[kind],
+                "about": ABOUT[kind],
+                "layers": each.shape[0],
+                "heads": each.shape[1],
+                "rows": SIDES[kind][0],
+                "columns": SIDES[kind][1],
+            }
+            for kind, each in maps.maps.items()
+        ],
+        "levels": levels,
+        "weights": base64.b64encode(zlib.compress(rooted, level=6)).decode(),
+        "steps": [
+            {
+                "piece": step.chosen.piece,
+                "probability": step.chosen.probability,
+                "rank": step.rank,
+                "top": [[each.piece, each.probability, each.token == step.chosen.token] for each in _candidates(step)],
+            }
+            for step in maps.steps
+        ],
+    }
+
+
+def _candidates(step: Step) -> tuple[Candidate, ...]:
+    """The likeliest tokens, and after them the chosen one where it was not among them."""
+    likeliest = {candidate.token for candidate in step.top}
+    return step.top if step.chosen.token in likeliest else (*step.top, step.chosen)
+
+
+def _as_json(values: dict[str, Any]) -> str:
+    """Return JSON that can stand inside a script element: plain ASCII without <, > and &."""
+    text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,63 @@
+"""One JSON line per event. What is the same in every run of a recipe goes to `journal.jsonl`; times go beside it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from transduce.config import Table
+from transduce.errors import ModelFolderError
+from transduce.storage import storage_errors
+
+JOURNAL, TIMING = "journal.jsonl", "timing.jsonl"
+
+
+class Journal:
+    """The record of a run. Two runs of one recipe on one machine write the same `journal.jsonl`, byte for byte."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.timing_path = folder / JOURNAL, folder / TIMING
+        with storage_errors(self.path):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("ab")
+            self._timing = self.timing_path.open("ab")
+        self._began = time.monotonic()
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Note down an event whose facts depend on the recipe alone."""
+        self._append(self._file, {"event": event, **facts})
+
+    def time(self, event: str, **facts: Any) -> None:
+        """Note down an event that depends on the machine or the hour."""
+        seconds = round(time.monotonic() - self._began, 3)
+        self._append(self._timing, {"event": event, "seconds": seconds, "at": round(time.time(), 3), **facts})
+
+    def _append(self, file: Any, facts: Table) -> None:
+        with storage_errors(self.path):
+            file.write(json.dumps(facts, ensure_ascii=False).encode("utf-8") + b"\n")
+            file.flush()
+
+    @property
+    def size(self) -> int:
+        """Bytes of `journal.jsonl` so far, so that a checkpoint knows where it stood."""
+        return self._file.tell()
+
+    def cut(self, size: int) -> None:
+        """Forget what was noted after `size` bytes: a resumed run writes it again."""
+        if size > self.path.stat().st_size:
+            raise ModelFolderError(f"{self.path}: is shorter than its checkpoint says; start again in a new folder")
+        self._file.truncate(size)
+        self._file.seek(size)
+
+    def close(self) -> None:
+        """Close both files."""
+        self._file.close()
+        self._timing.close()
+
+
+def read_journal(path: Path) -> list[Table]:
+    """Read all whole lines of a journal."""
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines]

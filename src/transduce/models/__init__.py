@@ -1,0 +1,1 @@
+"""One paper, one file; `interface` says what each must offer, `catalog` lists them."""

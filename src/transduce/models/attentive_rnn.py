@@ -1,0 +1,359 @@
+"""Recurrent encoder-decoders, the Transformer's ancestors, told apart by how the decoder reads the source.
+
+- Sutskever et al. 2014 (arXiv 1409.3215): only through the encoder's final state, the source read backwards;
+- Cho et al. 2014 (arXiv 1406.1078): one context vector, given to the decoder and to the output at every step;
+- Bahdanau et al. 2015 (arXiv 1409.0473): additive attention, asked with the state before the token is read;
+- Luong et al. 2015 (arXiv 1508.04025): multiplicative attention, asked with the state after it.
+
+Each way is a decoder of its own; embeddings, encoder and state are shared.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from transduce.config import Config
+from transduce.models.interface import Memory, State, Transducer, VocabularySizes
+from transduce.nn.attention.additive import AdditiveAttention, MultiplicativeAttention, Readable
+from transduce.nn.dropout import Dropout
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.recurrence import Bridge, Carried, Cell, PassOn, Recurrence, reversed_within
+
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Layers = Annotated[int, Field(ge=1, le=1_000)]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class AttentiveRnnConfig(Config):
+    """Sizes and choices of one recurrent encoder-decoder; the defaults are Bahdanau's model with 512 units."""
+
+    cell: Cell = "gru"
+    """The recurrent unit: plain, gated, or with a memory cell."""
+    embedding_dim: Width = 256
+    """Width of a token's vector."""
+    hidden_dim: Width = 512
+    """Width of the recurrent state, of each direction."""
+    num_layers: Layers = 1
+    """Recurrent layers of the encoder, and as many of the decoder."""
+    bidirectional: bool = True
+    """Let the encoder read the source in both directions; a trained bridge then starts the decoder."""
+    attention: Literal["none", "context", "additive", "dot", "general"] = "additive"
+    """How the decoder reads the source: by its first state only, one context at every step, or some attention."""
+    input_feeding: bool = False
+    """Give the attentional vector of one step to the next (Luong et al., section 3.3); for 'dot' and 'general'."""
+    reverse_source: bool = False
+    """Read the source backwards, so that its first words are the nearest (Sutskever et al., section 3.3)."""
+    tied: Literal["all", "target", "none"] = "none"
+    """One matrix for source, target and output (needs a joint vocabulary), for target and output, or none."""
+    output_bias: bool = True
+    """A bias in the layer before the softmax."""
+    dropout: Rate = 0.5
+    """On the embeddings and between recurrent layers."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> AttentiveRnnConfig:
+        if self.attention == "dot" and self.bidirectional:
+            raise ValueError(
+                "attention 'dot' compares vectors of one width, but a bidirectional encoder's are twice the decoder's; "
+                "set attention = 'general' or bidirectional = false"
+            )
+        if self.input_feeding and self.attention not in ("dot", "general"):
+            raise ValueError(
+                f"input_feeding needs attention 'dot' or 'general', not '{self.attention}'; set it to false"
+            )
+        if self.tied != "none" and self.readout_dim != self.embedding_dim:
+            raise ValueError(
+                f"tied = '{self.tied}' needs an output layer as wide as an embedding, but it reads {self.readout_dim} "
+                f"values and embedding_dim is {self.embedding_dim}; set tied = 'none' or make them equal"
+            )
+        return self
+
+    @property
+    def memory_dim(self) -> int:
+        """Width of one source position's vector."""
+        return self.hidden_dim * (2 if self.bidirectional else 1)
+
+    @property
+    def readout_dim(self) -> int:
+        """Width of what the output layer reads."""
+        if self.attention in ("context", "additive"):
+            return self.embedding_dim + self.hidden_dim + self.memory_dim
+        return self.hidden_dim
+
+
+def sutskever() -> AttentiveRnnConfig:
+    """No attention, the source read backwards. Differs from the paper: two layers of 512, not four of 1000."""
+    return AttentiveRnnConfig(cell="lstm", num_layers=2, bidirectional=False, attention="none", reverse_source=True)
+
+
+def cho() -> AttentiveRnnConfig:
+    """One context vector at every step. Differs from the paper: 512 units; state and output are not bent once more."""
+    return AttentiveRnnConfig(cell="gru", bidirectional=False, attention="context")
+
+
+def bahdanau() -> AttentiveRnnConfig:
+    """Additive attention. Differs from the paper: 512 units; the decoder starts from both directions; no maxout."""
+    return AttentiveRnnConfig(cell="gru", bidirectional=True, attention="additive")
+
+
+def luong() -> AttentiveRnnConfig:
+    """Global "general" attention with input feeding. Differs from the paper: two layers of 512, not four of 1000."""
+    return AttentiveRnnConfig(
+        cell="lstm",
+        num_layers=2,
+        bidirectional=False,
+        attention="general",
+        input_feeding=True,
+        reverse_source=True,
+        dropout=0.2,
+    )
+
+
+@dataclass(frozen=True)
+class RnnMemory(Memory):
+    """Every source position's vector, and what the encoder's layers ended with."""
+
+    final: Carried
+    """(L B N) each, N one direction or both side by side."""
+
+
+@dataclass
+class RnnState(State):
+    """What each row carries, and what was prepared of its sentence, shared by the sentence's rows."""
+
+    carried: Carried
+    """(L R H) each: hidden, an LSTM's cell, and (1 R H) for the vector that is fed to the next step."""
+    source: Readable
+    width: int
+
+    @property
+    def num_rows(self) -> int:
+        return self.carried[0].shape[1]
+
+    def select(self, rows: Tensor) -> RnnState:
+        carried = tuple(part.index_select(1, rows) for part in self.carried)
+        return RnnState(carried, self.source.select(rows[:: self.width] // self.width), self.width)
+
+    def join(self, other: RnnState) -> RnnState:
+        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        carried = tuple(torch.cat(pair, dim=1) for pair in zip(self.carried, other.carried, strict=True))
+        return RnnState(carried, self.source.join(other.source), self.width)
+
+
+class Decoder(nn.Module, ABC):
+    """Target vectors in, what the output layer reads out. Leaves differ in how the source is read."""
+
+    @abstractmethod
+    def read(self, memory: RnnMemory) -> Readable:
+        """Prepare what is read of each sentence, once."""
+
+    @abstractmethod
+    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+        """Read the next tokens of each row.  (R T E) -> readout (R T D)."""
+
+
+class FinalStateDecoder(Decoder):
+    """Knows the source by its first state alone (Sutskever et al., section 2)."""
+
+    def __init__(self, config: AttentiveRnnConfig) -> None:
+        super().__init__()
+        self.recurrence = _decoder_recurrence(config, config.embedding_dim)
+
+    def read(self, memory: RnnMemory) -> Readable:
+        nothing_B00 = memory.states[:, :0, :0]
+        return Readable(nothing_B00, nothing_B00, memory.allowed[:, :0])
+
+    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+        readout, carried = self.recurrence(embedded, carried)
+        return readout, carried
+
+
+class ContextDecoder(Decoder):
+    """Reads the encoder's final vector at every step, and so does the output layer (Cho et al., section 2.2)."""
+
+    def __init__(self, config: AttentiveRnnConfig) -> None:
+        super().__init__()
+        self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
+
+    def read(self, memory: RnnMemory) -> Readable:
+        context_B1N = memory.final[0][-1][:, None]
+        return Readable(context_B1N[..., :0], context_B1N, memory.allowed[:, :1])
+
+    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+        rows, length, _ = embedded.shape
+        context_RTN = source.value.repeat_interleave(rows // len(source.value), dim=0).expand(-1, length, -1)
+        hidden_RTH, carried = self.recurrence(torch.cat([embedded, context_RTN], dim=-1), carried)
+        return torch.cat([embedded, hidden_RTH, context_RTN], dim=-1), carried
+
+
+class AdditiveDecoder(Decoder):
+    """Asks with the state before the token, then reads token and answer together (Bahdanau et al., section 3.1)."""
+
+    def __init__(self, config: AttentiveRnnConfig) -> None:
+        super().__init__()
+        self.cross_attention = AdditiveAttention(config.hidden_dim, config.memory_dim, config.hidden_dim)
+        self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
+
+    def read(self, memory: RnnMemory) -> Readable:
+        return self.cross_attention.read(memory.states, memory.allowed)
+
+    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+        hidden: list[Tensor] = []
+        contexts: list[Tensor] = []
+        scores: list[Tensor] = []
+        for token_R1E in torch.split(embedded, 1, dim=1):
+            query_R1H = carried[0][-1][:, None]
+            context_R1N, score_R1M = self.cross_attention(query_R1H, source)
+            hidden_R1H, carried = self.recurrence(torch.cat([token_R1E, context_R1N], dim=-1), carried)
+            hidden.append(hidden_R1H)
+            contexts.append(context_R1N)
+            scores.append(score_R1M)
+        self.cross_attention.show(scores, source)
+        return torch.cat([torch.cat(hidden, dim=1), torch.cat(contexts, dim=1), embedded], dim=-1), carried
+
+
+class MultiplicativeDecoder(Decoder):
+    """Reads the token, asks with the state after it, and bends both into one vector (Luong et al., section 3.1)."""
+
+    def __init__(self, config: AttentiveRnnConfig) -> None:
+        super().__init__()
+        projected = config.attention == "general"
+        self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
+        self.recurrence = _decoder_recurrence(config, config.embedding_dim)
+        self.merge = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
+
+    def read(self, memory: RnnMemory) -> Readable:
+        return self.cross_attention.read(memory.states, memory.allowed)
+
+    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+        hidden_RTH, carried = self.recurrence(embedded, carried)
+        context_RTN, score_RTM = self.cross_attention(hidden_RTH, source)
+        self.cross_attention.show([score_RTM], source)
+        return torch.tanh(self.merge(torch.cat([context_RTN, hidden_RTH], dim=-1))), carried
+
+
+class InputFeedingDecoder(Decoder):
+    """Multiplicative attention whose answer is also the next step's input (Luong et al., section 3.3)."""
+
+    def __init__(self, config: AttentiveRnnConfig) -> None:
+        super().__init__()
+        projected = config.attention == "general"
+        self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
+        self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.hidden_dim)
+        self.merge = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
+
+    def read(self, memory: RnnMemory) -> Readable:
+        return self.cross_attention.read(memory.states, memory.allowed)
+
+    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+        *recurrent, fed_1RH = carried
+        fed_R1H, inner = fed_1RH.transpose(0, 1), tuple(recurrent)
+        readouts: list[Tensor] = []
+        scores: list[Tensor] = []
+        for token_R1E in torch.split(embedded, 1, dim=1):
+            hidden_R1H, inner = self.recurrence(torch.cat([token_R1E, fed_R1H], dim=-1), inner)
+            context_R1N, score_R1M = self.cross_attention(hidden_R1H, source)
+            fed_R1H = torch.tanh(self.merge(torch.cat([context_R1N, hidden_R1H], dim=-1)))
+            readouts.append(fed_R1H)
+            scores.append(score_R1M)
+        self.cross_attention.show(scores, source)
+        return torch.cat(readouts, dim=1), (*inner, fed_R1H.transpose(0, 1))
+
+
+DECODERS: dict[str, type[Decoder]] = {
+    "none": FinalStateDecoder,
+    "context": ContextDecoder,
+    "additive": AdditiveDecoder,
+    "dot": MultiplicativeDecoder,
+    "general": MultiplicativeDecoder,
+}
+
+
+class AttentiveRnn(Transducer[RnnMemory, RnnState]):
+    """Source → target by recurrence, with or without attention."""
+
+    def __init__(self, config: AttentiveRnnConfig, sizes: VocabularySizes) -> None:
+        super().__init__()
+        dim = config.embedding_dim
+        self.config = config
+        self.sizes = sizes
+        self.source_embedding = Embedding(sizes.source, dim, scaled=False)
+        self.target_embedding = (
+            self.source_embedding if config.tied == "all" else Embedding(sizes.target, dim, scaled=False)
+        )
+        self.dropout = Dropout(config.dropout)
+        self.encoder = Recurrence(
+            config.cell, dim, config.hidden_dim, config.num_layers, config.bidirectional, config.dropout
+        )
+        self.bridge = _bridge(config, self.encoder.num_carried)
+        self.decoder = (InputFeedingDecoder if config.input_feeding else DECODERS[config.attention])(config)
+        tied = None if config.tied == "none" else self.target_embedding
+        self.output = Output(sizes.target, config.readout_dim, bias=config.output_bias, tied=tied)
+
+    @property
+    def max_source(self) -> int | None:
+        return None
+
+    @property
+    def max_target(self) -> int | None:
+        return None
+
+    def encode(self, source: Tensor, allowed: Tensor) -> RnnMemory:
+        """Read the source, whose padding stands on the right.  (B S), (B S) -> memory in the source's own order."""
+        lengths = allowed.sum(dim=1)
+        if self.config.reverse_source:
+            source = reversed_within(source, lengths)
+        padded = not bool(allowed.all())
+        embedded_BSE = self.dropout(self.source_embedding(source))
+        states, final = self.encoder(embedded_BSE, lengths=lengths if padded else None)
+        if self.config.reverse_source:
+            states = reversed_within(states, lengths)
+        return RnnMemory(states, allowed, final)
+
+    def forward(self, target: Tensor, memory: RnnMemory) -> Tensor:
+        embedded_BTE = self.dropout(self.target_embedding(target))
+        readout: Tensor = self.decoder(embedded_BTE, self.decoder.read(memory), self._first(memory))[0]
+        return readout
+
+    def start(self, memory: RnnMemory, width: int = 1) -> RnnState:
+        carried = tuple(part.repeat_interleave(width, dim=1) for part in self._first(memory))
+        return RnnState(carried, self.decoder.read(memory), width)
+
+    def extend(self, tokens: Tensor, lengths: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+        embedded_RTE = self.dropout(self.target_embedding(tokens))
+        if bool((lengths == tokens.shape[1]).all()):
+            readout, carried = self.decoder(embedded_RTE, state.source, state.carried)
+            return readout, RnnState(carried, state.source, state.width)
+        carried, readouts = state.carried, []
+        for position, token_R1E in enumerate(torch.split(embedded_RTE, 1, dim=1)):
+            readout_R1D, later = self.decoder(token_R1E, state.source, carried)
+            reads_R1 = (position < lengths)[:, None]
+            carried = tuple(torch.where(reads_R1, new, old) for new, old in zip(later, carried, strict=True))
+            readouts.append(readout_R1D)
+        return torch.cat(readouts, dim=1), RnnState(carried, state.source, state.width)
+
+    def step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+        embedded_R1E = self.dropout(self.target_embedding(tokens[:, None]))
+        readout_R1D, carried = self.decoder(embedded_R1E, state.source, state.carried)
+        return readout_R1D[:, 0], RnnState(carried, state.source, state.width)
+
+    def _first(self, memory: RnnMemory) -> Carried:
+        """Return what the decoder carries before its first token.  -> (L B H) each."""
+        carried: Carried = self.bridge(memory.final)
+        return (*carried, torch.zeros_like(carried[0][:1])) if self.config.input_feeding else carried
+
+
+def _bridge(config: AttentiveRnnConfig, num_carried: int) -> nn.Module:
+    if config.bidirectional:
+        return Bridge(num_carried, config.num_layers, config.memory_dim, config.hidden_dim)
+    return PassOn()
+
+
+def _decoder_recurrence(config: AttentiveRnnConfig, in_dim: int) -> Recurrence:
+    return Recurrence(config.cell, in_dim, config.hidden_dim, config.num_layers, dropout=config.dropout)

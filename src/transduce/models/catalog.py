@@ -1,0 +1,95 @@
+"""The one table of models, and the presets that a name stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from transduce.config import Config
+from transduce.errors import SettingsError, suggestion
+from transduce.models import attentive_rnn, transformer
+from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.nn.initialize import initialize
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model: its class, its settings, and its presets by name. A published preset never changes."""
+
+    model: Callable[[Any, VocabularySizes], AnyTransducer]
+    config: type[Config]
+    presets: Mapping[str, Callable[[], Config]]
+
+
+MODELS: dict[str, Entry] = {
+    "transformer": Entry(
+        transformer.Transformer,
+        transformer.TransformerConfig,
+        {
+            "paper_base": transformer.paper_base,
+            "paper_big": transformer.paper_big,
+            "small": transformer.small,
+            "tiny": transformer.tiny,
+        },
+    ),
+    "attentive_rnn": Entry(
+        attentive_rnn.AttentiveRnn,
+        attentive_rnn.AttentiveRnnConfig,
+        {
+            "sutskever": attentive_rnn.sutskever,
+            "cho": attentive_rnn.cho,
+            "bahdanau": attentive_rnn.bahdanau,
+            "luong": attentive_rnn.luong,
+        },
+    ),
+}
+
+
+def entry(name: str) -> Entry:
+    """Return a model's entry by name."""
+    if name not in MODELS:
+        raise SettingsError(f"there is no model '{name}'{suggestion(name, MODELS)}")
+    return MODELS[name]
+
+
+def name_of(config: Config) -> str:
+    """Return the name of the model that these settings belong to."""
+    return next(name for name, known in MODELS.items() if type(config) is known.config)
+
+
+def preset(name: str) -> tuple[str, Config]:
+    """Return (model name, settings) of a preset."""
+    known = {preset: model for model, entry in MODELS.items() for preset in entry.presets}
+    if name not in known:
+        raise SettingsError(f"there is no preset '{name}'{suggestion(name, known)}")
+    return known[name], MODELS[known[name]].presets[name]()
+
+
+def read_model_table(table: Mapping[str, Any], where: str) -> Config:
+    """Read a recipe's [model]: `name` or `preset` chooses what is built, the other settings change it."""
+    settings = dict(table)
+    name, wanted = settings.pop("name", None), settings.pop("preset", None)
+    base: dict[str, Any] = {}
+    if wanted is not None:
+        model, config = preset(str(wanted))
+        if name not in (None, model):
+            raise SettingsError(f"{where}: preset '{wanted}' is a {model}, not a {name}; leave out one of the two")
+        name, base = model, config.model_dump()
+    return entry(str(name or "transformer")).config.from_table({**base, **settings}, where)
+
+
+def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> AnyTransducer:
+    """Build the model these settings describe; with a seed its weights are drawn, else they wait to be loaded."""
+    if getattr(config, "tied", None) == "all" and sizes.source != sizes.target:
+        raise SettingsError(
+            f"tied = 'all' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
+            "tokens; set tokenizer.joint = true or model.tied = 'target'"
+        )
+    with torch.random.fork_rng(devices=[]):  # torch's own first values are drawn and forgotten, unseen by anybody
+        model = entry(name_of(config)).model(config, sizes)
+    if seed is not None:
+        initialize(model, seed)
+    return model

@@ -1,0 +1,116 @@
+"""Attention of one head, before it was scaled: additive (Bahdanau et al. 2015) and multiplicative (Luong et al. 2015).
+
+A recurrent decoder asks one question per token, often knowing the next only after the answer. So scoring and
+looking are apart from showing: the questions of one pass are shown to listeners together, when it is over.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transduce.nn.tap import Tap
+
+
+@dataclass(frozen=True)
+class Readable:
+    """What was prepared once per sentence for all its rows to read."""
+
+    key: Tensor
+    """(B M K)"""
+    value: Tensor
+    """(B M E)"""
+    allowed: Tensor
+    """(B M), True where there is something to read."""
+
+    def select(self, sentences: Tensor) -> Readable:
+        """Return these sentences, in this order."""
+        if torch.equal(sentences, torch.arange(len(self.key), device=sentences.device)):
+            return self
+        return Readable(self.key[sentences], self.value[sentences], self.allowed[sentences])
+
+    def join(self, other: Readable) -> Readable:
+        """Return the sentences of both; the shorter memory is padded."""
+        longest = max(self.key.shape[1], other.key.shape[1])
+        first, second = self._reach(longest), other._reach(longest)
+        return Readable(
+            torch.cat([first.key, second.key]),
+            torch.cat([first.value, second.value]),
+            torch.cat([first.allowed, second.allowed]),
+        )
+
+    def _reach(self, length: int) -> Readable:
+        more = length - self.key.shape[1]
+        return Readable(
+            F.pad(self.key, (0, 0, 0, more)), F.pad(self.value, (0, 0, 0, more)), F.pad(self.allowed, (0, more))
+        )
+
+
+class SingleHeadAttention(nn.Module, ABC):
+    """softmax(score(query, key)) over the memory's own vectors; leaves say how a score is made."""
+
+    key: nn.Module
+    """What turns a memory's vector into what questions are compared with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.score, self.weight = Tap(), Tap()
+
+    @abstractmethod
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        """Score each question against each key.  (B N D), (B M K) -> (B N M)."""
+
+    def read(self, memory: Tensor, allowed: Tensor) -> Readable:
+        """Prepare what can be asked, once per sentence.  (B M E), (B M) -> keys (B M K), values (B M E)."""
+        return Readable(self.key(memory), memory, allowed)
+
+    def forward(self, query: Tensor, source: Readable) -> tuple[Tensor, Tensor]:
+        """Ask what `read` prepared.  (R Q D) -> context (R Q E), score (R Q M).
+
+        R may be a multiple of B: the rows of one sentence (its beams) then share its keys and values.
+        """
+        rows, length, _ = query.shape
+        sentences, positions, _ = source.key.shape
+        query_BND = query.reshape(sentences, rows // sentences * length, -1)
+        score_BNM = self.compare(query_BND, source.key).masked_fill(~source.allowed[:, None], -torch.inf)
+        context_BNE = score_BNM.softmax(dim=-1) @ source.value
+        return context_BNE.view(rows, length, -1), score_BNM.view(rows, length, positions)
+
+    def show(self, scores: Sequence[Tensor], source: Readable) -> None:
+        """Let listeners see the scores and weights of one pass, whole.  each (R Q M) -> (B 1 N M)."""
+        if self.score.listening or self.weight.listening:
+            score_RTM = torch.cat(list(scores), dim=1)
+            score_B1NM = score_RTM.view(len(source.key), 1, -1, score_RTM.shape[-1])
+            self.weight(self.score(score_B1NM).softmax(dim=-1))
+
+
+class AdditiveAttention(SingleHeadAttention):
+    """score = v · tanh(W query + U memory + b) (Bahdanau et al. 2015, appendix A.1.2)."""
+
+    def __init__(self, query_dim: int, memory_dim: int, attention_dim: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(query_dim, attention_dim, bias=False)
+        self.key = nn.Linear(memory_dim, attention_dim)
+        self.vector = nn.Linear(attention_dim, 1, bias=False)
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        bent_BNMK = torch.tanh(self.query(query)[:, :, None] + key[:, None])
+        score_BNM: Tensor = self.vector(bent_BNMK).squeeze(-1)
+        return score_BNM
+
+
+class MultiplicativeAttention(SingleHeadAttention):
+    """score = query · W memory, "general", or query · memory, "dot" (Luong et al. 2015, section 3.1)."""
+
+    def __init__(self, query_dim: int, memory_dim: int, projected: bool = True) -> None:
+        super().__init__()
+        assert projected or query_dim == memory_dim, "a dot product needs vectors of one width"
+        self.key = nn.Linear(memory_dim, query_dim, bias=False) if projected else nn.Identity()
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        return query @ key.transpose(1, 2)

@@ -1,0 +1,47 @@
+"""Tokens to vectors, and vectors back to scores over tokens (section 3.4)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Embedding(nn.Module):
+    """A vector per token, multiplied by √D so that position signals do not drown it."""
+
+    def __init__(self, size: int, dim: int, scaled: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, dim))
+        self.scale = math.sqrt(dim) if scaled else 1.0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(…) -> (… D)."""
+        vectors = F.embedding(tokens, self.weight)
+        return vectors * self.scale if self.scale != 1.0 else vectors
+
+    def extra_repr(self) -> str:
+        return "{}, {}".format(*self.weight.shape)
+
+
+class Output(nn.Module):
+    """The linear layer before the softmax. Its weight may be an embedding's: one matrix, two uses."""
+
+    bias: nn.Parameter | None
+
+    def __init__(self, size: int, dim: int, bias: bool = False, tied: Embedding | None = None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, dim)) if tied is None else tied.weight
+        self.bias = nn.Parameter(torch.empty(size)) if bias else None
+
+    def forward(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
+        """Score every token, or those of a shortlist only.  (… D), (V') -> (… V')."""
+        if vocabulary is None:
+            return F.linear(hidden, self.weight, self.bias)
+        bias = None if self.bias is None else self.bias[vocabulary]
+        return F.linear(hidden, self.weight[vocabulary], bias)
+
+    def extra_repr(self) -> str:
+        return "{}, {}, bias={}".format(*self.weight.shape, self.bias is not None)

@@ -1,0 +1,45 @@
+"""First values of the weights, drawn from one private generator so that a seed means one model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.position import LearnedPositions
+
+
+def initialize(model: nn.Module, seed: int) -> None:
+    """Fill every parameter: Glorot for matrices, N(0, 1/D) for embeddings, zeros and ones for the rest.
+
+    Linear layers that hold several projections side by side say so with `parts`, and each part is drawn for its
+    own shape. Anything left over would be uninitialised memory, so it is an error.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    done: set[int] = set()
+    with torch.no_grad():
+        for module in model.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                if id(parameter) not in done:
+                    _fill(module, name, parameter, generator)
+                    done.add(id(parameter))
+
+
+def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
+    if isinstance(module, Embedding | Output | LearnedPositions) and name != "bias":
+        parameter.normal_(std=parameter.shape[1] ** -0.5, generator=generator)
+    elif isinstance(module, nn.LayerNorm):
+        parameter.fill_(1.0 if name == "weight" else 0.0)
+    elif isinstance(module, nn.RNNBase) and name.startswith("weight"):
+        bound = module.hidden_size**-0.5
+        parameter.uniform_(-bound, bound, generator=generator)
+    elif parameter.dim() == 1:
+        parameter.zero_()
+    else:
+        for part in torch.split(parameter, getattr(module, "parts", [parameter.shape[0]])):
+            _glorot(part, generator)
+
+
+def _glorot(matrix: Tensor, generator: torch.Generator) -> None:
+    bound = (6.0 / sum(matrix.shape)) ** 0.5
+    matrix.uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,28 @@
+"""Permission to attend: boolean, True means "may look there"."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def padding_allowed(tokens: Tensor, pad: int) -> Tensor:
+    """Return which positions hold a real token.  (B S) -> (B S)."""
+    return tokens != pad
+
+
+def causal_allowed(length: int, device: torch.device | None = None) -> Tensor:
+    """Return the triangle of section 3.2.3: position q may look at m <= q.  -> (length, length)."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def and_causal(allowed: Tensor | None, length: int, device: torch.device) -> Tensor:
+    """Combine what is allowed with the triangle.  (B 1 1 N) or None -> (B 1 N N) or (1 1 N N)."""
+    triangle_NN = causal_allowed(length, device)[None, None]
+    return triangle_NN if allowed is None else allowed & triangle_NN
+
+
+def continued_allowed(lengths: Tensor, num_queries: int, num_keys: int) -> Tensor:
+    """Let query t of row r, which has `lengths[r]` tokens behind it, see keys up to its own.  (R) -> (R 1 Q M)."""
+    query_RQ = lengths[:, None] + torch.arange(num_queries, device=lengths.device)
+    return (torch.arange(num_keys, device=lengths.device) <= query_RQ[..., None])[:, None]

@@ -1,0 +1,112 @@
+"""Recurrent layers over sequences of different lengths: a vector carried from token to token.
+
+Each layer is torch's own RNN, GRU or LSTM, so that a whole sequence is one fused call. Dropout between layers is
+ours, because every site of a model draws its randomness in one way.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from transduce.nn.dropout import Dropout
+
+Cell = Literal["rnn", "gru", "lstm"]
+
+Carried = tuple[Tensor, ...]
+"""What a recurrence hands from one token to the next, rows second: hidden (L R H), and an LSTM's cell (L R H)."""
+
+CELLS: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+
+
+class Recurrence(nn.Module):
+    """A stack of recurrent layers, read from left to right or in both directions."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        in_dim: int,
+        hidden_dim: int,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.cell = cell
+        self.hidden_dim = hidden_dim
+        self.out_dim = hidden_dim * (2 if bidirectional else 1)
+        self.num_carried = 2 if cell == "lstm" else 1
+        self.layers = nn.ModuleList(
+            CELLS[cell](
+                in_dim if layer == 0 else self.out_dim, hidden_dim, batch_first=True, bidirectional=bidirectional
+            )
+            for layer in range(num_layers)
+        )
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, sequence: Tensor, carried: Carried | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Carried]:
+        """Read a whole sequence.  (B T D) -> top layer (B T N), what each layer carries on (L B N).
+
+        Without `carried` it begins with zeros, as a reader in both directions must. With `lengths`, row b ends after
+        `lengths[b]` tokens: what it carries on is what stood there, and what is returned past it is zero. N is
+        the width of one direction, or both side by side.
+        """
+        finals: list[Carried] = []
+        for index, layer in enumerate(self.layers):
+            before = None if carried is None else tuple(part[index : index + 1].contiguous() for part in carried)
+            if index > 0:
+                sequence = self.dropout(sequence)
+            sequence, final = self._read(layer, sequence, before, lengths)
+            finals.append(final)
+        return sequence, tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
+
+    def _read(
+        self, layer: nn.Module, sequence: Tensor, before: Carried | None, lengths: Tensor | None
+    ) -> tuple[Tensor, Carried]:
+        """One layer.  (B T D) -> (B T N), parts of (B N)."""
+        start = before if before is None or self.cell == "lstm" else before[0]
+        if lengths is None:
+            read, after = layer(sequence, start)
+        else:
+            packed = pack_padded_sequence(sequence, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            packed, after = layer(packed, start)
+            read, _ = pad_packed_sequence(packed, batch_first=True, total_length=sequence.shape[1])
+        parts = after if self.cell == "lstm" else (after,)
+        return read, tuple(part.transpose(0, 1).flatten(1) for part in parts)
+
+
+class PassOn(nn.Module):
+    """The decoder's layers begin where the encoder's layers ended."""
+
+    def forward(self, carried: Carried) -> Carried:
+        """(L B H) -> (L B H)."""
+        return carried
+
+
+class Bridge(nn.Module):
+    """tanh(Linear(both directions)), a matrix per layer, where encoder and decoder differ in width."""
+
+    def __init__(self, num_carried: int, num_layers: int, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(in_dim, out_dim) for _ in range(num_carried * num_layers))
+
+    def forward(self, carried: Carried) -> Carried:
+        """(L B N) -> (L B H)."""
+        linears = iter(self.linears)
+        return tuple(
+            torch.stack([torch.tanh(next(linears)(layer_BN)) for layer_BN in part_LBN.unbind()]) for part_LBN in carried
+        )
+
+
+def reversed_within(values: Tensor, lengths: Tensor) -> Tensor:
+    """Turn each row's first `lengths[b]` values around and leave its padding where it is.  (B S …), (B) -> (B S …)."""
+    position_S = torch.arange(values.shape[1], device=values.device)
+    mirrored_BS = lengths[:, None] - 1 - position_S
+    index_BS = torch.where(mirrored_BS >= 0, mirrored_BS, position_S)
+    row_B1 = torch.arange(len(values), device=values.device)[:, None]
+    return values[row_B1, index_BS]

@@ -1,0 +1,50 @@
+"""How a sub-layer is added to what it read: normalise after (the paper) or before (steadier when deep)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from transduce.nn.dropout import Dropout
+
+
+class PostNorm(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))), section 3.1 and 5.4. The stack's output is normalised already."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(… D) -> (… D)."""
+        normalised: Tensor = self.norm(value + self.dropout(sublayer(value)))
+        return normalised
+
+    @staticmethod
+    def final(dim: int) -> nn.Module:
+        """What closes a stack of such blocks: nothing."""
+        return nn.Identity()
+
+
+class PreNorm(nn.Module):
+    """x + Dropout(Sublayer(LayerNorm(x))); the sum itself is never normalised, so a stack ends with one more norm."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(… D) -> (… D)."""
+        summed: Tensor = value + self.dropout(sublayer(self.norm(value)))
+        return summed
+
+    @staticmethod
+    def final(dim: int) -> nn.Module:
+        """What closes a stack of such blocks: a last norm."""
+        return nn.LayerNorm(dim)
+
+
+RESIDUAL: dict[str, type[PostNorm | PreNorm]] = {"post": PostNorm, "pre": PreNorm}

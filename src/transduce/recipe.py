@@ -1,0 +1,271 @@
+"""The five tables of a run: read, filled in, saved with the run, and carried out.
+
+    [data]       which pairs                         data.DataConfig
+    [tokenizer]  what a token is                     text.TokenizerConfig
+    [model]      name or preset, and its sizes       one of models.catalog
+    [training]   how it learns                       training.TrainingConfig
+    [search]     how it translates unless asked      decoding.SearchOptions
+
+Precedence: command line, file, preset. The filled-in recipe is what is saved; fed back, it gives the same run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transduce.advice import advise, survey
+from transduce.checkpoint import WEIGHTS, ModelFolder, load_weights, put_weights, save_model
+from transduce.config import Config, Table, merge, override, read_toml, write_toml
+from transduce.data.config import DataConfig
+from transduce.data.prepare import prepare
+from transduce.data.store import Prepared, load_prepared
+from transduce.decoding.options import SearchOptions
+from transduce.errors import CannotCreate, MissingInput, ModelFolderError, SettingsError, suggestion
+from transduce.models import catalog
+from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.storage import MANIFEST, file_aside, locked, sha256
+from transduce.text.tokenizer import TokenizerConfig
+from transduce.training.averaging import average_weights
+from transduce.training.card import model_card
+from transduce.training.config import TrainingConfig
+from transduce.training.interruption import listening
+from transduce.training.loop import Trainer
+from transduce.training.reporter import Reporter, Silent
+from transduce.training.vectors import start_from_vectors
+
+TABLES = ("data", "tokenizer", "model", "training", "search")
+RECIPE, DATA, MODEL = "recipe.toml", "data", "model"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to run."""
+
+    data: DataConfig
+    tokenizer: TokenizerConfig
+    model: Config
+    training: TrainingConfig
+    search: SearchOptions
+
+    @classmethod
+    def from_tables(cls, tables: Mapping[str, Any], where: str) -> Recipe:
+        """Read plain values; `where` names their file in a refusal."""
+        for name, table in tables.items():
+            if name not in TABLES:
+                raise SettingsError(f"{where} has no table '{name}'{suggestion(name, TABLES)}")
+            if not isinstance(table, dict):
+                raise SettingsError(f"{where}: '{name}' must be a table, not {table!r}")
+        if "data" not in tables:
+            raise SettingsError(f"{where} needs a table [data] that says which pairs to learn from")
+        return cls(
+            data=DataConfig.from_table(tables["data"], f"{where}: data"),
+            tokenizer=TokenizerConfig.from_table(tables.get("tokenizer", {}), f"{where}: tokenizer"),
+            model=catalog.read_model_table(tables.get("model", {}), f"{where}: model"),
+            training=TrainingConfig.from_table(tables.get("training", {}), f"{where}: training"),
+            search=SearchOptions.from_table(tables.get("search", {}), f"{where}: search"),
+        )
+
+    def to_tables(self) -> Table:
+        """Return plain values that `from_tables` reads back."""
+        return {
+            "data": self.data.to_table(),
+            "tokenizer": self.tokenizer.to_table(),
+            "model": {"name": catalog.name_of(self.model), **self.model.to_table()},
+            "training": self.training.to_table(),
+            "search": self.search.to_table(),
+        }
+
+    def to_toml(self) -> str:
+        """Return the text of a recipe file."""
+        return write_toml(self.to_tables())
+
+
+def read_recipe(path: Path | None, changes: Sequence[str] = (), base: Table | None = None) -> tuple[Recipe, list[str]]:
+    """Read a recipe file over `base`, with `table.setting=value` changes laid over both.
+
+    Without a file, and where a file leaves out tokenizer, model and training altogether, they are chosen from the
+    corpus. Returns the recipe and the reasons for what was chosen.
+    """
+    tables = merge(base or {}, {} if path is None else read_toml(path))
+    for change in changes:
+        tables = override(tables, change)
+    where = str(path) if path is not None else "the command line"
+    reasons: list[str] = []
+    given = {} if path is None else read_toml(path)
+    if not {"tokenizer", "model", "training"} & given.keys():
+        data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
+        advice = advise(survey(data))
+        tables, reasons = _over(advice.tables, tables), advice.reasons
+    recipe = Recipe.from_tables(tables, where)
+    return recipe, reasons
+
+
+def _table(tables: Table, name: str, where: str) -> Table:
+    table = tables.get(name)
+    if not isinstance(table, dict):
+        raise SettingsError(f"{where} needs a table [{name}]")
+    return table
+
+
+def _over(chosen: Table, given: Table) -> Table:
+    """Lay what a person gave over what was chosen; a model or preset of their own replaces the chosen model whole."""
+    model = given.get("model", {})
+    if isinstance(model, dict) and {"name", "preset"} & model.keys():
+        chosen = {**chosen, "model": {}}
+    return merge(chosen, given)
+
+
+def train(
+    recipe: Recipe | Path | str,
+    output: Path | str,
+    *,
+    resume: bool = False,
+    prepared: Path | str | None = None,
+    reporter: Reporter | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> Path:
+    """Carry out a recipe in a run folder and return the folder; `transduce.load` then gives the translator.
+
+    `prepared` is a folder that `transduce prepare` wrote, used instead of preparing the recipe's corpora. With
+    `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe, _ = read_recipe(Path(recipe))
+    folder, reporter = Path(output), reporter or Silent()
+    recipe = _fill_in(recipe)
+    with locked(folder, "training"), _quiet_generators(), listening() as interruption:
+        _claim(folder, recipe, resume)
+        corpus = _corpus(folder, recipe, None if prepared is None else Path(prepared), progress)
+        model = _build(recipe, corpus, reporter)
+        trainer = Trainer(model, corpus, recipe.training, folder, _facts(recipe, corpus))
+        _refuse_changes(trainer)
+        trainer.resume(reporter)
+        trainer.run(reporter, interruption)
+        _finish(trainer, recipe, folder)
+    reporter.end(str(folder))
+    return folder
+
+
+def resume_recipe(folder: Path) -> Recipe:
+    """Read the recipe that a run was started with."""
+    if not (folder / RECIPE).is_file():
+        raise MissingInput(f"{folder}: there is no run to resume (no {RECIPE}); start one with `transduce train`")
+    return Recipe.from_tables(read_toml(folder / RECIPE), str(folder / RECIPE))
+
+
+def _fill_in(recipe: Recipe) -> Recipe:
+    threads = recipe.training.threads or torch.get_num_threads()
+    device = recipe.training.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    training = recipe.training.but(threads=threads, device=device)
+    return Recipe(recipe.data, recipe.tokenizer, recipe.model, training, recipe.search)
+
+
+class _quiet_generators:
+    """Leave the process's own random numbers as they were found."""
+
+    def __enter__(self) -> None:
+        self._fork = torch.random.fork_rng(devices=[])
+        self._threads = torch.get_num_threads()
+        self._fork.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._fork.__exit__(*error)
+        torch.set_num_threads(self._threads)
+
+
+def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
+    """Make the folder this run's, or make sure that it is."""
+    path = folder / RECIPE
+    if resume:
+        return
+    if path.exists():
+        raise CannotCreate(
+            f"{folder}: holds a run already; go on with `transduce train --resume {folder}`, or choose another folder"
+        )
+    if any(entry.name != ".lock" for entry in folder.iterdir()):
+        raise CannotCreate(f"{folder}: holds files that are not a run; choose a new folder")
+    with file_aside(path) as aside:
+        aside.write_text(recipe.to_toml(), encoding="utf-8")
+
+
+def _corpus(
+    folder: Path, recipe: Recipe, prepared: Path | None, progress: Callable[[str, int], None] | None
+) -> Prepared:
+    place = folder / DATA
+    if prepared is not None:
+        load_prepared(prepared)
+        place.symlink_to(prepared.resolve())
+    elif not place.exists():
+        prepare(recipe.data, recipe.tokenizer, place, progress)
+    return load_prepared(place)
+
+
+def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> AnyTransducer:
+    torch.set_num_threads(recipe.training.threads or 1)
+    sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
+    model = catalog.build(recipe.model, sizes, recipe.training.seed)
+    sides = (
+        ("source", recipe.training.source_vectors, corpus.source_tokenizer),
+        ("target", recipe.training.target_vectors, corpus.target_tokenizer),
+    )
+    for side, path, tokenizer in sides:
+        if path is not None:
+            embedding = getattr(model, f"{side}_embedding")
+            found = start_from_vectors(embedding, tokenizer, path, recipe.training.freeze_vectors)
+            reporter.warn(f"{path}: gave vectors to {found:,} of {tokenizer.size:,} {side} tokens")
+    return model.to(recipe.training.device)
+
+
+def _facts(recipe: Recipe, corpus: Prepared) -> Table:
+    """What the weights depend on."""
+    return {
+        "recipe": hashlib.sha256(recipe.to_toml().encode()).hexdigest(),
+        "data": sha256(corpus.folder / MANIFEST),
+        "seed": recipe.training.seed,
+        "threads": recipe.training.threads,
+        "torch": torch.__version__,
+    }
+
+
+def _refuse_changes(trainer: Trainer) -> None:
+    """A checkpoint goes on only with what it was made with: anything else would be another run."""
+    found = trainer.checkpoints.latest()
+    if found is None:
+        return
+    before = trainer.checkpoints.facts(found[0])
+    for name, now in trainer.facts.items():
+        if before.get(name) != now:
+            raise ModelFolderError(
+                f"{trainer.checkpoints.path(found[0])}: was saved with {name} {str(before.get(name))[:16]}, "
+                f"now it is {str(now)[:16]}; put it back, or start a new run in another folder"
+            )
+
+
+def _finish(trainer: Trainer, recipe: Recipe, folder: Path) -> None:
+    """Make the model folder: the best weights, or the average of the last ones, with the card."""
+    checkpoints, progress = trainer.checkpoints, trainer.progress
+    updates = checkpoints.updates()[-recipe.training.average :] if recipe.training.average else [progress.best_update]
+    paths = [checkpoints.path(update) for update in updates]
+    weights = average_weights(paths) if len(paths) > 1 else load_weights(paths[0] / WEIGHTS)
+    put_weights(trainer.model, weights, paths[0])
+    final = trainer.validator.validate(progress.update) if trainer.validator is not None else None
+    corpus = trainer.prepared
+    notes = {
+        "source_language": recipe.data.source_language,
+        "target_language": recipe.data.target_language,
+        "search": recipe.search.to_table(),
+    }
+    contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
+    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
+    save_model(folder / MODEL, contents, card)
+    if final is not None:
+        trainer.journal.write("final", updates=updates, loss=final.loss, accuracy=final.accuracy, **final.scores)
+    trainer.journal.close()

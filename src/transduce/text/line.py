@@ -1,0 +1,121 @@
+"""Lines of text from a file, gzip or stdin: strict UTF-8, NFC, in a stream, with the place of anything wrong.
+
+Python's own text mode would guess encodings, end lines at U+2028 and read a gigabyte without a newline into memory.
+Here only LF and CRLF end a line, and a line has a limit.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import sys
+import unicodedata
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from transduce.errors import DataError, MissingInput
+
+MAX_LINE_BYTES = 16 * 2**20
+"""Longest line that is read, in bytes: far above any sentence, far below what would exhaust memory."""
+
+STDIN = "-"
+"""The path that means standard input."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_UTF8_BOM = b"\xef\xbb\xbf"
+_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def normalise(text: str, where: str = "the text") -> str:
+    """Return the text in NFC, so that one word has one spelling; refuse half characters (lone surrogates).
+
+    `where` names the text in a refusal.
+    """
+    if text.isascii():
+        return text
+    lone = _SURROGATE.search(text)
+    if lone:
+        raise DataError(
+            f"{where}: character {lone.start() + 1} is a lone surrogate (U+{ord(lone[0]):04X}), which is half a "
+            "character; it was damaged before it came here, fix or remove it"
+        )
+    return unicodedata.normalize("NFC", text)
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a file (plain or gzip, by its first bytes) or of stdin ("-"), without their ends, in NFC.
+
+    A byte-order mark at the start is left out. An empty file has no lines.
+    """
+    name = shown(path)
+    try:
+        if str(path) == STDIN:
+            if sys.stdin is None:  # closed by whoever started us
+                raise MissingInput("stdin: is closed; pipe text into it or name a file")
+            yield from _decode(_unpack(sys.stdin.buffer), name)
+        else:
+            with Path(path).open("rb") as stream:
+                yield from _decode(_unpack(stream), name)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); get it again") from None
+    except OSError as error:
+        raise MissingInput(f"{name}: cannot be read ({error.strerror or error}); check the path") from None
+
+
+def shown(path: str | Path) -> str:
+    """Return how a message calls this path."""
+    return "stdin" if str(path) == STDIN else str(path)
+
+
+def _unpack(stream: IO[bytes]) -> io.BufferedReader:
+    """Return the stream, decompressed if it starts as gzip does."""
+    buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
+    head = buffered.peek()
+    if head[:2] == _GZIP_MAGIC or head == _GZIP_MAGIC[:1]:  # a slow pipe may hand over one byte at first
+        return io.BufferedReader(gzip.GzipFile(fileobj=buffered, mode="rb"), 2**17)
+    return buffered
+
+
+def _decode(stream: io.BufferedReader, name: str) -> Iterator[str]:
+    _refuse_binary(stream.peek(), name)
+    number = 0
+    while raw := stream.readline(MAX_LINE_BYTES + 2):  # + 2: the line's end does not count
+        number += 1
+        if number == 1:
+            raw = raw.removeprefix(_UTF8_BOM)
+            if not raw:  # a file of nothing but a byte-order mark
+                return
+        if raw.endswith(b"\n"):
+            raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
+        yield _text(raw, name, number)
+
+
+def _refuse_binary(head: bytes, name: str) -> None:
+    if head.startswith(_UTF16_BOMS):
+        raise DataError(f"{name}: is UTF-16 text, not UTF-8; convert it with `iconv -f UTF-16 -t UTF-8`")
+    if b"\0" in head:
+        raise DataError(f"{name}: looks like a binary file (it has NUL bytes); give a file of UTF-8 text")
+
+
+def _text(raw: bytes, name: str, number: int) -> str:
+    """Return one line as normalised text, or say what is wrong with it and where."""
+    where = f"{name}:{number}"
+    if len(raw) > MAX_LINE_BYTES:
+        raise DataError(
+            f"{where}: the line is longer than {MAX_LINE_BYTES // 2**20} MiB; break the text into lines, one per pair"
+        )
+    if b"\0" in raw:
+        raise DataError(f"{where}: has a NUL byte and looks like binary data; give a file of UTF-8 text")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        column = len(raw[: error.start].decode("utf-8")) + 1
+        raise DataError(
+            f"{where}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {column}); "
+            "convert the file with iconv or fix that line"
+        ) from None
+    return normalise(text, where)

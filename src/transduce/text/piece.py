@@ -1,0 +1,40 @@
+"""The pieces that vocabularies have before anything is learned: special ones, and one for each byte."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Kind = Literal["bpe", "unigram", "wordpiece", "word", "character", "byte"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LOSSLESS: frozenset[Kind] = frozenset(("bpe", "unigram", "character", "byte"))
+
+PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
+"""Special pieces: tokens 0, 1, 2, and 3 for the kinds that can meet something unknown."""
+
+
+def specials(kind: Kind) -> list[str]:
+    """Return the special pieces of a kind, in the order of their tokens."""
+    return [PAD, START, END] if kind in LOSSLESS else [PAD, START, END, UNKNOWN]
+
+
+def smallest_size(kind: Kind) -> int:
+    """Return how many tokens a tokenizer of this kind has at least."""
+    if kind in LOSSLESS:
+        return len(specials(kind)) + 256
+    return len(specials(kind)) + (2 if kind == "wordpiece" else 1)  # a character that starts a word and goes on in one
+
+
+def byte_symbols() -> list[str]:
+    """Return the printable character that stands for each byte 0..255 in a byte-level vocabulary.
+
+    Printable Latin-1 bytes are themselves, the others follow from U+0100 on: the table of GPT-2 (Radford et al. 2019).
+    """
+    printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
+
+
+def byte_fallbacks() -> list[str]:
+    """Return the piece of each byte 0..255 in a vocabulary of characters: `<0x00>` to `<0xFF>`."""
+    return [f"<0x{byte:02X}>" for byte in range(256)]

@@ -1,0 +1,258 @@
+"""Text ⇄ tokens: one tokenizer, of any kind, over the `tokenizers` library and its `tokenizer.json`.
+
+Six kinds. Four are lossless, `decode(encode(x)) == x` for every text in NFC:
+
+- `bpe` (Sennrich et al. 2016) and `unigram` (Kudo 2018), over the 256 bytes of UTF-8 as an alphabet, so that no
+  script is unknown; one space is put before the text and taken off again, so that a word has the same pieces at the
+  start of a sentence as within it;
+- `character`: the characters of the training text, and bytes for any other;
+- `byte`: the 256 bytes, token = byte + 3.
+
+Two are not, and have `<unk>`: `wordpiece` (Schuster and Nakajima 2012, with BERT's splitting) and `word` (whatever
+stands between spaces). All that is known of a tokenizer is read from its JSON; there is no second file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pydantic
+import tokenizers
+from tokenizers import models, pre_tokenizers
+
+from transduce.config import Config
+from transduce.errors import CannotCreate, MissingInput, ModelFolderError
+from transduce.text.line import normalise
+from transduce.text.piece import (
+    END,
+    LOSSLESS,
+    PAD,
+    START,
+    UNKNOWN,
+    Kind,
+    byte_fallbacks,
+    byte_symbols,
+    smallest_size,
+    specials,
+)
+from transduce.text.specials import Specials
+
+SPACE_MARK = "▁"
+"""Stands for a space in what `pieces` shows."""
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Largest `tokenizer.json` that is read; a million long words need less."""
+
+_PROBE = "  ä 東京 </s>\t1 "
+"""What every lossless tokenizer must give back, one that makes lower case too."""
+
+_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk)>$)")
+
+
+class TokenizerConfig(Config):
+    """What the tokens of both sides are."""
+
+    kind: Kind = "bpe"
+    """bpe, unigram, character and byte lose nothing of any text; wordpiece and word have an unknown token."""
+
+    vocab_size: int = pydantic.Field(default=8000, gt=0, le=1_000_000)
+    """Most tokens of one tokenizer, special ones and the 256 bytes included; a small corpus may give fewer.
+    A byte tokenizer always has 259."""
+
+    joint: bool = True
+    """One tokenizer for both sides (which shared embeddings need), or one for each."""
+
+    source_kind: Kind | None = None
+    """Kind of the source's tokenizer if it is another than `kind`; needs `joint = false`."""
+
+    target_kind: Kind | None = None
+    """Kind of the target's tokenizer if it is another than `kind`; needs `joint = false`."""
+
+    min_frequency: int = pydantic.Field(default=2, ge=1, le=1_000_000)
+    """How often a word (for word) or a pair of pieces (for bpe and wordpiece) must occur to become a token."""
+
+    lowercase: bool = False
+    """Make all text lower case first. What is lost is lost: no kind is lossless then."""
+
+    @pydantic.model_validator(mode="after")
+    def _possible(self) -> Self:
+        source, target = self.kinds
+        if self.joint and source != target:
+            raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
+        for kind in (source, target):
+            if kind != "byte" and self.vocab_size < smallest_size(kind):
+                what = "special pieces and all bytes" if kind in LOSSLESS else "special pieces and one word"
+                raise ValueError(
+                    f"vocab_size = {self.vocab_size} is too small: {what} are {smallest_size(kind)} already"
+                )
+        return self
+
+    @property
+    def kinds(self) -> tuple[Kind, Kind]:
+        """The kinds of source and target."""
+        return self.source_kind or self.kind, self.target_kind or self.kind
+
+
+class Tokenizer:
+    """A trained tokenizer. Special pieces are never read from text: "</s>" typed by a person is four characters."""
+
+    kind: Kind
+    size: int
+    """How many tokens there are; they are 0 … size - 1."""
+    pad: int
+    start: int
+    end: int
+    unknown: int | None
+    """Token of what the vocabulary lacks; None for the lossless kinds."""
+
+    def __init__(self, library: tokenizers.Tokenizer) -> None:
+        """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
+        self.kind = _kind(library)
+        vocabulary = library.get_vocab(with_added_tokens=True)
+        _check(library, self.kind, vocabulary)
+        library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
+        self._library = library
+        self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
+        self.size = len(vocabulary)
+        self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
+        self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
+        if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
+            raise ValueError("it does not give back the text it was given")
+
+    @property
+    def specials(self) -> Specials:
+        """The tokens that frame a sentence."""
+        return Specials(self.pad, self.start, self.end)
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(kind={self.kind!r}, size={self.size})"
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text, without start or end."""
+        return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text; the same as `encode` one by one, but faster."""
+        encodings = self._library.encode_batch_fast([normalise(text) for text in texts], add_special_tokens=False)
+        return [list(encoding.ids) for encoding in encodings]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens without pad, start and end; bytes that are no UTF-8 become U+FFFD.
+
+        An unknown word stays visible as `<unk>`: a word that is missing must not look as if it had never been there.
+        """
+        silent = (self.pad, self.start, self.end)
+        shown = [token for token in tokens if token not in silent]
+        return str(self._library.decode(shown, skip_special_tokens=False))
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Return each token as a person would like to see it: spaces as "▁", broken bytes as `<0xNN>`."""
+        return [self._show(self._pieces[token]) for token in tokens]
+
+    def _show(self, piece: str) -> str:
+        if piece in (PAD, START, END) or (piece == UNKNOWN and self.unknown is not None):
+            return piece
+        if self.kind == "word":
+            return _SPELLED_SPECIAL.sub("", piece)
+        if self.kind in ("bpe", "unigram", "byte"):
+            text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
+            piece = "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+        return piece.replace(" ", SPACE_MARK)
+
+    def count_unknown(self, tokens: Sequence[int]) -> int:
+        """Return how many of the tokens stand for something the vocabulary lacks."""
+        return 0 if self.unknown is None else list(tokens).count(self.unknown)
+
+    def to_json(self) -> str:
+        """Return the text of `tokenizer.json`; the same tokenizer always gives the same text."""
+        return str(self._library.to_str(pretty=False))
+
+    def save(self, path: str | Path) -> None:
+        """Write `tokenizer.json`, whole or not at all."""
+        path = Path(path)
+        draft = path.with_name(path.name + ".part")
+        try:
+            draft.write_text(self.to_json(), encoding="utf-8")
+            draft.replace(path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise CannotCreate(f"{path}: cannot be written ({error.strerror}); check the folder") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a `tokenizer.json` that `save` wrote."""
+        path = Path(path)
+        try:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        except UnicodeDecodeError:
+            raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
+        return cls.from_json(text, str(path))
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Self:
+        """Read the text of a `tokenizer.json`; `where` names it in a refusal."""
+        try:
+            return cls(_parse(text))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
+            raise ModelFolderError(
+                f"{where}: is not a tokenizer made by transduce ({_one_line(error)}); copy the right file there"
+            ) from None
+
+
+_BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
+
+
+def _parse(text: str) -> tokenizers.Tokenizer:
+    """Return the library's tokenizer after looking at what the library would accept but we must not."""
+    content: Any = json.loads(text)
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise ValueError("it is no tokenizer.json")
+    if any(content.get(setting) for setting in ("truncation", "padding", "post_processor")):
+        raise ValueError("it cuts, pads or adds to texts")
+    if any(content["model"].get(setting) for setting in ("dropout", "alpha", "nbest_size")):
+        raise ValueError("it tokenises at random")
+    return tokenizers.Tokenizer.from_str(text)
+
+
+def _kind(library: tokenizers.Tokenizer) -> Kind:
+    model = library.model
+    if isinstance(model, models.BPE):
+        if model.byte_fallback:
+            return "character"
+        return "byte" if isinstance(library.pre_tokenizer, pre_tokenizers.ByteLevel) else "bpe"
+    by_model: dict[type, Kind] = {models.Unigram: "unigram", models.WordPiece: "wordpiece", models.WordLevel: "word"}
+    if type(model) not in by_model:
+        raise ValueError(f"its model is {type(model).__name__}")
+    return by_model[type(model)]
+
+
+def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]) -> None:
+    """Raise ValueError unless tokens count from 0 without a gap and every text can be encoded."""
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise ValueError("its tokens do not count from 0 without a gap")
+    added = library.get_added_tokens_decoder().values()
+    special, needed = {token.content for token in added if token.special}, set(specials(kind))
+    if special != needed or len(added) != len(needed):
+        raise ValueError(
+            f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
+        )
+    if kind in LOSSLESS and not vocabulary.keys() >= set(byte_fallbacks() if kind == "character" else _BYTE_OF):
+        raise ValueError("it does not know all 256 bytes")
+    if kind in ("bpe", "unigram", "byte") and not all(_BYTE_OF.keys() >= set(p) for p in vocabulary.keys() - special):
+        raise ValueError("it has pieces that are not made of bytes")
+    if kind not in LOSSLESS and getattr(library.model, "unk_token", None) != UNKNOWN:
+        raise ValueError("it has no piece for unknown words")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,73 @@
+"""The card of a model: what it was trained on and how, and how good it is, written without being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transduce import __version__
+from transduce.checkpoint import ModelFolder
+from transduce.data.store import Prepared
+from transduce.evaluation.catalog import METRICS
+from transduce.models import catalog
+from transduce.training.config import TrainingConfig
+from transduce.training.reporter import Validation
+
+
+def model_card(
+    contents: ModelFolder,
+    corpus: Prepared,
+    training: TrainingConfig,
+    updates: Sequence[int],
+    final: Validation | None,
+    facts: dict[str, Any],
+) -> str:
+    """Return the text of a model folder's README.md, with the header that model hubs read."""
+    source, target = contents.notes.get("source_language"), contents.notes.get("target_language")
+    parameters = sum(parameter.numel() for parameter in contents.model.parameters())
+    name = catalog.name_of(contents.config)
+    weights = f"the average of the checkpoints of updates {', '.join(f'{u:,}' for u in updates)}"
+    if len(updates) == 1:
+        weights = f"the checkpoint of update {updates[0]:,}"
+    lines = [
+        "---",
+        "library_name: transduce",
+        "tags: [translation, sequence-to-sequence]",
+        f"language: [{', '.join(language for language in (source, target) if language)}]",
+        "---",
+        "",
+        f"# {name}, {source or 'source'} → {target or 'target'}",
+        "",
+        f"{parameters:,} parameters; {contents.model.sizes.source:,} source and {contents.model.sizes.target:,} target "
+        f"tokens. Trained by transduce {__version__} on {len(corpus.train):,} pairs; these weights are {weights}.",
+        "",
+        "Translate with it: `transduce translate THIS_FOLDER`, or in Python:",
+        "",
+        '    transduce.load("THIS_FOLDER")("some text")',
+        "",
+        *_scores(final, training),
+        "## Data",
+        "",
+        *(f"    {line}" for line in corpus.report.lines()),
+        "",
+        f"SHA-256 of the prepared data's manifest: `{facts['data']}`",
+        f"SHA-256 of the recipe: `{facts['recipe']}`",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _scores(final: Validation | None, training: TrainingConfig) -> list[str]:
+    if final is None:
+        return []
+    pairs = training.decode_pairs
+    rows = [
+        f"| perplexity per token | {final.perplexity:.3f} | all validation pairs |",
+        f"| token accuracy | {100 * final.accuracy:.2f} % | all validation pairs, true tokens before |",
+    ]
+    rows += [
+        f"| {name} | {METRICS[name].show(value)} | greedy, first {pairs:,} validation pairs |"
+        for name, value in final.scores.items()
+    ]
+    signatures = [f"{signature}" for signature in final.signatures]
+    return ["## Scores", "", "| measure | value | on |", "|---|---|---|", *rows, "", *signatures, ""]

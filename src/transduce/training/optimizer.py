@@ -1,0 +1,60 @@
+"""The optimizer and its state by parameter name, so that a checkpoint does not depend on any order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam, AdamW
+
+from transduce.training.config import TrainingConfig
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> Adam:
+    """Return Adam or AdamW in torch's fused form; weight decay acts on matrices only, not on biases and norms."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    kind = AdamW if config.optimizer == "adamw" else Adam
+    groups = [group for group in groups if group["params"]]
+    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=True)
+
+
+def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
+    """Return the moments by name: `exp_avg/encoder.0.…`."""
+    return {
+        f"{moment}/{name}": optimizer.state[parameter][moment]
+        for name, parameter in model.named_parameters()
+        if parameter in optimizer.state
+        for moment in MOMENTS
+    }
+
+
+def put_optimizer_tensors(model: nn.Module, optimizer: Adam, tensors: dict[str, Tensor]) -> None:
+    """Put saved moments back."""
+    for name, parameter in model.named_parameters():
+        if f"step/{name}" in tensors:
+            optimizer.state[parameter] = {
+                moment: tensors[f"{moment}/{name}"].to(parameter.device).clone() for moment in MOMENTS
+            }
+
+
+def set_learning_rate(optimizer: Adam, rate: float) -> None:
+    """Set the rate of the next update."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def gradient_norm(model: nn.Module) -> Tensor:
+    """Return the length of the whole gradient."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return torch.nn.utils.get_total_norm(gradients)
+
+
+def scale_gradients(model: nn.Module, factor: float) -> None:
+    """Shorten the whole gradient."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    torch._foreach_mul_(gradients, factor)

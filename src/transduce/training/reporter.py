@@ -1,0 +1,82 @@
+"""What a run tells while it goes on; the loop returns values, whoever listens prints them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is about to happen."""
+
+    parameters: int
+    train_pairs: int
+    validation_pairs: int
+    updates: int
+    first_update: int
+    batches_per_epoch: int
+    threads: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update."""
+
+    update: int
+    epoch: int
+    loss: float
+    """Per token, smoothed, as minimised."""
+    learning_rate: float
+    gradient_norm: float
+    tokens: int
+    """Real target tokens of this update."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One validation pair as the model translates it now."""
+
+    source: str
+    reference: str
+    translation: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """How good the model is on pairs it does not learn from."""
+
+    update: int
+    loss: float
+    """Negative log-likelihood per token, not smoothed."""
+    perplexity: float
+    accuracy: float
+    """Share of tokens the model would have said itself, given the true ones before."""
+    scores: dict[str, float]
+    """Of the translations, by metric."""
+    samples: tuple[Sample, ...]
+    signatures: tuple[str, ...] = ()
+    """How each score was computed."""
+    best: bool = False
+
+
+class Reporter(Protocol):
+    """Whoever wants to follow a run."""
+
+    def begin(self, plan: Plan) -> None: ...
+    def step(self, step: Step) -> None: ...
+    def validation(self, validation: Validation) -> None: ...
+    def warn(self, message: str) -> None: ...
+    def end(self, message: str) -> None: ...
+
+
+class Silent:
+    """Listens to nothing."""
+
+    def begin(self, plan: Plan) -> None: ...
+    def step(self, step: Step) -> None: ...
+    def validation(self, validation: Validation) -> None: ...
+    def warn(self, message: str) -> None: ...
+    def end(self, message: str) -> None: ...

@@ -1,0 +1,83 @@
+"""Checking a model on held-out pairs: loss, perplexity, accuracy, and the score of real translations."""
+
+from __future__ import annotations
+
+import torch
+
+from transduce.data.batches import collate, validation_batches
+from transduce.data.store import PairStore, Prepared
+from transduce.decoding.engine import TorchEngine
+from transduce.decoding.options import Request, SearchOptions
+from transduce.evaluation.catalog import METRICS
+from transduce.evaluation.perplexity import perplexity
+from transduce.models.interface import AnyTransducer
+from transduce.training.config import TrainingConfig
+from transduce.training.objective import batch_loss
+from transduce.training.reporter import Sample, Validation
+
+SAMPLES = 3
+DECODED = {"bleu": ("bleu", "chrf"), "exact_match": ("exact_match",), "chrf": ("chrf", "bleu")}
+"""Which metrics to report beside the one that chooses; the others stand alone with exact match."""
+
+
+class Validator:
+    """Validates one model on one split, always the same pairs in the same order."""
+
+    def __init__(self, model: AnyTransducer, prepared: Prepared, store: PairStore, config: TrainingConfig) -> None:
+        self.model, self.store, self.config = model, store, config
+        self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
+        self.batches = validation_batches(store, config.tokens)
+        self.decoded = range(min(len(store), config.decode_pairs))
+        self.device = model.output.weight.device
+
+    def validate(self, update: int) -> Validation:
+        """Look at every validation pair once, and translate the first few."""
+        self.model.eval()
+        try:
+            loss, tokens, correct = self._teacher_forced()
+            translations = self._translate()
+        finally:
+            self.model.train()
+        texts = [self.store.text(row) for row in self.decoded]
+        references = [[target] for _, target in texts]
+        samples = zip(texts[:SAMPLES], translations[:SAMPLES], strict=True)
+        scores = {name: METRICS[name].score(translations, references) for name in self._metrics()}
+        return Validation(
+            update=update,
+            loss=loss / tokens,
+            perplexity=perplexity(loss, tokens),
+            accuracy=correct / tokens,
+            scores={name: score.value for name, score in scores.items()},
+            samples=tuple(Sample(source, reference, translation) for (source, reference), translation in samples),
+            signatures=tuple(str(score) for score in scores.values()),
+        )
+
+    def better(self, new: Validation, best: float | None) -> tuple[bool, float]:
+        """Return whether this is the best so far by the recipe's metric, and the score it was judged by."""
+        name = self.config.metric
+        score = new.loss if name == "loss" else new.scores[name]
+        higher = name != "loss" and METRICS[name].higher_is_better
+        return best is None or (score > best if higher else score < best), score
+
+    def _metrics(self) -> tuple[str, ...]:
+        if not self.decoded:
+            return ()
+        name = self.config.metric
+        return ("bleu", "chrf") if name == "loss" else DECODED.get(name, (name, "exact_match"))
+
+    def _teacher_forced(self) -> tuple[float, int, int]:
+        loss, tokens, correct = 0.0, 0, 0
+        with torch.inference_mode():
+            for rows in self.batches:
+                batch = collate(self.store, rows, self.source.specials, self.target.specials).to(self.device)
+                result = batch_loss(self.model, batch, self.target.pad, smoothing=0.0)
+                loss += float(result.plain)
+                correct += int(result.correct)
+                tokens += batch.num_target_tokens
+        return loss, tokens, correct
+
+    def _translate(self) -> list[str]:
+        options = SearchOptions(method="greedy")
+        requests = [Request(row, self.store.source(row).tolist(), options) for row in self.decoded]
+        engine = TorchEngine(self.model, self.source.specials, self.target.specials)
+        return [self.target.decode(found[0].tokens) for found in engine.translate(requests)]

@@ -1,0 +1,50 @@
+"""Embeddings that start from a word2vec or GloVe text file instead of from chance."""
+
+from __future__ import annotations
+
+import torch
+
+from transduce.errors import DataError
+from transduce.nn.embedding import Embedding
+from transduce.text.corpus import read_lines
+from transduce.text.tokenizer import SPACE_MARK, Tokenizer
+
+
+def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, path: str, freeze: bool) -> int:
+    """Copy the vectors of the tokens that a file knows; return how many it knew.
+
+    The file has a word and its numbers on each line, separated by spaces; a first line of two numbers (word2vec)
+    is skipped. A piece is looked up without its mark for a space. A vector arrives in the model as it stands in
+    the file: the embedding's own factor is taken out of it.
+    """
+    places: dict[str, list[int]] = {}
+    for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
+        places.setdefault(piece.removeprefix(SPACE_MARK), []).append(token)
+    dim, found = embedding.weight.shape[1], 0
+    with torch.no_grad():
+        for number, line in enumerate(read_lines(path), start=1):
+            word, *numbers = line.rstrip(" ").split(" ")
+            if number == 1 and len(numbers) == 1:
+                continue
+            if len(numbers) != dim:
+                raise DataError(
+                    f"{path}:{number}: has {len(numbers)} numbers for '{word[:40]}', but the embedding is {dim} wide; "
+                    "use a file of that width or change the model's"
+                )
+            for token in places.get(word, ()):
+                embedding.weight[token] = _vector(numbers, f"{path}:{number}") / embedding.scale
+                found += 1
+    if not found:
+        raise DataError(f"{path}: knows none of the {tokenizer.size:,} tokens; is it of this language?")
+    embedding.weight.requires_grad_(not freeze)
+    return found
+
+
+def _vector(numbers: list[str], where: str) -> torch.Tensor:
+    try:
+        vector = torch.tensor([float(number) for number in numbers])
+    except ValueError:
+        raise DataError(f"{where}: not all of its values are numbers") from None
+    if not bool(vector.isfinite().all()):
+        raise DataError(f"{where}: not all of its values are finite")
+    return vector

@@ -1,0 +1,174 @@
+"""Text in, text out: a model folder with its tokenizers and its search, as one callable.
+
+translator = transduce.load("runs/demo")
+translator("some text")
+translator.translate(["a line", "another"], beam=5, nbest=3)
+translator.attention("some text")            # shows itself in a notebook
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from transduce.checkpoint import ModelFolder, load_model
+from transduce.decoding.engine import TorchEngine
+from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.inspection.maps import AttentionMaps
+from transduce.inspection.next_token import next_tokens
+from transduce.inspection.record import attention_of
+from transduce.text.tokenizer import SPACE_MARK
+
+LONGEST_PART = 256
+"""Source tokens that are read at once where the model itself has no limit; a longer line is translated in parts."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One answer to one line."""
+
+    text: str
+    score: float
+    """Log-probability divided by the length penalty; sums over the parts of a line that was split."""
+    ended: bool = True
+    """False where the maximum length cut it off."""
+
+
+@dataclass
+class Counts:
+    """What happened to the lines so far."""
+
+    lines: int = 0
+    empty: int = 0
+    """Lines without any text; they stay empty."""
+    split: int = 0
+    """Lines longer than the model reads at once, translated in parts."""
+    unknown: int = 0
+    """Source tokens that the vocabulary lacks."""
+    cut: int = 0
+    """Translations that reached the maximum length before the model ended them."""
+
+
+def load(folder: str | Path) -> Translator:
+    """Load a run or model folder."""
+    return Translator(load_model(Path(folder)))
+
+
+class Translator:
+    """Translates with one model. What is asked per call goes over the defaults that the model was saved with."""
+
+    def __init__(self, contents: ModelFolder) -> None:
+        self.model, self.notes = contents.model, contents.notes
+        self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
+        self.engine = TorchEngine(self.model, self.source.specials, self.target.specials)
+        self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model's search")
+        self.counts = Counts()
+
+    def __call__(self, text: str) -> str:
+        """Translate one text."""
+        return self.translate([text])[0]
+
+    @overload
+    def translate(self, lines: Iterable[str], *, nbest: None = None, **options: Any) -> list[str]: ...
+    @overload
+    def translate(self, lines: Iterable[str], *, nbest: int, **options: Any) -> list[list[Translation]]: ...
+
+    def translate(
+        self, lines: Iterable[str], *, nbest: int | None = None, **options: Any
+    ) -> list[str] | list[list[Translation]]:
+        """Translate lines; with `nbest` give that many answers to each, with scores, best first.
+
+        Further options are those of `SearchOptions`: method, beam, length_penalty, alpha, max_length, max_extra.
+        """
+        wished = self.options(nbest=nbest, **options)
+        answers = [answer for window in _windows(lines) for answer in self.answer(window, wished)]
+        return [answer[0].text for answer in answers] if nbest is None else answers
+
+    def options(self, **wishes: Any) -> SearchOptions:
+        """Return the model's search options with some of them changed; None leaves one as it is."""
+        given = {name: value for name, value in wishes.items() if value is not None}
+        if "nbest" in given and "beam" not in given:
+            given["beam"] = max(given["nbest"], self.defaults.beam)
+        if "beam" in given and "method" not in given:
+            given["method"] = "beam"
+        return SearchOptions.from_table({**self.defaults.model_dump(), **given}, "the search")
+
+    def answer(self, lines: Sequence[str], options: SearchOptions) -> list[list[Translation]]:
+        """Answer a window of lines, each with as many translations as the options ask for."""
+        encoded = self.source.encode_batch(list(lines))
+        parts = [self._parts(tokens) if line.strip() else [] for line, tokens in zip(lines, encoded, strict=True)]
+        flat = [part for several in parts for part, _ in several]
+        requests = [Request(number, part, options) for number, part in enumerate(flat)]
+        found = iter(self.engine.translate(requests))
+        answers = [self._join([(next(found), glue) for _, glue in several], options) for several in parts]
+        self._count(encoded, parts, answers)
+        return answers
+
+    def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
+        """Translate one text and return where every head looked, with the likeliest tokens of each step."""
+        source_tokens = [*self._parts(self.source.encode(text))[0][0], self.source.end]
+        request = Request(0, source_tokens[:-1], self.options(**options))
+        best = self.engine.translate([request])[0][0]
+        target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
+        maps = attention_of(
+            self.model,
+            source_tokens,
+            target_tokens,
+            source_pieces=self.source.pieces(source_tokens),
+            target_pieces=self.target.pieces(target_tokens),
+            source=text,
+            translation=self.target.decode(best.tokens),
+        )
+        return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
+
+    def _parts(self, tokens: list[int]) -> list[tuple[list[int], str]]:
+        """Cut a source that is too long where words begin; each part with what stood before it, a space or nothing."""
+        limit = min(LONGEST_PART, (self.model.max_source or LONGEST_PART + 1) - 1)
+        parts: list[tuple[list[int], str]] = []
+        glue = ""
+        while len(tokens) > limit:
+            pieces = self.source.pieces(tokens[: limit + 1])
+            by_word = self.source.kind in ("word", "wordpiece")
+            starts = [i for i in range(limit // 2, limit + 1) if by_word or pieces[i].startswith(SPACE_MARK)]
+            end = starts[-1] if starts else limit
+            parts.append((tokens[:end], glue))
+            tokens, glue = tokens[end:], " " if starts else ""
+        return [*parts, (tokens, glue)]
+
+    def _join(self, found: list[tuple[list[Hypothesis], str]], options: SearchOptions) -> list[Translation]:
+        """Put the parts of a line together: all the best ones, all the second best, …"""
+        if not found:
+            return [Translation("", 0.0)]
+        count = min(options.nbest, *(len(hypotheses) for hypotheses, _ in found))
+        joined = []
+        for rank in range(count):
+            text, score, ended = "", 0.0, True
+            for hypotheses, glue in found:
+                text += glue + self.target.decode(hypotheses[rank].tokens)
+                score += hypotheses[rank].score
+                ended = ended and hypotheses[rank].ended
+            joined.append(Translation(text, score, ended))
+        return joined
+
+    def _count(
+        self, encoded: list[list[int]], parts: list[list[tuple[list[int], str]]], answers: list[list[Translation]]
+    ) -> None:
+        counts = self.counts
+        counts.lines += len(encoded)
+        counts.empty += sum(not several for several in parts)
+        counts.split += sum(len(several) > 1 for several in parts)
+        counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
+        counts.cut += sum(not answer[0].ended for answer in answers)
+
+
+def _windows(lines: Iterable[str], size: int = 1024) -> Iterator[list[str]]:
+    window: list[str] = []
+    for line in lines:
+        window.append(line)
+        if len(window) == size:
+            yield window
+            window = []
+    if window:
+        yield window

@@ -1,0 +1,112 @@
+"""The models that every law is tried on: each model of the catalog, in several shapes, with small prime sizes.
+
+A model that is added to the catalog without a case here fails `test_every_model_and_preset_has_a_case`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transduce.config import Config
+from transduce.models.catalog import build, name_of, preset
+from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.nn.mask import padding_allowed
+
+PAD = 5
+"""Not 0, so that nobody can have assumed 0."""
+START = 3
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+"""How near is equal, in float64: sums may be taken in another order, and nothing else may differ."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A preset made small; `name` is what pytest prints."""
+
+    name: str
+    preset: str
+    config: Config
+    sizes: VocabularySizes
+
+    @property
+    def model(self) -> str:
+        """The name of the model in the catalog."""
+        return name_of(self.config)
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "transformer": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2},
+    "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
+}
+"""What makes any preset of a model small enough to try."""
+
+
+def case(base: str, name: str = "", joint: bool = False, **changes: Any) -> Case:
+    """A preset, made small, then changed; sides have different vocabularies unless `joint`."""
+    model, config = preset(base)
+    sizes = VocabularySizes(23, 23) if joint else VocabularySizes(23, 29)
+    return Case(f"{base}{name and '-'}{name}", base, config.but(**{**SMALL[model], **changes}), sizes)
+
+
+CASES = [
+    case("paper_base", joint=True),
+    case("paper_big", joint=True, num_heads=7),
+    case("small", joint=True),
+    case("tiny", joint=True),
+    case("paper_base", "one_layer", tied="target", num_layers=1),
+    case("paper_base", "learned_positions", tied="none", positions="learned", max_positions=31, output_bias=True),
+    case("paper_base", "uneven_heads", tied="target", num_heads=3, key_dim=5, value_dim=7),
+    case("paper_base", "deep_encoder", tied="target", num_layers=3, decoder_layers=1, feed_forward="gelu"),
+    case("small", "gated", tied="none", feed_forward="gated", decoder_layers=3),
+    case("small", "learned_positions", joint=True, positions="learned", max_positions=31, attention_bias=True),
+    case("sutskever"),
+    case("sutskever", "bidirectional", bidirectional=True, reverse_source=False),
+    case("cho"),
+    case("cho", "plain_cell", cell="rnn", num_layers=2, bidirectional=True),
+    case("bahdanau"),
+    case("bahdanau", "lstm", cell="lstm", num_layers=2),
+    case("luong"),
+    case("luong", "dot", attention="dot", input_feeding=False, cell="gru"),
+    case("luong", "tied", joint=True, tied="all", hidden_dim=11),
+    case("luong", "general_bidirectional", bidirectional=True, input_feeding=False),
+]
+
+
+def make_model(case: Case, seed: int = 1) -> AnyTransducer:
+    """Build a case's model for exact comparison: float64, no dropout, and no weight left at zero or one."""
+    model = build(case.config, case.sizes, seed).double().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    return model
+
+
+def draw_tokens(rows: int, length: int, size: int, seed: int) -> Tensor:
+    """Tokens other than padding.  -> (rows, length)."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, size - 1, (rows, length), generator=generator)
+    return torch.where(tokens >= PAD, tokens + 1, tokens)
+
+
+def draw_source(case: Case, lengths: list[int], seed: int = 11) -> Tensor:
+    """Sources of these lengths, padded on the right.  -> (B S)."""
+    tokens = draw_tokens(len(lengths), max(lengths), case.sizes.source, seed)
+    beyond = torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]
+    return tokens.masked_fill(beyond, PAD)
+
+
+def draw_target(case: Case, rows: int, length: int, seed: int = 13) -> Tensor:
+    """Targets that begin with the start token.  -> (rows, length)."""
+    tokens = draw_tokens(rows, length, case.sizes.target, seed)
+    tokens[:, 0] = START
+    return tokens
+
+
+def encode(model: AnyTransducer, source: Tensor) -> Any:
+    """Read a padded source."""
+    return model.encode(source, padding_allowed(source, PAD))

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transduce.cli.main import run
+from transduce.data.store import load_prepared
+
+
+@pytest.fixture
+def pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"source {row}\ttarget {row}\n" for row in range(200)) + "\tempty\n", encoding="utf-8")
+    return path
+
+
+def test_a_tsv_becomes_a_folder_and_a_report(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prepare", "--path", "pairs.tsv", "--tokenizer", "byte", "--output", "out"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("train        201 pairs read, 198 kept, 1 dropped, 2 held out for validation\n")
+    assert shown.err.splitlines() == ["reading train …", "learning the tokenizer …", "tokenising train …"]
+    assert len(load_prepared(Path("out")).train) == 198
+
+
+def test_two_files_options_and_json(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.txt").write_text("eins\nzwei\n")
+    Path("b.txt").write_text("one\ntwo\n")
+    options = ["--source", "a.txt", "--target", "b.txt", "--validation-path", "pairs.tsv", "--separate"]
+    assert run(["prepare", *options, "--tokenizer", "character", "--vocab-size", "300", "--output", "o", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["train"]["kept"] == 2 and report["validation"]["kept"] == 200 and report["joint"] is False
+
+
+def test_a_recipe_is_read_and_options_go_over_it(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("recipe.toml").write_text(
+        '[data]\ntrain = {task = "copy", size = 50}\nmax_length = 7\nvalidation_share = 0\n'
+        '[tokenizer]\nkind = "word"\n[model]\nnum_layers = 3\n'
+    )
+    assert run(["prepare", "--recipe", "recipe.toml", "--output", "o", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["train"]["read"] == 50 and first["train"]["source"]["longest"] == 7
+    command = ["prepare", "--recipe", "recipe.toml", "--path", "pairs.tsv", "--set", "data.max_length=20"]
+    assert run([*command, "--output", "o", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["train"]["read"] == 201
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        ([], 2, "name the pairs to prepare"),
+        (["--path", "none.tsv"], 66, "none.tsv"),
+        (["--path", "pairs.tsv", "--source", "x"], 2, "not both"),
+        (["--path", "pairs.tsv", "--tokenizer", "wrod"], 2, "wrod"),
+        (["--path", "pairs.tsv", "--vocab-size", "-1"], 2, "vocab_size = -1"),
+        (["--path", "pairs.tsv", "--set", "data.max_lenght=3"], 2, "did you mean 'max_length'?"),
+        (["--path", "pairs.tsv", "--set", "data=3"], 2, "'data' must be a table"),
+        (["--path", "pairs.tsv", "--set", "data.max_ratio=nan"], 2, "max_ratio"),
+        (["--path", "pairs.tsv", "--set", "data.max_length=1"], 65, "no training pair is left of 201"),
+        (["--recipe", "none.toml"], 66, "none.toml"),
+        (["--recipe", "pairs.tsv"], 2, "not valid TOML"),
+    ],
+)
+def test_nonsense_is_one_sentence_and_an_exit_code(
+    pairs: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, sentence: str
+) -> None:
+    assert run(["prepare", *options, "--output", "out"]) == code
+    errors = [line for line in capsys.readouterr().err.splitlines() if not line.endswith("…")]
+    assert len(errors) == 1 and sentence in errors[0]
+    assert sorted(path.name for path in pairs.parent.iterdir()) == ["pairs.tsv"]

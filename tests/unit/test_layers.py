@@ -1,0 +1,144 @@
+"""Who may import whom: every import in the package is read, and one that points up fails here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "transduce"
+
+OPEN = {"errors", "config", "journal"}
+"""Modules that every layer may import; among themselves they have lines of their own below."""
+
+LAYERS: dict[str, set[str]] = {
+    "text": set(),
+    "nn": set(),
+    "data": {"text"},
+    "models": {"nn"},
+    "checkpoint": {"models", "text"},
+    "decoding": {"models", "text", "checkpoint"},
+    "evaluation": {"models"},
+    "training": {"models", "data", "checkpoint", "decoding", "evaluation"},
+    "inspection": {"models", "decoding"},
+    "engines": {"decoding"},
+    "translator": {"engines", "inspection", "decoding", "models", "text", "checkpoint"},
+    "recipe": {"training", "evaluation", "decoding", "checkpoint", "models", "nn", "data", "text"},
+    "interop": {"models", "text", "checkpoint"},
+    "reproduce": {"recipe", "evaluation", "inspection"},
+    "serving": {"translator", "inspection"},
+    "errors": set(),
+    "config": {"errors"},
+    "journal": {"errors", "config"},
+    "__init__": {"recipe", "translator"},
+    "__main__": {"cli"},
+}
+"""Each layer and what it may import besides itself and what is open to all."""
+LAYERS["cli"] = LAYERS.keys() - {"__main__"}
+
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def layer_of(module: str) -> str:
+    """`nn/mask.py` -> `nn`; `journal.py` -> `journal`."""
+    return module.split("/")[0].removesuffix(".py")
+
+
+def imported(module: str, text: str) -> Iterator[tuple[int, str]]:
+    """(line, full name) of everything a module imports, also inside functions and for type checkers only."""
+    package = ["transduce", *module.split("/")[:-1]]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            home = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            base = ".".join(filter(None, [home, node.module]))
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def target_of(name: str) -> str:
+    """`transduce.nn.mask.padding_allowed` -> `nn`; a public name such as `transduce.load` -> `__init__`."""
+    part = [*name.split("."), "__init__"][1]
+    return part if (PACKAGE / part).is_dir() or (PACKAGE / f"{part}.py").is_file() else "__init__"
+
+
+def faults(module: str, text: str) -> list[str]:
+    """What this module imports and may not. The version is everybody's; other public names lead to the top."""
+    layer = layer_of(module)
+    allowed = {layer} | LAYERS[layer] | (set() if layer in OPEN else OPEN)
+    return [
+        f"{module}:{line} imports {name}"
+        for line, name in imported(module, text)
+        if name.split(".")[0] == "transduce" and name != "transduce.__version__" and target_of(name) not in allowed
+    ]
+
+
+def read(module: str) -> str:
+    return (PACKAGE / module).read_text(encoding="utf-8")
+
+
+def test_the_package_was_found() -> None:
+    assert "nn/mask.py" in MODULES
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_belongs_to_a_known_layer(module: str) -> None:
+    assert layer_of(module) in LAYERS, f"say in LAYERS what {layer_of(module)} may import"
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if layer_of(module) in LAYERS])
+def test_no_import_points_up(module: str) -> None:
+    assert faults(module, read(module)) == []
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if layer_of(module) in {"text", *OPEN, "__init__"}])
+def test_text_and_what_is_open_to_all_do_not_import_torch(module: str) -> None:
+    assert [f"{module}:{line}" for line, name in imported(module, read(module)) if name.split(".")[0] == "torch"] == []
+
+
+def test_the_table_itself_has_no_circle() -> None:
+    """Taking away layers that import nothing that is left must take away all."""
+    left = {layer: set(below) for layer, below in LAYERS.items()}
+    while left:
+        free = [layer for layer, below in left.items() if not below & left.keys()]
+        assert free, f"{sorted(left)} import each other"
+        for layer in free:
+            del left[layer]
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("nn/mask.py", "from transduce.models.interface import Memory"),
+        ("nn/attention/additive.py", "from ...models import transformer"),
+        ("nn/mask.py", "from ..models import transformer"),
+        ("text/line.py", "import transduce.data.batches"),
+        ("models/transformer.py", "def late():\n    from transduce.training.loop import Trainer"),
+        ("decoding/beam.py", "if TYPE_CHECKING:\n    from transduce.training.loop import Trainer"),
+        ("evaluation/bleu.py", "from transduce import load"),
+        ("training/loop.py", "from transduce import cli"),
+        ("training/loop.py", "from transduce.recipe import train"),
+        ("serving/app.py", "from transduce.training.loop import Trainer"),
+        ("errors.py", "from transduce.config import Config"),
+    ],
+)
+def test_an_import_that_points_up_is_caught_however_it_is_written(module: str, line: str) -> None:
+    assert len(faults(module, line)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("nn/mask.py", "import torch"),
+        ("nn/attention/multi_head.py", "from ..mask import and_causal"),
+        ("nn/mask.py", "from transduce.errors import DataError"),
+        ("models/transformer.py", "from transduce.nn import mask"),
+        ("checkpoint.py", "from transduce import __version__"),
+        ("cli/train.py", "from transduce import load, train"),
+        ("__main__.py", "from transduce.cli.main import entry"),
+    ],
+)
+def test_an_import_that_points_down_is_not(module: str, line: str) -> None:
+    assert faults(module, line) == []
