@@ -75,10 +75,13 @@ def read_test_set(source: str | None, targets: Sequence[str], path: str | None) 
     else:
         if source is None or not targets:
             raise SettingsError("name the test set: --source and --target, or --path")
-        columns = [
-            [pair.target for pair in read_pairs(CorpusFiles(source=source, target=target))] for target in targets
-        ]
-        test = TestSet(list(read_lines(source)), [list(several) for several in zip(*columns, strict=True)])
+        first, *others = targets  # every file is read once: it may be a pipe
+        pairs = list(read_pairs(CorpusFiles(source=source, target=first)))
+        columns = [[pair.target for pair in pairs], *(list(read_lines(other)) for other in others)]
+        for other, column in zip(others, columns[1:], strict=True):
+            if len(column) != len(pairs):
+                raise DataError(f"{other}: has {len(column):,} lines, {source} has {len(pairs):,}; they must agree")
+        test = TestSet([pair.source for pair in pairs], [list(several) for several in zip(*columns, strict=True)])
     if not test.sources:
         raise DataError(f"{path or source}: is empty; there is nothing to evaluate")
     return test

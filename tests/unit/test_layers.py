@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "transduce"
 
-OPEN = {"errors", "config", "journal"}
+OPEN = {"errors", "config", "journal", "storage"}
 """Modules that every layer may import; among themselves they have lines of their own below."""
 
 LAYERS: dict[str, set[str]] = {
@@ -21,17 +21,21 @@ LAYERS: dict[str, set[str]] = {
     "checkpoint": {"models", "text"},
     "decoding": {"models", "text", "checkpoint"},
     "evaluation": {"models"},
-    "training": {"models", "data", "checkpoint", "decoding", "evaluation"},
-    "inspection": {"models", "decoding"},
+    "training": {"models", "nn", "data", "text", "checkpoint", "decoding", "evaluation"},
+    "inspection": {"models", "nn", "decoding"},
     "engines": {"decoding"},
     "translator": {"engines", "inspection", "decoding", "models", "text", "checkpoint"},
-    "recipe": {"training", "evaluation", "decoding", "checkpoint", "models", "nn", "data", "text"},
+    "advice": {"data"},
+    "assessment": {"translator", "evaluation", "decoding", "text"},
+    "demo": {"assessment", "recipe", "translator", "training", "evaluation", "data"},
+    "recipe": {"advice", "training", "evaluation", "decoding", "checkpoint", "models", "nn", "data", "text"},
     "interop": {"models", "text", "checkpoint"},
     "reproduce": {"recipe", "evaluation", "inspection"},
     "serving": {"translator", "inspection"},
     "errors": set(),
     "config": {"errors"},
-    "journal": {"errors", "config"},
+    "storage": {"errors", "config"},
+    "journal": {"errors", "config", "storage"},
     "__init__": {"recipe", "translator"},
     "__main__": {"cli"},
 }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
+from transduce.cli.corpus import PreparationProgress, corpus_options, corpus_tables
 from transduce.config import Table, merge, override, read_toml
 from transduce.errors import SettingsError
 
@@ -21,21 +20,8 @@ Examples:
 """
 
 
-def _corpus_options(function: Any) -> Any:
-    """The options that name a corpus, for each of the three; the training corpus has the plain names."""
-    for name, what in (("test", "test"), ("validation", "validation"), ("train", "training")):
-        prefix = "" if name == "train" else f"{name}-"
-        for option, text in (
-            ("path", f"TSV or JSONL file with the {what} pairs (.gz too)."),
-            ("target", f"File of {what} targets, line by line."),
-            ("source", f"File of {what} sources, line by line (.gz too; - is standard input)."),
-        ):
-            function = click.option(f"--{prefix}{option}", f"{name}_{option}", metavar="FILE", help=text)(function)
-    return function
-
-
 @click.command(epilog=_EXAMPLES)
-@_corpus_options
+@corpus_options
 @click.option("--recipe", metavar="FILE", help="TOML file with the tables [data] and [tokenizer]; options go over it.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as data.max_length=100.")
 @click.option("--tokenizer", metavar="KIND", help="bpe (default), unigram, wordpiece, word, character or byte.")
@@ -58,7 +44,7 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     tables = _tables(options)
     data = DataConfig.from_table(tables["data"], f"{where}: [data]")
     tokenizer = TokenizerConfig.from_table(tables["tokenizer"], f"{where}: [tokenizer]")
-    with _Progress() as progress:
+    with PreparationProgress() as progress:
         report = prepare(data, tokenizer, Path(output), progress.show)
     if as_json:
         import json
@@ -75,11 +61,9 @@ def _tables(options: dict[str, Any]) -> dict[str, Table]:
     recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}
     _check_tables(recipe, options["recipe"])
     given: Table = {"data": {}, "tokenizer": {}}
-    for name in ("train", "validation", "test"):
-        corpus = {side: options[f"{name}_{side}"] for side in ("source", "target", "path") if options[f"{name}_{side}"]}
-        if corpus:
-            given["data"][name] = corpus
-            recipe = {**recipe, "data": {**recipe.get("data", {}), name: {}}}  # files named here replace those there
+    for name, corpus in corpus_tables(options).items():
+        given["data"][name] = corpus
+        recipe = {**recipe, "data": {**recipe.get("data", {}), name: {}}}  # files named here replace those there
     settings = {"kind": options["tokenizer"], "vocab_size": options["vocab_size"], "joint": options["joint"]}
     given["tokenizer"] = {name: value for name, value in settings.items() if value is not None}
     tables = merge({"data": {}, "tokenizer": {}, **recipe}, given)
@@ -95,28 +79,3 @@ def _check_tables(tables: Table, where: str) -> None:
     for name in ("data", "tokenizer"):
         if not isinstance(tables.get(name, {}), dict):
             raise SettingsError(f"{where}: '{name}' must be a table of settings, not {tables[name]!r}")
-
-
-class _Progress:
-    """One live line on a terminal; elsewhere a plain line when something new begins."""
-
-    def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._stage = ""
-        self._shown = 0.0
-
-    def show(self, stage: str, count: int) -> None:
-        if stage == self._stage and (not self._live or time.monotonic() - self._shown < 0.1):
-            return
-        if self._live:
-            click.echo(f"\r\x1b[K{stage}: {count:,} pairs", err=True, nl=False)
-        elif stage != self._stage:
-            click.echo(f"{stage} …", err=True)
-        self._stage, self._shown = stage, time.monotonic()
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live and self._stage:
-            click.echo("\r\x1b[K", err=True, nl=False)

@@ -259,6 +259,7 @@
     options($("layer"), kind.layers);
     options($("head"), kind.heads);
     $("about").textContent = kind.about;
+    $("model").hidden = kind.layers * kind.heads === 1;
     drawGrid();
     drawColumns();
   }
@@ -295,4 +296,4 @@
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   drawSteps();
   drawAll();
-})();
+})().catch(() => { $("failed").hidden = false; });
