@@ -13,13 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transduce.recipe import train
+    from transduce.recipe import Recipe, train
     from transduce.translator import Translator, load
 
 __version__ = "0.1.0"
-__all__ = ["Translator", "__version__", "load", "train"]
+__all__ = ["Recipe", "Translator", "__version__", "load", "train"]
 
-_HOMES = {"Translator": "transduce.translator", "load": "transduce.translator", "train": "transduce.recipe"}
+_HOMES = {
+    "Recipe": "transduce.recipe",
+    "Translator": "transduce.translator",
+    "load": "transduce.translator",
+    "train": "transduce.recipe",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,12 +6,12 @@ small models with much dropout and few merges, larger ones as the corpus grows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from transduce.config import Table
-from transduce.data.config import DataConfig, corpus_pairs
 from transduce.errors import DataError
 
 SURVEYED = 1_000_000
@@ -46,13 +46,13 @@ class Advice:
     reasons: list[str]
 
 
-def survey(data: DataConfig) -> Survey:
-    """Read the training pairs once, up to a bound."""
+def survey(texts: Iterable[tuple[str, str]]) -> Survey:
+    """Look at pairs of text once, up to a bound."""
     pairs, sides = 0, [[0, 0], [0, 0]]
     distinct: list[set[str]] = [set(), set()]
-    for source, target, *_ in islice(corpus_pairs(data.train), SURVEYED):
+    for pair in islice(texts, SURVEYED):
         pairs += 1
-        for side, (text, counts) in enumerate(zip((source, target), sides, strict=True)):
+        for side, (text, counts) in enumerate(zip(pair, sides, strict=True)):
             words = text.split()
             counts[0] += len(text)
             counts[1] += len(words)
@@ -64,12 +64,12 @@ def survey(data: DataConfig) -> Survey:
     return Survey(pairs, *seen)
 
 
-def advise(found: Survey) -> Advice:
-    """Choose tokenizer, model and training for a corpus."""
+def advise(found: Survey, given: Table | None = None) -> Advice:
+    """Choose tokenizer, model and training for a corpus; `given` is what a person said of the tokenizer."""
     reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == SURVEYED else "")]
     tokenizer, tokens_per_line = _tokenizer(found, reasons)
     model, training = _model(found.pairs, tokens_per_line, reasons)
-    if not tokenizer["joint"]:
+    if not {**tokenizer, **(given or {})}["joint"]:
         model["tied"] = "target"
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
@@ -104,10 +104,10 @@ def _tokenizer(found: Survey, reasons: list[str]) -> tuple[Table, float]:
 def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Table, Table]:
     if pairs < 10_000:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
-        rate, warmup, epochs, what = 2e-3, 400, 100, "a small corpus: 3 + 3 layers of 128"
+        rate, warmup, epochs, what = 2e-3, 400, 100, "a small corpus: 3 + 3 layers of 128, norms in front"
     elif pairs < 300_000:
         model = {"name": "transformer", "preset": "small"}
-        rate, warmup, epochs, what = 1e-3, 1000, 40, "a corpus of middle size: 4 + 4 layers of 256"
+        rate, warmup, epochs, what = 1e-3, 1000, 40, "a corpus of middle size: 4 + 4 layers of 256, norms in front"
     else:
         model = {"name": "transformer", "preset": "paper_base", "norm": "pre"}
         rate, warmup, epochs, what = 7e-4, 4000, 10, "a large corpus: the paper's base model with norms in front"
@@ -116,7 +116,7 @@ def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Tabl
     updates = max(500, min(100_000, epochs * per_epoch))
     every = max(50, min(2000, per_epoch, updates // 10))
     warmup = min(warmup, updates // 5)
-    reasons.append(f"{what}, dropout {0.3 if pairs < 300_000 else 0.1}, norms in front")
+    reasons.append(f"{what}, dropout {0.3 if pairs < 300_000 else 0.1}")
     reasons.append(
         f"about {epochs} epochs are at most {updates:,} updates of {tokens:,} tokens, checked every {every:,}"
     )

@@ -13,11 +13,12 @@ from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metric import Metric, Score
 from transduce.evaluation.perplexity import perplexity
 from transduce.evaluation.significance import SAMPLES, Comparison, Interval, compare, interval
+from transduce.storage import file_aside
 from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
-from transduce.translator import Translator
+from transduce.translator import Translator, one_line
 
 SCORED_TOGETHER = 4096
-"""Target tokens, padding included, that are scored as one batch."""
+"""Tokens a side, padding included, that are scored as one batch; a longer pair is not scored at all."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Assessment:
     """Share of the references' tokens that the model finds likeliest, given the true ones before."""
     scores: dict[str, Score]
     intervals: dict[str, Interval]
+    unscored: int = 0
+    """Pairs too long for the model to read at once: translated in parts, but in neither perplexity nor accuracy."""
 
     def to_json(self) -> Table:
         """Return plain values; the translations have a file of their own."""
@@ -48,6 +51,7 @@ class Assessment:
             "sentences": len(self.translations),
             "perplexity": self.perplexity,
             "token_accuracy": self.accuracy,
+            "unscored_pairs": self.unscored,
             "scores": {name: score.to_json() for name, score in self.scores.items()},
             "intervals": {name: found.to_json() for name, found in self.intervals.items()},
         }
@@ -55,6 +59,10 @@ class Assessment:
     def lines(self, metrics: Mapping[str, Metric]) -> list[str]:
         """Return what a person reads."""
         found = [f"perplexity {self.perplexity:.3f}, token accuracy {100 * self.accuracy:.2f} %"]
+        if self.unscored:
+            found.append(
+                f"  note: {self.unscored:,} pairs are too long to be read at once and count in the scores only"
+            )
         for name, score in self.scores.items():
             show, middle = metrics[name].show, self.intervals[name]
             found.append(f"{score}  (95 % interval {show(middle.low)} to {show(middle.high)})")
@@ -96,13 +104,14 @@ def assess(
 ) -> Assessment:
     """Translate a test set and score the answers."""
     translations = translator.translate(test.sources, **(options or {}))
-    loss, hits, tokens = _teacher_forced(translator, test)
+    loss, hits, tokens, unscored = _teacher_forced(translator, test)
     return Assessment(
         translations=translations,
         perplexity=perplexity(loss, tokens),
         accuracy=hits / tokens,
         scores={name: metric.score(translations, test.references) for name, metric in metrics.items()},
         intervals={name: interval(metric, translations, test.references, samples) for name, metric in metrics.items()},
+        unscored=unscored,
     )
 
 
@@ -116,25 +125,28 @@ def compare_assessments(
     }
 
 
-def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, int]:
-    """Return (negative log-likelihood, hits, tokens) over every source with each of its references."""
+def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, int, int]:
+    """Return (negative log-likelihood, hits, tokens, pairs left out) over every source with each of its references."""
     pairs = [
         (source, reference)
         for source, several in zip(test.sources, test.references, strict=True)
         for reference in several
     ]
-    limit_source, limit_target = translator.model.max_source, translator.model.max_target
+    limit_source = min(translator.model.max_source or SCORED_TOGETHER, SCORED_TOGETHER)
+    limit_target = min(translator.model.max_target or SCORED_TOGETHER, SCORED_TOGETHER)
     sources = translator.source.encode_batch([source for source, _ in pairs])
     targets = translator.target.encode_batch([target for _, target in pairs])
-    order = sorted(range(len(pairs)), key=lambda row: (len(targets[row]), len(sources[row])))
-    order = [
-        row
-        for row in order
-        if len(sources[row]) < (limit_source or 10**9) and len(targets[row]) < (limit_target or 10**9)
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    fitting = [
+        row for row in range(len(pairs)) if len(sources[row]) < limit_source and len(targets[row]) < limit_target
     ]
+    order = sorted(fitting, key=lengths.__getitem__)
+    unscored = len(pairs) - len(order)
+    if not order:
+        raise DataError("every pair of the test set is too long for the model to read at once; break them into lines")
     loss, hits, tokens = 0.0, 0, 0
     while order:
-        count = max(1, SCORED_TOGETHER // (max(len(targets[order[-1]]), len(sources[order[-1]])) + 1))
+        count = max(1, SCORED_TOGETHER // (lengths[order[-1]] + 1))
         batch, order = order[-count:], order[:-count]
         scored = score_targets(
             translator.model,
@@ -146,12 +158,10 @@ def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, 
         loss -= sum(target.log_probability for target in scored)
         hits += sum(sum(target.hits) for target in scored)
         tokens += sum(len(target.hits) for target in scored)
-    return loss, hits, tokens
+    return loss, hits, tokens, unscored
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write lines to a file, whole or not at all."""
-    from transduce.storage import file_aside
-
     with file_aside(path) as aside:
-        aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        aside.write_text("".join(f"{one_line(line)}\n" for line in lines), encoding="utf-8")

@@ -12,6 +12,9 @@ is what detects them.
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.storage import folder_aside, read_json, seal, verify, write_json
+from transduce.storage import MANIFEST, folder_aside, read_json, seal, verify, write_json
 from transduce.text.tokenizer import Tokenizer
 
 KIND = "transduce model"
@@ -71,27 +74,37 @@ def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
 def load_model(folder: Path) -> ModelFolder:
     """Read a model folder, or the model of a run folder; anything damaged or foreign is refused by name."""
     folder = find_model(folder)
-    verify(folder, KIND)
+    listed = verify(folder, KIND)["files"]
+    for name in (CONFIG, WEIGHTS, *([JOINT] if JOINT in listed else [SOURCE, TARGET])):
+        if name not in listed:  # strangers may stand there, but nothing is read that the manifest does not vouch for
+            raise ModelFolderError(f"{folder / MANIFEST}: does not list {name}; copy the folder again")
     table = read_json(folder / CONFIG)
     config, sizes = _read_config(table, folder / CONFIG)
-    source, target = load_tokenizers(folder)
+    source, target = load_tokenizers(folder, joint=JOINT in listed)
     if (source.size, target.size) != sizes:
         raise ModelFolderError(
             f"{folder}: the model knows {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
             f"{source.size:,} and {target.size:,}; load all files from one folder"
         )
+    weights = load_weights(folder / WEIGHTS)
     try:
+        with torch.device("meta"):  # settings may ask for more memory than there is: shapes are compared without any
+            _check_weights(weights_of(catalog.build(config, sizes)), weights, folder / WEIGHTS)
         model = catalog.build(config, sizes)
     except SettingsError as error:
         raise ModelFolderError(f"{folder / CONFIG}: {error}") from None
-    put_weights(model, load_weights(folder / WEIGHTS), folder / WEIGHTS)
+    put_weights(model, weights, folder / WEIGHTS)
     notes = table.get("notes", {})
     return ModelFolder(model.eval(), config, source, target, notes if isinstance(notes, dict) else {})
 
 
 def find_model(folder: Path) -> Path:
     """Return the model folder that a person means: the folder itself, or the model inside a run."""
-    if not folder.is_dir():
+    try:
+        there = folder.is_dir()
+    except OSError as error:
+        raise MissingInput(f"{folder}: cannot be read ({error.strerror}); check the path") from None
+    if not there:
         raise MissingInput(f"{folder}: there is no such folder; give a run or a model folder")
     if (folder / CONFIG).exists():
         return folder
@@ -108,26 +121,43 @@ def weights_of(model: AnyTransducer) -> dict[str, Tensor]:
 
 
 def put_weights(model: AnyTransducer, weights: dict[str, Tensor], where: Path) -> None:
-    """Copy weights into a model after checking that names and shapes are the model's own."""
+    """Copy weights into a model after checking that names, shapes and values are the model's own."""
     mine = weights_of(model)
-    if missing := sorted(mine.keys() - weights.keys()):
-        raise ModelFolderError(f"{where}: the weight '{missing[0]}' is missing ({len(missing)} in all)")
-    if foreign := sorted(weights.keys() - mine.keys()):
-        raise ModelFolderError(f"{where}: the weight '{foreign[0]}' is not part of this model ({len(foreign)} in all)")
+    _check_weights(mine, weights, where)
     for name, weight in weights.items():
-        if weight.shape != mine[name].shape:
+        if not bool(weight.isfinite().all()):
             raise ModelFolderError(
-                f"{where}: the weight '{name}' has shape {tuple(weight.shape)}, "
-                f"the model's is {tuple(mine[name].shape)}"
+                f"{where}: the weight '{name}' holds values that are not finite, so its training has failed; "
+                "train again with a lower training.learning_rate or with training.clip"
             )
     with torch.no_grad():
         for name, weight in weights.items():
             mine[name].copy_(weight)
 
 
+def _check_weights(mine: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: Path) -> None:
+    """Refuse weights that are not the model's own by name, shape and type."""
+    if missing := sorted(mine.keys() - weights.keys()):
+        raise ModelFolderError(f"{where}: the weight '{missing[0]}' is missing ({len(missing)} in all)")
+    if foreign := sorted(weights.keys() - mine.keys()):
+        raise ModelFolderError(f"{where}: the weight '{foreign[0]}' is not part of this model ({len(foreign)} in all)")
+    for name, weight in weights.items():
+        if weight.shape != mine[name].shape or not weight.is_floating_point():
+            raise ModelFolderError(
+                f"{where}: the weight '{name}' has shape {tuple(weight.shape)} of {weight.dtype}, "
+                f"the model's is {tuple(mine[name].shape)} of {mine[name].dtype}"
+            )
+
+
 def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors by name."""
-    save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path)
+    """Write tensors by name; a full disk is an OSError, as for any other file."""
+    try:
+        save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))  # the library keeps the system's number in its message only
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from None
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
@@ -150,27 +180,27 @@ def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
         target.save(folder / TARGET)
 
 
-def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+def load_tokenizers(folder: Path, joint: bool) -> tuple[Tokenizer, Tokenizer]:
     """Read what `save_tokenizers` wrote."""
-    if (folder / JOINT).exists():
-        joint = Tokenizer.load(folder / JOINT)
-        return joint, joint
+    if joint:
+        one = Tokenizer.load(folder / JOINT)
+        return one, one
     return Tokenizer.load(folder / SOURCE), Tokenizer.load(folder / TARGET)
 
 
 def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:
     written = table.get("format")
-    if not isinstance(written, int) or written > FORMAT:
+    if not isinstance(written, int) or not 1 <= written <= FORMAT:
         raise ModelFolderError(f"{where}: has format {written!r}; this version reads up to {FORMAT}: upgrade transduce")
     vocabulary: Any = table.get("vocabulary")
     settings: Any = table.get("settings")
     try:
         sizes = VocabularySizes(int(vocabulary["source"]), int(vocabulary["target"]))
         config = catalog.entry(str(table.get("model"))).config.from_table(settings, str(where))
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         raise ModelFolderError(f"{where}: lacks its vocabulary sizes or settings; copy the folder again") from None
     except SettingsError as error:
-        raise ModelFolderError(str(error)) from None
+        raise ModelFolderError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
     if not all(0 < size <= 10_000_000 for size in sizes):
         raise ModelFolderError(
             f"{where}: vocabularies of {sizes.source:,} and {sizes.target:,} tokens are not possible"

@@ -6,6 +6,7 @@ Tables of a recipe are read here and nowhere else, so that every refusal sounds 
 
 from __future__ import annotations
 
+import reprlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,15 +20,23 @@ from transduce.errors import MissingInput, SettingsError, suggestion
 Table = dict[str, Any]
 """A TOML table as plain values."""
 
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
+"""Writes any value on one short line."""
+
 
 class Config(pydantic.BaseModel):
-    """The root of all settings: immutable, strict about names, documented per field."""
+    """The root of all settings: immutable, strict about names and types ("2" and true are no numbers), documented."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], where: str) -> Self:
         """Build from plain values; `where` names the file and table in a refusal."""
+        if not isinstance(table, Mapping):
+            raise SettingsError(f"{where}: must be a table of settings, not {_BRIEF.repr(table)}")
         try:
             return cls.model_validate(dict(table))
         except pydantic.ValidationError as error:
@@ -43,8 +52,9 @@ class Config(pydantic.BaseModel):
 
 
 def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], where: str) -> str:
-    """Turn pydantic's first complaint into one sentence."""
-    first = error.errors()[0]
+    """Turn pydantic's most helpful complaint into one sentence."""
+    # A misspelt name of a setting that must be given is two complaints; the one that can be helped with goes first.
+    first = min(error.errors(), key=lambda complaint: complaint["type"] != "extra_forbidden")
     path = [str(part) for part in first["loc"]]
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
@@ -55,7 +65,9 @@ def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], w
     reason = str(first["msg"]).removeprefix("Value error, ")
     if not name:
         return f"{where}: {reason}"
-    return f"{where}: {name} = {first['input']!r} is not possible: {reason[0].lower()}{reason[1:]}"
+    if first["type"] == "value_error" and isinstance(first["input"], Mapping):
+        return f"{where}: {name}: {reason}"  # a table within, which has said what is wrong with it
+    return f"{where}: {name} = {_BRIEF.repr(first['input'])} is not possible: {reason[0].lower()}{reason[1:]}"
 
 
 def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:
@@ -70,10 +82,18 @@ def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[st
 def read_toml(path: Path) -> Table:
     """Read a TOML file into plain values."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: is not valid TOML ({error})") from None
+    except ValueError:
+        raise MissingInput(f"{path}: no path has a NUL character in it; check the path") from None
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise SettingsError(f"{path}: is not valid TOML (brackets within brackets without end)") from None
+    except ValueError as error:  # of syntax, and a number of thousands of digits
         raise SettingsError(f"{path}: is not valid TOML ({error})") from None
 
 
@@ -88,12 +108,16 @@ def override(table: Table, assignment: str) -> Table:
     parts = name.strip().split(".")
     if not equals or not all(parts):
         raise SettingsError(f"--set {assignment}: write it as table.setting=value, for example model.num_layers=4")
-    text = text.strip()
+    return _put(table, parts, _value(text.strip()), assignment)
+
+
+def _value(text: str) -> Any:
+    """Read one TOML value; anything else is a string, so that nobody has to quote inside a shell's quotes."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string, so that nobody has to quote inside a shell's quotes
-    return _put(table, parts, value, assignment)
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return found["value"] if found.keys() == {"value"} else text
 
 
 def _put(table: Table, parts: Sequence[str], value: Any, assignment: str) -> Table:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from transduce.assessment import Assessment, TestSet, assess, read_test_set
-from transduce.config import Table, merge
+from transduce.config import Table, merge, read_toml
 from transduce.data.pronunciation import write_demo_corpus
-from transduce.errors import CannotCreate
+from transduce.errors import CannotCreate, TransduceError
 from transduce.evaluation.catalog import choose
-from transduce.recipe import RECIPE, Recipe, train
-from transduce.storage import file_aside, write_json
+from transduce.recipe import Recipe, train
+from transduce.storage import file_aside, locked, storage_errors, write_json
 from transduce.training.reporter import Reporter
+from transduce.training.run_folder import RECIPE
 from transduce.translator import load
 
 METRICS = ("word_error_rate", "phoneme_error_rate")
@@ -55,8 +56,8 @@ SETTINGS: Table = {
 
 def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], None] | None = None) -> Iterator[str]:
     """Train, test on unseen words, draw; yield lines to print. An earlier demo in the folder is replaced."""
-    _make_room(folder)
     corpus = folder.parent / f"{folder.name}-corpus"
+    _make_room(folder, corpus)
     data = write_demo_corpus(corpus)
     recipe = Recipe.from_tables(merge({"data": data.to_table()}, SETTINGS), "the demo's recipe")
     yield f"learning to pronounce English in {folder}"
@@ -90,11 +91,21 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     yield "  .venv/bin/transduce train --source your.txt --target theirs.txt --output runs/yours"
 
 
-def _make_room(folder: Path) -> None:
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / RECIPE).exists() and not (folder / ".lock").exists():
-            raise CannotCreate(f"{folder}: holds files that are not a demo; choose another folder with --output")
+def _make_room(folder: Path, corpus: Path) -> None:
+    """Remove an earlier demo, and nothing else: a run is one if it learns from the demo's corpus."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or (any(folder.iterdir()) and not _is_demo(folder / RECIPE, corpus)):
+        raise CannotCreate(f"{folder}: holds something that is not a demo; choose another folder with --output")
+    with storage_errors(folder), locked(folder, "training"):
         shutil.rmtree(folder)
+
+
+def _is_demo(path: Path, corpus: Path) -> bool:
+    try:
+        return bool(read_toml(path)["data"]["train"]["path"] == str(corpus / "train.tsv"))
+    except (TransduceError, LookupError, TypeError):
+        return False
 
 
 def _sample_table(test: TestSet, found: Assessment) -> Iterator[str]:

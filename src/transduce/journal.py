@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,9 @@ class Journal:
         self._file.seek(size)
 
     def close(self) -> None:
-        """Close both files."""
-        self._file.close()
-        self._timing.close()
+        """Close both files; what could not be written before is tried once more, and may fail once more."""
+        with storage_errors(self.path), closing(self._file), closing(self._timing):
+            pass
 
 
 def read_journal(path: Path) -> list[Table]:

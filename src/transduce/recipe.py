@@ -11,8 +11,10 @@ Precedence: command line, file, preset. The filled-in recipe is what is saved; f
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,27 +22,28 @@ from typing import Any
 import torch
 
 from transduce.advice import advise, survey
-from transduce.checkpoint import WEIGHTS, ModelFolder, load_weights, put_weights, save_model
+from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
-from transduce.data.config import DataConfig
+from transduce.data.config import DataConfig, corpus_pairs
 from transduce.data.prepare import prepare
 from transduce.data.store import Prepared, load_prepared
 from transduce.decoding.options import SearchOptions
-from transduce.errors import CannotCreate, MissingInput, ModelFolderError, SettingsError, suggestion
+from transduce.errors import MissingInput, ModelFolderError, SettingsError, suggestion
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.storage import MANIFEST, file_aside, locked, sha256
+from transduce.storage import MANIFEST, file_aside, sha256
+from transduce.text.corpus import STDIN, CorpusFiles
 from transduce.text.tokenizer import TokenizerConfig
-from transduce.training.averaging import average_weights
 from transduce.training.card import model_card
 from transduce.training.config import TrainingConfig
+from transduce.training.finish import put_final_weights
 from transduce.training.interruption import listening
 from transduce.training.loop import Trainer
 from transduce.training.reporter import Reporter, Silent
+from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
 from transduce.training.vectors import start_from_vectors
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
-RECIPE, DATA, MODEL = "recipe.toml", "data", "model"
 
 
 @dataclass(frozen=True)
@@ -56,20 +59,22 @@ class Recipe:
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any], where: str) -> Recipe:
         """Read plain values; `where` names their file in a refusal."""
-        for name, table in tables.items():
-            if name not in TABLES:
-                raise SettingsError(f"{where} has no table '{name}'{suggestion(name, TABLES)}")
-            if not isinstance(table, dict):
-                raise SettingsError(f"{where}: '{name}' must be a table, not {table!r}")
+        _refuse_foreign(tables, where)
         if "data" not in tables:
             raise SettingsError(f"{where} needs a table [data] that says which pairs to learn from")
-        return cls(
+        recipe = cls(
             data=DataConfig.from_table(tables["data"], f"{where}: data"),
             tokenizer=TokenizerConfig.from_table(tables.get("tokenizer", {}), f"{where}: tokenizer"),
             model=catalog.read_model_table(tables.get("model", {}), f"{where}: model"),
             training=TrainingConfig.from_table(tables.get("training", {}), f"{where}: training"),
             search=SearchOptions.from_table(tables.get("search", {}), f"{where}: search"),
         )
+        if getattr(recipe.model, "tied", None) == "all" and not recipe.tokenizer.joint:
+            raise SettingsError(
+                f"{where}: model.tied = 'all' needs one vocabulary for both sides; "
+                "set tokenizer.joint = true or model.tied = 'target'"
+            )
+        return recipe
 
     def to_tables(self) -> Table:
         """Return plain values that `from_tables` reads back."""
@@ -86,24 +91,46 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def read_recipe(path: Path | None, changes: Sequence[str] = (), base: Table | None = None) -> tuple[Recipe, list[str]]:
+def read_recipe(
+    path: Path | None, changes: Sequence[str] = (), base: Table | None = None, prepared: Prepared | None = None
+) -> tuple[Recipe, list[str]]:
     """Read a recipe file over `base`, with `table.setting=value` changes laid over both.
 
     Without a file, and where a file leaves out tokenizer, model and training altogether, they are chosen from the
-    corpus. Returns the recipe and the reasons for what was chosen.
+    corpus, or from what was prepared of it. Returns the recipe and the reasons for what was chosen.
     """
-    tables = merge(base or {}, {} if path is None else read_toml(path))
+    if prepared is not None:
+        base = merge({"data": prepared.data.to_table(), "tokenizer": prepared.tokenizer.to_table()}, base or {})
+    given = {} if path is None else read_toml(path)
+    tables = merge(base or {}, given)
     for change in changes:
         tables = override(tables, change)
     where = str(path) if path is not None else "the command line"
     reasons: list[str] = []
-    given = {} if path is None else read_toml(path)
+    _refuse_foreign(tables, where)
     if not {"tokenizer", "model", "training"} & given.keys():
         data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
-        advice = advise(survey(data))
+        advice = advise(survey(_pairs(data) if prepared is None else prepared.train.texts()), tables.get("tokenizer"))
         tables, reasons = _over(advice.tables, tables), advice.reasons
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
+
+
+def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:
+    for name, table in tables.items():
+        if name not in TABLES:
+            raise SettingsError(f"{where} has no table '{name}'{suggestion(name, TABLES)}")
+        if not isinstance(table, dict):
+            raise SettingsError(f"{where}: '{name}' must be a table, not {table!r}")
+
+
+def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
+    if isinstance(data.train, CorpusFiles) and STDIN in (data.train.source, data.train.target, data.train.path):
+        raise SettingsError(
+            "settings are chosen by reading the corpus, and standard input can be read once only; "
+            "give files, or a recipe with the tables tokenizer, model and training"
+        )
+    return ((pair.source, pair.target) for pair in corpus_pairs(data.train))
 
 
 def _table(tables: Table, name: str, where: str) -> Table:
@@ -139,15 +166,16 @@ def train(
         recipe, _ = read_recipe(Path(recipe))
     folder, reporter = Path(output), reporter or Silent()
     recipe = _fill_in(recipe)
-    with locked(folder, "training"), _quiet_generators(), listening() as interruption:
-        _claim(folder, recipe, resume)
-        corpus = _corpus(folder, recipe, None if prepared is None else Path(prepared), progress)
-        model = _build(recipe, corpus, reporter)
-        trainer = Trainer(model, corpus, recipe.training, folder, _facts(recipe, corpus))
-        _refuse_changes(trainer)
-        trainer.resume(reporter)
-        trainer.run(reporter, interruption)
-        _finish(trainer, recipe, folder)
+    with held(folder, resume), _quiet_generators():
+        trainer = _set_up(recipe, folder, resume, None if prepared is None else Path(prepared), reporter, progress)
+        try:
+            _refuse_changes(trainer)
+            trainer.resume(reporter)
+            with listening(str(folder)) as interruption:
+                trainer.run(reporter, interruption)
+            _finish(trainer, recipe, folder)
+        finally:
+            trainer.journal.close()
     reporter.end(str(folder))
     return folder
 
@@ -162,8 +190,11 @@ def resume_recipe(folder: Path) -> Recipe:
 def _fill_in(recipe: Recipe) -> Recipe:
     threads = recipe.training.threads or torch.get_num_threads()
     device = recipe.training.device
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
+    if not there.get(device, True):
+        raise SettingsError(f"training.device = '{device}': this machine has none that torch can use; set it to 'auto'")
     training = recipe.training.but(threads=threads, device=device)
     return Recipe(recipe.data, recipe.tokenizer, recipe.model, training, recipe.search)
 
@@ -181,19 +212,24 @@ class _quiet_generators:
         torch.set_num_threads(self._threads)
 
 
-def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
-    """Make the folder this run's, or make sure that it is."""
-    path = folder / RECIPE
-    if resume:
-        return
-    if path.exists():
-        raise CannotCreate(
-            f"{folder}: holds a run already; go on with `transduce train --resume {folder}`, or choose another folder"
-        )
-    if any(entry.name != ".lock" for entry in folder.iterdir()):
-        raise CannotCreate(f"{folder}: holds files that are not a run; choose a new folder")
-    with file_aside(path) as aside:
-        aside.write_text(recipe.to_toml(), encoding="utf-8")
+def _set_up(
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    prepared: Path | None,
+    reporter: Reporter,
+    progress: Callable[[str, int], None] | None,
+) -> Trainer:
+    """Make all that training needs; a new run for which that fails leaves nothing behind."""
+    with contextlib.nullcontext() if resume else emptied_on_error(folder):
+        if not resume:
+            with file_aside(folder / RECIPE) as aside:
+                aside.write_text(recipe.to_toml(), encoding="utf-8")
+        _refuse_too_large(recipe, VocabularySizes(1, 1))  # before hours go into preparing
+        corpus = _corpus(folder, recipe, prepared, progress)
+        trainer = Trainer(_build(recipe, corpus, reporter), corpus, recipe.training, folder, _facts(recipe, corpus))
+        trainer.checkpoints.every = recipe.training.validate_every
+        return trainer
 
 
 def _corpus(
@@ -201,8 +237,14 @@ def _corpus(
 ) -> Prepared:
     place = folder / DATA
     if prepared is not None:
-        load_prepared(prepared)
-        place.symlink_to(prepared.resolve())
+        found = load_prepared(prepared)
+        if (found.data, found.tokenizer) != (recipe.data, recipe.tokenizer):
+            raise SettingsError(
+                f"{prepared}: was prepared with other settings of [data] or [tokenizer] than the recipe's; "
+                "leave these tables out, or prepare again"
+            )
+        if not place.exists():  # a resumed run has it already; whether it is still the same is asked elsewhere
+            place.symlink_to(prepared.resolve())
     elif not place.exists():
         prepare(recipe.data, recipe.tokenizer, place, progress)
     return load_prepared(place)
@@ -211,7 +253,9 @@ def _corpus(
 def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> AnyTransducer:
     torch.set_num_threads(recipe.training.threads or 1)
     sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
+    _refuse_too_large(recipe, sizes)
     model = catalog.build(recipe.model, sizes, recipe.training.seed)
+    _refuse_too_long(model, corpus)
     sides = (
         ("source", recipe.training.source_vectors, corpus.source_tokenizer),
         ("target", recipe.training.target_vectors, corpus.target_tokenizer),
@@ -222,6 +266,33 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> AnyTransduce
             found = start_from_vectors(embedding, tokenizer, path, recipe.training.freeze_vectors)
             reporter.warn(f"{path}: gave vectors to {found:,} of {tokenizer.size:,} {side} tokens")
     return model.to(recipe.training.device)
+
+
+def _refuse_too_large(recipe: Recipe, sizes: VocabularySizes) -> None:
+    """Say no to a model that this machine cannot hold, instead of filling its memory to find out."""
+    with torch.device("meta"):
+        parameters = sum(parameter.numel() for parameter in catalog.build(recipe.model, sizes).parameters())
+    needed = parameters * (16 if recipe.training.device == "cpu" else 4)  # weights; gradients and Adam's two moments
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there > 0:
+        raise SettingsError(
+            f"the model has {parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to train; this machine has "
+            f"{there / 2**30:,.1f} GiB: choose smaller sizes in [model] (`transduce cost` shows what they take)"
+        )
+
+
+def _refuse_too_long(model: AnyTransducer, corpus: Prepared) -> None:
+    """Say no to a text that the model cannot read before training comes to it."""
+    for name, split in corpus.report.splits().items():
+        for side, longest, limit in (
+            ("source", split.source.longest, model.max_source),
+            ("target", split.target.longest, model.max_target),
+        ):
+            if limit is not None and longest + 1 > limit:
+                raise SettingsError(
+                    f"a {side} of the {name} corpus has {longest:,} tokens, but the model learns {limit:,} positions, "
+                    f"the start or end token's among them; set data.max_length={limit - 1} or a larger max_positions"
+                )
 
 
 def _facts(recipe: Recipe, corpus: Prepared) -> Table:
@@ -250,13 +321,8 @@ def _refuse_changes(trainer: Trainer) -> None:
 
 
 def _finish(trainer: Trainer, recipe: Recipe, folder: Path) -> None:
-    """Make the model folder: the best weights, or the average of the last ones, with the card."""
-    checkpoints, progress = trainer.checkpoints, trainer.progress
-    updates = checkpoints.updates()[-recipe.training.average :] if recipe.training.average else [progress.best_update]
-    paths = [checkpoints.path(update) for update in updates]
-    weights = average_weights(paths) if len(paths) > 1 else load_weights(paths[0] / WEIGHTS)
-    put_weights(trainer.model, weights, paths[0])
-    final = trainer.validator.validate(progress.update) if trainer.validator is not None else None
+    """Make the model folder, with the card."""
+    updates, final = put_final_weights(trainer)
     corpus = trainer.prepared
     notes = {
         "source_language": recipe.data.source_language,
@@ -268,4 +334,3 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path) -> None:
     save_model(folder / MODEL, contents, card)
     if final is not None:
         trainer.journal.write("final", updates=updates, loss=final.loss, accuracy=final.accuracy, **final.scores)
-    trainer.journal.close()

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Table
-from transduce.errors import Busy, CannotCreate, ModelFolderError, StorageError
+from transduce.errors import Busy, CannotCreate, ModelFolderError, StorageError, TransduceError
 
 MANIFEST = "manifest.json"
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
+REMEDY = "copy the folder again"
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
+"""What the system says when writing began well and there was no room to end."""
 
 
 @contextlib.contextmanager
@@ -25,25 +27,36 @@ def storage_errors(path: Path) -> Iterator[None]:
     """Turn what the system says about writing into a sentence for the person."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever read our output has gone; the path is not to blame
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise StorageError(f"{path}: writing failed ({error.strerror}); make room and try again") from None
         raise CannotCreate(f"{path}: cannot be written ({error.strerror or error}); choose another place") from None
 
 
 @contextlib.contextmanager
 def file_aside(path: Path) -> Iterator[Path]:
-    """Give a path next to `path` to write to; put it in place at the end, or remove it on any error."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    """Give a path next to `path` to write to; put it in place at the end, or remove it on any error.
+
+    A link is followed. A device or pipe (/dev/stdout) is written to directly: there is nothing to move into place.
+    """
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield aside
-            sync(aside)
-            aside.replace(path)
-            sync(path.parent)
-        finally:
-            aside.unlink(missing_ok=True)
+        if path.is_dir():
+            raise CannotCreate(f"{path}: is a folder; give the name of a file")
+        if path.exists() and not path.is_file():
+            yield path
+            return
+        place = Path(os.path.realpath(path))
+        aside = place.with_name(f".{place.name[:40]}.{os.getpid()}.writing")
+        with parents_of(place):
+            try:
+                yield aside
+                sync(aside)
+                aside.replace(place)
+                sync(place.parent)
+            finally:
+                aside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -51,13 +64,12 @@ def folder_aside(folder: Path) -> Iterator[Path]:
     """Give an empty folder next to `folder` to fill; put it in place at the end, or remove it on any error.
 
     There is no moment without a whole folder under one of its names: the old one steps aside, the new one takes
-    its place, and only then the old one goes.
+    its place, and only then the old one goes. What a killed process left behind is put right by the next one, and
+    two at once are told apart by a lock.
     """
     aside, old = folder.with_name(f".{folder.name}.writing"), folder.with_name(f".{folder.name}.replaced")
-    with storage_errors(folder):
-        for left in (aside, old):
-            shutil.rmtree(left, ignore_errors=True)
-        aside.mkdir(parents=True)
+    with storage_errors(folder), parents_of(folder), _claimed(aside, folder):
+        _put_back(old, folder)
         try:
             yield aside
             if folder.exists():
@@ -65,8 +77,54 @@ def folder_aside(folder: Path) -> Iterator[Path]:
             aside.rename(folder)
             sync(folder.parent)
         finally:
-            for left in (aside, old):
-                shutil.rmtree(left, ignore_errors=True)
+            _put_back(old, folder)
+
+
+def _put_back(old: Path, folder: Path) -> None:
+    """Undo a replacement that was stopped half-way; remove what a whole one left."""
+    if old.is_dir() and not folder.exists():
+        old.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def parents_of(path: Path) -> Iterator[None]:
+    """Make the folders above a path; on an error those that were not there go again, unless something is in them."""
+    with storage_errors(path):
+        made = [parent for parent in path.parents if not parent.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for parent in made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def _claimed(aside: Path, folder: Path) -> Iterator[None]:
+    """Make the folder aside ours alone and empty; the lock ends with the process, however it ends."""
+    while True:
+        aside.mkdir(exist_ok=True)
+        lock = os.open(aside, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise Busy(f"{folder}: another process is writing it; wait for it to end") from None
+        if aside.exists() and os.path.samestat(os.fstat(lock), aside.stat()):
+            break
+        os.close(lock)  # it was moved into place between opening and locking
+    try:
+        for left in aside.iterdir():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        yield
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    finally:
+        os.close(lock)
 
 
 def seal(folder: Path, kind: str, **notes: Any) -> None:
@@ -81,38 +139,53 @@ def seal(folder: Path, kind: str, **notes: Any) -> None:
         sync(place)
 
 
-def verify(folder: Path, kind: str) -> Table:
-    """Check every file of a sealed folder against its manifest, and return the manifest."""
+def verify(
+    folder: Path,
+    kind: str,
+    hash_up_to: int | None = None,
+    fault: type[TransduceError] = ModelFolderError,
+    remedy: str = REMEDY,
+) -> Table:
+    """Check every file of a sealed folder against its manifest, and return the manifest.
+
+    Files of more than `hash_up_to` bytes are checked by their size alone. `fault` and `remedy` are how to refuse.
+    """
     if not (folder / MANIFEST).is_file():
-        raise ModelFolderError(f"{folder}: is not a {kind} (no {MANIFEST}); give the folder that training wrote")
-    manifest = read_json(folder / MANIFEST)
+        raise fault(f"{folder}: is not a {kind} (no {MANIFEST}); {remedy}")
+    manifest = read_json(folder / MANIFEST, fault, remedy)
     files = manifest.get("files")
     if manifest.get("kind") != kind or not isinstance(files, dict):
-        raise ModelFolderError(f"{folder}: is a {manifest.get('kind', 'foreign folder')}, not a {kind}")
+        found = str(manifest.get("kind", "foreign folder"))[:80]
+        raise fault(f"{folder / MANIFEST}: belongs to a {found}, not to a {kind}; {remedy}")
     for name, record in files.items():
         path = folder / name
         if Path(name).is_absolute() or ".." in Path(name).parts or path.is_symlink() or not path.is_file():
-            raise ModelFolderError(f"{path}: is missing or not a plain file; copy the whole folder again")
-        size = path.stat().st_size
-        if not isinstance(record, dict) or size != record.get("size"):
-            raise ModelFolderError(f"{path}: has {size:,} bytes, not what its manifest says; copy the folder again")
-        if sha256(path) != record.get("sha256"):
-            raise ModelFolderError(
-                f"{path}: is damaged (its SHA-256 differs from the manifest's); copy the folder again"
-            )
+            raise fault(f"{path}: is missing or not a plain file; {remedy}")
+        size, expected = path.stat().st_size, record if isinstance(record, dict) else {}
+        if size != expected.get("size"):
+            raise fault(f"{path}: has {size} bytes instead of {expected.get('size')}; {remedy}")
+        if (hash_up_to is None or size <= hash_up_to) and _digest(path, fault) != expected.get("sha256"):
+            raise fault(f"{path}: is damaged (its SHA-256 differs from the manifest's); {remedy}")
     return manifest
 
 
-def read_json(path: Path) -> Table:
-    """Read a JSON object."""
+def _digest(path: Path, fault: type[TransduceError]) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise fault(f"{path}: cannot be read ({error.strerror}); check who may read it") from None
+
+
+def read_json(path: Path, fault: type[TransduceError] = ModelFolderError, remedy: str = REMEDY) -> Table:
+    """Read a JSON object; `fault` and `remedy` are how to refuse what is none."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ModelFolderError(f"{path}: cannot be read ({error.strerror})") from None
+        raise fault(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
     except (ValueError, RecursionError):
-        raise ModelFolderError(f"{path}: is not valid JSON; copy the folder again") from None
+        raise fault(f"{path}: is not valid JSON; {remedy}") from None
     if not isinstance(table, dict):
-        raise ModelFolderError(f"{path}: is not a JSON object; copy the folder again")
+        raise fault(f"{path}: is not a JSON object; {remedy}")
     return table
 
 

@@ -16,6 +16,7 @@ from typing import Any, overload
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
@@ -56,6 +57,11 @@ def load(folder: str | Path) -> Translator:
     return Translator(load_model(Path(folder)))
 
 
+def one_line(text: str) -> str:
+    """Return an answer as one line of a file: a model of bytes may say a line break, which becomes a space."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
 class Translator:
     """Translates with one model. What is asked per call goes over the defaults that the model was saved with."""
 
@@ -63,7 +69,10 @@ class Translator:
         self.model, self.notes = contents.model, contents.notes
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
         self.engine = TorchEngine(self.model, self.source.specials, self.target.specials)
-        self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model's search")
+        try:
+            self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")
+        except SettingsError as error:
+            raise ModelFolderError(f"{error}; copy the folder again") from None
         self.counts = Counts()
 
     def __call__(self, text: str) -> str:
@@ -107,9 +116,16 @@ class Translator:
         return answers
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
-        """Translate one text and return where every head looked, with the likeliest tokens of each step."""
-        source_tokens = [*self._parts(self.source.encode(text))[0][0], self.source.end]
-        request = Request(0, source_tokens[:-1], self.options(**options))
+        """Translate one text and return where every head looked, with the likeliest tokens of each step.
+
+        Of a text longer than the model reads at once, which is counted as split, only the first part is looked at.
+        """
+        (first, _), *others = self._parts(self.source.encode(text))
+        if others:
+            self.counts.split += 1
+            text = self.source.decode(first)
+        source_tokens = [*first, self.source.end]
+        request = Request(0, first, self.options(**options))
         best = self.engine.translate([request])[0][0]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
         maps = attention_of(
@@ -125,17 +141,17 @@ class Translator:
 
     def _parts(self, tokens: list[int]) -> list[tuple[list[int], str]]:
         """Cut a source that is too long where words begin; each part with what stood before it, a space or nothing."""
-        limit = min(LONGEST_PART, (self.model.max_source or LONGEST_PART + 1) - 1)
+        limit = max(1, min(LONGEST_PART, (self.model.max_source or LONGEST_PART + 1) - 1))
+        by_word = self.source.kind in ("word", "wordpiece")
         parts: list[tuple[list[int], str]] = []
-        glue = ""
-        while len(tokens) > limit:
-            pieces = self.source.pieces(tokens[: limit + 1])
-            by_word = self.source.kind in ("word", "wordpiece")
-            starts = [i for i in range(limit // 2, limit + 1) if by_word or pieces[i].startswith(SPACE_MARK)]
-            end = starts[-1] if starts else limit
-            parts.append((tokens[:end], glue))
-            tokens, glue = tokens[end:], " " if starts else ""
-        return [*parts, (tokens, glue)]
+        begin, glue = 0, ""
+        while len(tokens) - begin > limit:
+            pieces = self.source.pieces(tokens[begin : begin + limit + 1])
+            starts = [i for i in range(limit // 2, limit + 1) if i and (by_word or pieces[i].startswith(SPACE_MARK))]
+            end = begin + (starts[-1] if starts else limit)
+            parts.append((tokens[begin:end], glue))
+            begin, glue = end, " " if starts else ""
+        return [*parts, (tokens[begin:], glue)]
 
     def _join(self, found: list[tuple[list[Hypothesis], str]], options: SearchOptions) -> list[Translation]:
         """Put the parts of a line together: all the best ones, all the second best, …"""

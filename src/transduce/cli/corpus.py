@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import Any
@@ -49,9 +50,9 @@ class PreparationProgress:
         if stage == self._stage and (not self._live or time.monotonic() - self._shown < 0.1):
             return
         if self._live:
-            click.echo(f"\r\x1b[K{stage}: {count:,} pairs", err=True, nl=False)
+            self._say(f"\r\x1b[K{stage}: {count:,} pairs")
         elif stage != self._stage:
-            click.echo(f"{stage} …", err=True)
+            self._say(f"{stage} …\n")
         self._stage, self._shown = stage, time.monotonic()
 
     def __enter__(self) -> PreparationProgress:
@@ -59,4 +60,8 @@ class PreparationProgress:
 
     def __exit__(self, *_: object) -> None:
         if self._live and self._stage:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            self._say("\r\x1b[K")
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # nobody reads it any more (`2>&1 | head`); the work goes on
+            click.echo(text, err=True, nl=False)

@@ -15,9 +15,9 @@ def command(output: str) -> None:
     Trains on 127,000 pronunciations, tries the model on 5,000 words it has never seen, and draws where it looked.
     """
     from transduce.cli.corpus import PreparationProgress
-    from transduce.cli.display import reporter
+    from transduce.cli.display import reporting
     from transduce.demo import run_demo
 
-    with PreparationProgress() as progress:
-        for line in run_demo(Path(output), reporter(), progress.show):
+    with PreparationProgress() as progress, reporting() as reporter:
+        for line in run_demo(Path(output), reporter, progress.show):
             click.echo(line)

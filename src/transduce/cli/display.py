@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 
 from rich.console import Console, Group
+from rich.control import Control
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
-from transduce.training.reporter import Plan, Reporter, Step, Validation
+from transduce.cli.terminal import visible
+from transduce.training.reporter import Plan, Reporter, Sample, Step, Validation
 
 PLAIN_SECONDS = 10.0
 """Between two plain lines."""
 
 
-def reporter() -> Reporter:
-    """Return the display that fits where standard error goes."""
+@contextlib.contextmanager
+def reporting() -> Iterator[Reporter]:
+    """Give the display that fits where standard error goes; afterwards a terminal is as it was, cursor and all."""
     console = Console(stderr=True)
-    return LiveDisplay(console) if console.is_terminal and not console.is_dumb_terminal else PlainLines()
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield PlainLines()
+        return
+    display = LiveDisplay(console)
+    try:
+        yield display
+    finally:
+        display.close()
 
 
 def describe(plan: Plan) -> str:
@@ -43,6 +56,11 @@ def summarise(validation: Validation) -> str:
         f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
         f"accuracy {100 * validation.accuracy:.1f} %{scores}{best}"
     )
+
+
+def translated(sample: Sample) -> str:
+    """A sample with its translation in one line; neither can steer a terminal."""
+    return f"{visible(sample.source)}  →  {visible(sample.translation)}"
 
 
 class Speed:
@@ -89,7 +107,7 @@ class PlainLines:
     def validation(self, validation: Validation) -> None:
         self._say(summarise(validation))
         for sample in validation.samples[:1]:
-            self._say(f"  {sample.source}  →  {sample.translation}  (reference: {sample.reference})")
+            self._say(f"  {translated(sample)}  (reference: {visible(sample.reference)})")
 
     def warn(self, message: str) -> None:
         self._say(f"note: {message}")
@@ -98,7 +116,8 @@ class PlainLines:
         self._say(f"done: {message}")
 
     def _say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # nobody reads it any more (`2>&1 | head`); the run goes on
+            print(line, file=sys.stderr, flush=True)
         self._said = time.monotonic()
 
 
@@ -113,7 +132,7 @@ class LiveDisplay:
 
     def begin(self, plan: Plan) -> None:
         self._updates = plan.updates
-        self._console.print(describe(plan), highlight=False, markup=False)
+        self._say(describe(plan))
         self._live.start()
 
     def step(self, step: Step) -> None:
@@ -130,19 +149,23 @@ class LiveDisplay:
         self._live.update(Group(line, self._sample))
 
     def validation(self, validation: Validation) -> None:
-        self._console.print(summarise(validation), highlight=False, markup=False)
+        self._say(summarise(validation))
         if validation.samples:
             sample = validation.samples[validation.update % len(validation.samples)]
-            self._sample = Text(
-                f"{sample.source}  →  {sample.translation}", style="cyan", overflow="ellipsis", no_wrap=True
-            )
+            self._sample = Text(translated(sample), style="cyan", overflow="ellipsis", no_wrap=True)
 
     def warn(self, message: str) -> None:
-        self._console.print(f"note: {message}", highlight=False, markup=False)
+        self._say(f"note: {message}")
 
     def end(self, message: str) -> None:
-        self._live.stop()
-        self._console.print(f"done: {message}", highlight=False, markup=False)
+        self.close()
+        self._say(f"done: {message}")
 
-    def __del__(self) -> None:
-        self._live.stop()  # an interrupted run gives the terminal back, cursor and all
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._live.stop()
+
+    def _say(self, line: str) -> None:
+        if not self._live.is_started:
+            self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))  # of preparing
+        self._console.print(line, highlight=False, markup=False)

@@ -27,7 +27,14 @@ _METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate; agai
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help=_METRICS)
 @click.option("--tokenize", default="13a", metavar="NAME", help="BLEU's tokenizer; none for tokenised text.")
 @click.option("--lowercase", is_flag=True, help="BLEU and chrF on lowercased text.")
-@click.option("--samples", type=int, default=1000, metavar="N", help="Bootstrap samples.", show_default=True)
+@click.option(
+    "--samples",
+    type=click.IntRange(1, 1_000_000),
+    default=1000,
+    metavar="N",
+    help="Bootstrap samples.",
+    show_default=True,
+)
 @click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
 @click.option("--greedy", is_flag=True, help="Take the best token each time.")
 @click.option("--output", metavar="FILE", help="Write the translations there too.")

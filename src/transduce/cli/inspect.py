@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,34 +20,40 @@ Examples:
 @click.argument("text")
 @click.option("--output", default="attention", metavar="NAME", help="Writes NAME.html and NAME.png.", show_default=True)
 @click.option(
-    "--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", help="Attention of the PNG."
+    "--kind", type=click.Choice(["cross", "encoder", "decoder"]), help="Attention of the PNG; default: cross."
 )
 @click.option("--layer", type=int, metavar="N", help="Layer of the PNG, from 1; default: the mean of all.")
 @click.option("--head", type=int, metavar="N", help="Head of the PNG, from 1; needs --layer.")
 @click.option("--top", type=int, default=5, metavar="N", help="Likeliest tokens shown at each step.", show_default=True)
 @click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
 def command(
-    run: str, text: str, output: str, kind: str, layer: int | None, head: int | None, top: int, beam: int | None
+    run: str, text: str, output: str, kind: str | None, layer: int | None, head: int | None, top: int, beam: int | None
 ) -> None:
     """Translate TEXT with the model in RUN and show where it looked.
 
     Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
     as a PNG; prints the next-token distribution of each step.
     """
+    from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
     from transduce.translator import load
 
     if not text.strip():
         raise SettingsError("there is nothing to look at in an empty text; give one with words")
-    maps = load(run).attention(text, top=top, beam=beam)
-    click.echo(f"{maps.source}  →  {maps.translation}")
-    width = max(len(step.chosen.piece) for step in maps.steps)
-    for step in maps.steps:
-        others = "  ".join(f"{candidate.piece} {candidate.probability:.3f}" for candidate in step.top)
-        click.echo(f"  {step.chosen.piece:<{width}}  {step.chosen.probability:.3f}   {others}")
+    translator = load(run)
+    maps = translator.attention(text, top=top, beam=beam)
+    which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
+    maps.chosen(which, layer, head)  # says no before anything is written
     page, picture = Path(f"{output}.html"), Path(f"{output}.png")
     maps.save_html(page)
+    click.echo(f"{visible(maps.source)}  →  {visible(maps.translation)}")
+    pieces = [visible(step.chosen.piece) for step in maps.steps]
+    width = max(map(len, pieces))
+    for piece, step in zip(pieces, maps.steps, strict=True):
+        others = "  ".join(f"{visible(candidate.piece)} {candidate.probability:.3f}" for candidate in step.top)
+        click.echo(f"  {piece:<{width}}  {step.chosen.probability:.3f}   {others}")
+    if translator.counts.split:
+        click.echo("note: the text is longer than the model reads at once; this is its first part", err=True)
     click.echo(f"page     {page}")
-    chosen = kind if kind in maps.maps else next(iter(maps.maps))
-    maps.save_png(picture, kind=chosen, layer=layer, head=head)  # type: ignore[arg-type]
+    maps.save_png(picture, which, layer, head)
     click.echo(f"picture  {picture}")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import re
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
 from transduce import __version__
-from transduce.errors import TransduceError, suggestion
+from transduce.cli.terminal import visible
+from transduce.errors import MissingInput, StorageError, TransduceError, suggestion
 
 VERBS = {
     "prepare": "Audit and tokenise a corpus into memory-mapped files.",
@@ -24,6 +30,21 @@ VERBS = {
     "demo": "Learn to pronounce English from scratch, in about three minutes.",
 }
 """The verbs and one line on each; the module of a verb is loaded when the verb is used."""
+
+LONGEST_MESSAGE = 2000
+"""Characters of an error's sentence; somebody's file name or setting may be longer than anyone wants to read."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which cleans up as Ctrl-C does."""
+
+
+class Stopped(Exception):
+    """The end of a command that a signal or its reader asked to end, in a shell's numbers: 128 + the signal's."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
 
 
 class Verbs(click.Group):
@@ -45,6 +66,17 @@ class Verbs(click.Group):
         if args and not args[0].startswith("-") and args[0] not in VERBS:
             raise click.UsageError(f"there is no command '{args[0]}'{suggestion(args[0], VERBS)}", context)
         return super().resolve_command(context, args)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the verb; what click would print and exit for by itself is ours to word."""
+        try:
+            return super().invoke(context)
+        except Terminated:
+            raise Stopped(signal.SIGTERM) from None
+        except KeyboardInterrupt:
+            raise Stopped(signal.SIGINT) from None
+        except BrokenPipeError:
+            raise Stopped(signal.SIGPIPE) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -76,34 +108,83 @@ def transduce() -> None:
 
 def run(arguments: Sequence[str] | None = None, **extra: Any) -> int:
     """Run one command line and return its exit code; prints at most one sentence on an error."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        outcome = transduce.main(args=arguments, prog_name="transduce", standalone_mode=False, **extra)
+        _refuse_unreadable(arguments)
+        outcome = transduce.main(args=list(arguments), prog_name="transduce", standalone_mode=False, **extra)
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
     except TransduceError as error:
         return _complain(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return error.exit_code
     except click.ClickException as error:
         where = f" (see `{error.ctx.command_path} --help`)" if isinstance(error, click.UsageError) and error.ctx else ""
         return _complain(error.format_message() + where, error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        return _complain("interrupted", 130)
-    except BrokenPipeError:
-        return _after_closed_pipe()
-    except MemoryError:
+        return _complain("interrupted", 128 + signal.SIGINT)
+    except (Stopped, BrokenPipeError) as error:
+        return _after(error)
+    except OSError as error:
+        return _after_system_error(error)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not re.search("allocate memory|out of memory", str(error)):
+            raise
         return _complain("out of memory; use smaller batches (--set training.tokens=…) or a smaller model", 1)
 
 
+def _refuse_unreadable(arguments: Sequence[str]) -> None:
+    """Names and texts are UTF-8 here; Python hands over other bytes as lone surrogates, which nothing can print."""
+    for argument in arguments:
+        if re.search("[\0\ud800-\udfff]", argument):
+            raise click.UsageError(f"'{argument}' is not UTF-8 text; rename the file or fix the text")
+
+
 def _complain(message: str, code: int) -> int:
-    click.echo(f"error: {message}", err=True)
+    message = visible(message)
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
+    with contextlib.suppress(OSError):  # nobody is listening: the exit code says it all
+        click.echo(f"error: {message}", err=True)
     return code
 
 
-def _after_closed_pipe() -> int:
-    """Whoever read our output has gone (`| head`): end quietly, and keep Python from complaining at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+def _after(stop: Stopped | BrokenPipeError) -> int:
+    """End as asked. When whoever read our output has gone (`| head`) there is nobody to tell."""
+    code = stop.exit_code if isinstance(stop, Stopped) else 128 + signal.SIGPIPE
+    if code == 128 + signal.SIGPIPE:
+        _forget_output()
+        return code
+    return _complain("interrupted" if code == 128 + signal.SIGINT else "terminated", code)
+
+
+def _after_system_error(error: OSError) -> int:
+    """What no part of the program foresaw: standard output on a full disk, a path that the system refuses."""
+    from transduce.storage import FULL
+
+    where = f"{error.filename}: " if error.filename else "the output: "
+    _forget_output()
+    code = StorageError.exit_code if error.errno in FULL else MissingInput.exit_code
+    return _complain(f"{where}{error.strerror or error}", code)
+
+
+def _forget_output() -> None:
+    """Keep Python from writing what is left of standard output at exit, and from complaining that it could not."""
+    with contextlib.suppress(OSError):  # it may have no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _terminate(_: int, __: FrameType | None) -> None:
+    raise Terminated
 
 
 def entry() -> None:
     """Console entry point."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run())

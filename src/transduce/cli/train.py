@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from transduce.cli.corpus import PreparationProgress, corpus_options, corpus_tables
+from transduce.config import Table
 from transduce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from transduce.data.store import Prepared
 
 _EXAMPLES = """
 \b
@@ -38,40 +42,39 @@ def command(output: str | None, resume: str | None, prepared: str | None, dry_ru
 
     reasons: list[str] = []
     if resume is not None:
-        if output is not None or options["recipe"] or options["assignments"] or corpus_tables(options):
+        given = (output, prepared, options["recipe"])
+        if any(value is not None for value in given) or options["assignments"] or corpus_tables(options):
             raise SettingsError("a resumed run keeps its own recipe; give --resume alone")
         recipe = resume_recipe(Path(resume))
     else:
-        base = _base(options, prepared)
         path = Path(options["recipe"]) if options["recipe"] else None
-        recipe, reasons = read_recipe(path, options["assignments"], base)
+        base, opened = _base(options, prepared)
+        recipe, reasons = read_recipe(path, options["assignments"], base, opened)
     for reason in reasons:
         click.echo(f"chosen: {reason}", err=True)
     if dry_run:
         click.echo(recipe.to_toml(), nl=False)
         return
     folder = resume or output
-    if folder is None:
+    if not folder:
         raise SettingsError("say where the run goes: --output runs/NAME")
-    from transduce.cli.display import reporter
+    from transduce.cli.display import reporting
 
-    with PreparationProgress() as progress:
-        train(recipe, folder, resume=resume is not None, prepared=prepared, reporter=reporter(), progress=progress.show)
+    with PreparationProgress() as progress, reporting() as reporter:
+        train(recipe, folder, resume=resume is not None, prepared=prepared, reporter=reporter, progress=progress.show)
     click.echo(folder)
 
 
-def _base(options: dict[str, Any], prepared: str | None) -> dict[str, Any]:
-    """Return the tables that the command line names, which a recipe may complete."""
-    corpora = corpus_tables(options)
-    if prepared is not None:
-        if corpora:
-            raise SettingsError("a prepared corpus needs no files; leave out --source, --target and --path")
-        from transduce.data.store import load_prepared
+def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepared | None]:
+    """Return the tables that the command line names, which a recipe may complete, and the prepared corpus if named."""
+    from transduce.data.store import load_prepared
 
-        opened = load_prepared(Path(prepared))
-        return {"data": opened.data.to_table(), "tokenizer": opened.tokenizer.to_table()}
-    if not corpora and not options["recipe"]:
+    corpora = corpus_tables(options)
+    if corpora and prepared is not None:
+        raise SettingsError("a prepared corpus needs no files; leave out --source, --target and --path")
+    if not corpora and prepared is None and not options["recipe"]:
         raise SettingsError(
             "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared"
         )
-    return {"data": corpora} if corpora else {}
+    opened = None if prepared is None else load_prepared(Path(prepared))
+    return ({"data": corpora} if corpora else {}), opened

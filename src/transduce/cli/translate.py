@@ -41,19 +41,19 @@ def command(run: str, file: str, output: str, greedy: bool, nbest: int | None, *
     once is translated in parts; how many were is said at the end.
     """
     from transduce.text.corpus import read_lines
-    from transduce.translator import load
+    from transduce.translator import load, one_line
 
     if greedy:
         wishes = {**wishes, "method": "greedy"}
+    translator = load(run)
+    options = translator.options(nbest=nbest, **wishes)
+    number = 0
     with _output(output) as sink:
-        translator = load(run)
-        options = translator.options(nbest=nbest, **wishes)
-        number = 0
         for window in _as_they_come(read_lines(file)):
             for answers in translator.answer(window, options):
                 for answer in answers:
-                    line = answer.text if nbest is None else f"{number} ||| {answer.text} ||| {answer.score:.4f}"
-                    sink.write(line + "\n")
+                    text = one_line(answer.text)
+                    sink.write(f"{text}\n" if nbest is None else f"{number} ||| {text} ||| {answer.score:.4f}\n")
                 number += 1
             sink.flush()
     _summary(translator.counts)

@@ -23,13 +23,15 @@ Rule = Literal["keep", "drop"]
 
 def _which(value: Any) -> Any:
     """Read a table with a `task` as a synthetic task, any other as files, so that a refusal speaks of the right one."""
-    if not isinstance(value, dict):
+    if isinstance(value, CorpusFiles | SyntheticTask):
         return value
+    if not isinstance(value, dict):
+        raise ValueError("pairs are named by a table, such as {source = 'a.txt', target = 'b.txt'}")
     kind: type[Config] = SyntheticTask if "task" in value else CorpusFiles
     try:
         return kind.from_table(value, "it")
     except SettingsError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(str(error).removeprefix("it: ")) from None
 
 
 Corpus = Annotated[CorpusFiles | SyntheticTask, pydantic.BeforeValidator(_which)]

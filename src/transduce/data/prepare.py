@@ -30,11 +30,12 @@ from transduce.data.audit import (
     spool,
 )
 from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, corpus_pairs
-from transduce.data.folder import seal, write_json, written_aside
+from transduce.data.folder import seal, written_aside
 from transduce.data.report import REASONS, Finding, Report, SplitReport
 from transduce.data.split import Limits, SplitWriter, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
 from transduce.errors import DataError
+from transduce.storage import write_json
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizers
 

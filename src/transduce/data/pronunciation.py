@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.data.config import DataConfig
-from transduce.errors import CannotCreate, DataError, MissingInput
+from transduce.errors import DataError, MissingInput
+from transduce.storage import file_aside
 from transduce.text.corpus import CorpusFiles
 
 VALIDATION_WORDS = 1_000
@@ -102,18 +103,7 @@ def write_demo_corpus(folder: Path) -> DataConfig:
     parts = split(words)._asdict()
     for name, chosen in parts.items():
         lines = [f"{word}\t{spoken}\n" for word in chosen for spoken in words[word]]
-        _write(folder / f"{name}.tsv", "".join(lines))
-    corpora = {name: CorpusFiles(path=str(folder / f"{name}.tsv")) for name in parts}
-    return DataConfig(**corpora, source_language="en", target_language="arpabet")
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    aside = path.with_name(f".{path.name}.writing")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise CannotCreate(f"{path}: cannot be written ({error.strerror}); choose another folder") from None
+        with file_aside(folder / f"{name}.tsv") as aside:
+            aside.write_text("".join(lines), encoding="utf-8")
+    train, validation, test = (CorpusFiles(path=str(folder / f"{name}.tsv")) for name in parts)
+    return DataConfig(train=train, validation=validation, test=test, source_language="en", target_language="arpabet")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pydantic
+
 from transduce.config import Config
 
 REASONS = {
@@ -39,7 +41,7 @@ class Finding(Config):
     """Pairs with this finding that were used all the same."""
     dropped: int = 0
     """Pairs left out for this reason; each pair is counted for one reason."""
-    examples: tuple[Example, ...] = ()
+    examples: tuple[Example, ...] = pydantic.Field(default=(), strict=False)
     """The first few."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,10 @@ class PairStore:
         source, target = (side[row].tobytes().decode("utf-8") for side in self._texts)
         return source, target
 
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yield source and target of every pair, in order."""
+        return (self.text(row) for row in range(len(self)))
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -94,12 +99,12 @@ class Prepared:
 def load_prepared(folder: Path, thorough: bool = False) -> Prepared:
     """Open what `prepare` wrote; `thorough` checks every byte against the manifest, not only the small files."""
     manifest = read_manifest(folder, thorough)
-    if (folder / JOINT_TOKENIZER).exists():
+    if JOINT_TOKENIZER in manifest.files:  # what stands there besides is not ours
         source_tokenizer = target_tokenizer = Tokenizer.load(folder / JOINT_TOKENIZER)
     else:
         source_tokenizer = Tokenizer.load(folder / SOURCE_TOKENIZER)
         target_tokenizer = Tokenizer.load(folder / TARGET_TOKENIZER)
-    splits = {name: folder / name for name in SPLITS if (folder / name).is_dir()}
+    splits = {name: folder / name for name in SPLITS if any(Path(file).parts[0] == name for file in manifest.files)}
     if "train" not in splits:
         raise DataError(f"{folder}: has no training split; prepare the corpus again")
     stores = {name: PairStore.open(path, dict(manifest.token_bytes)) for name, path in splits.items()}

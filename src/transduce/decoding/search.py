@@ -15,6 +15,7 @@ from torch import Tensor
 from transduce.decoding.choice import CHOOSERS, Choice
 from transduce.decoding.options import Hypothesis, Request, Result, SearchOptions
 from transduce.decoding.penalty import LENGTH_PENALTIES
+from transduce.errors import TransduceError
 from transduce.models.interface import AnyTransducer, State
 from transduce.text.specials import Specials
 
@@ -128,6 +129,10 @@ class Cohort:
         alive = [(rank, score) for rank, score in enumerate(scores) if score > -float("inf")]
         if alive and length < sentence.max_length:
             return False
+        if not alive and not sentence.finished:
+            raise TransduceError(
+                "the model's scores are not finite, so no token is better than another; train it again"
+            )
         for rank, score in alive:
             sentence.finish(self.history_SWC[index, rank, :length].tolist(), score, ended=False)
         return True

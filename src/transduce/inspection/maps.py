@@ -85,6 +85,15 @@ class AttentionMaps:
         weights_QM: Weights = weights_HQM[_index("head", head, len(weights_HQM))]
         return weights_QM
 
+    def chosen(self, kind: Kind, layer: int | None = None, head: int | None = None) -> tuple[Weights, str]:
+        """Return the map of one head, of a layer's mean, or of the mean of all, and what to call it."""
+        if head is None:
+            which = "mean of all heads" if layer is None else f"layer {layer}, mean of its heads"
+            return self.mean(kind, layer), which
+        if layer is None:
+            raise SettingsError(f"head {head} of which layer? give the layer too, or neither for the mean of all")
+        return self.head(kind, layer, head), f"layer {layer}, head {head}"
+
     def to_html(self) -> str:
         """Return one page with all maps that needs no other file and asks nothing of the network."""
         return view.page(self)
@@ -97,13 +106,7 @@ class AttentionMaps:
         self, path: str | Path, kind: Kind = "cross", layer: int | None = None, head: int | None = None
     ) -> None:
         """Write a picture of one head, of a layer's mean, or of the mean of all (needs the extra `plot`)."""
-        if head is None:
-            weights_QM = self.mean(kind, layer)
-            which = "mean of all heads" if layer is None else f"layer {layer}, mean of its heads"
-        elif layer is None:
-            raise SettingsError(f"head {head} of which layer? give the layer too, or neither for the mean of all")
-        else:
-            weights_QM, which = self.head(kind, layer, head), f"layer {layer}, head {head}"
+        weights_QM, which = self.chosen(kind, layer, head)
         title = f"{view.TITLES[kind]}: {which}"
         image = picture.draw_attention(weights_QM, self.rows(kind), self.columns(kind), title)
         picture.save(Path(path), image)

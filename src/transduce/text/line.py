@@ -52,6 +52,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
     A byte-order mark at the start is left out. An empty file has no lines.
     """
     name = shown(path)
+    if "\0" in name:
+        raise MissingInput(f"{name}: no path has a NUL character in it; check the path")
     try:
         if str(path) == STDIN:
             if sys.stdin is None:  # closed by whoever started us

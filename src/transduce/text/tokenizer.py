@@ -25,7 +25,8 @@ import tokenizers
 from tokenizers import models, pre_tokenizers
 
 from transduce.config import Config
-from transduce.errors import CannotCreate, MissingInput, ModelFolderError
+from transduce.errors import MissingInput, ModelFolderError
+from transduce.storage import storage_errors
 from transduce.text.line import normalise
 from transduce.text.piece import (
     END,
@@ -175,12 +176,12 @@ class Tokenizer:
         """Write `tokenizer.json`, whole or not at all."""
         path = Path(path)
         draft = path.with_name(path.name + ".part")
-        try:
-            draft.write_text(self.to_json(), encoding="utf-8")
-            draft.replace(path)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise CannotCreate(f"{path}: cannot be written ({error.strerror}); check the folder") from None
+        with storage_errors(path):
+            try:
+                draft.write_text(self.to_json(), encoding="utf-8")
+                draft.replace(path)
+            finally:
+                draft.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

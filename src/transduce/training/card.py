@@ -45,7 +45,7 @@ def model_card(
         "",
         '    transduce.load("THIS_FOLDER")("some text")',
         "",
-        *_scores(final, training),
+        *_scores(final, min(training.decode_pairs, len(corpus.validation or ()))),
         "## Data",
         "",
         *(f"    {line}" for line in corpus.report.lines()),
@@ -57,10 +57,9 @@ def model_card(
     return "\n".join(lines)
 
 
-def _scores(final: Validation | None, training: TrainingConfig) -> list[str]:
+def _scores(final: Validation | None, pairs: int) -> list[str]:
     if final is None:
         return []
-    pairs = training.decode_pairs
     rows = [
         f"| perplexity per token | {final.perplexity:.3f} | all validation pairs |",
         f"| token accuracy | {100 * final.accuracy:.2f} % | all validation pairs, true tokens before |",

@@ -10,6 +10,7 @@ from transduce.config import Config
 
 Count = Annotated[int, Field(ge=1, le=2**40)]
 Positive = Annotated[float, Field(gt=0.0)]
+Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class TrainingConfig(Config):
@@ -35,7 +36,7 @@ class TrainingConfig(Config):
     """How the learning rate rises and falls."""
     warmup: Annotated[int, Field(ge=0, le=2**40)] = 4000
     """Updates until the peak."""
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.98)
+    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.98)
     """Adam's averages of the gradient and of its square."""
     epsilon: Positive = 1e-9
     """Adam's guard against a division by nothing."""

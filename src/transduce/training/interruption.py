@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 from transduce.errors import TransduceError
 
@@ -15,9 +15,9 @@ from transduce.errors import TransduceError
 class Interrupted(TransduceError):
     """A run that was asked to stop, and did, with everything saved."""
 
-    def __init__(self, number: int, update: int) -> None:
+    def __init__(self, number: int, update: int, run: str = "RUN") -> None:
         super().__init__(
-            f"stopped at update {update:,} with everything saved; go on with `transduce train --resume RUN`"
+            f"stopped at update {update:,} with everything saved; go on with `transduce train --resume {run}`"
         )
         self.exit_code = 128 + number
 
@@ -25,28 +25,40 @@ class Interrupted(TransduceError):
 class Interruption:
     """Remembers the signal that asked for a stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: str = "RUN", before: dict[int, Any] | None = None) -> None:
         self.wanted: int | None = None
+        self.run = run
+        """What the run is called when it is said how to go on."""
+        self._before = before or {}
+        """What each signal does when nobody listens."""
 
     def stop(self, update: int) -> None:
         """Stop, now that everything is saved."""
         assert self.wanted is not None
-        raise Interrupted(self.wanted, update)
+        raise Interrupted(self.wanted, update, self.run)
 
     def _hear(self, number: int, _: FrameType | None) -> None:
-        if self.wanted is not None:
-            os._exit(128 + number)
-        self.wanted = number
+        if self.wanted is None:
+            self.wanted = number
+            return
+        signal.signal(number, self._before[number])  # impatient: as if nobody listened, so files aside are removed
+        signal.raise_signal(number)
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[Interruption]:
-    """Hear SIGINT and SIGTERM while inside; elsewhere than in the main thread nobody can."""
-    interruption = Interruption()
+def listening(run: str = "RUN") -> Iterator[Interruption]:
+    """Hear SIGINT and SIGTERM while inside; elsewhere than in the main thread nobody can.
+
+    A signal that whoever started us wants ignored stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield interruption
+        yield Interruption(run)
         return
-    before = {number: signal.signal(number, interruption._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {int(number): handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    interruption = Interruption(run, before)
+    for number in before:
+        signal.signal(number, interruption._hear)
     try:
         yield interruption
     finally:

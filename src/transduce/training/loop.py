@@ -20,6 +20,8 @@ from transduce.data.store import Prepared
 from transduce.errors import StorageError, TransduceError
 from transduce.journal import Journal
 from transduce.models.interface import AnyTransducer
+from transduce.nn.dropout import DropoutKey, set_dropout_key
+from transduce.training.allocator import keep_freed_memory
 from transduce.training.config import TrainingConfig
 from transduce.training.interruption import Interruption
 from transduce.training.objective import batch_loss
@@ -77,6 +79,7 @@ class Trainer:
 
     def run(self, reporter: Reporter, interruption: Interruption) -> Progress:
         """Train until the recipe's end, an early stop, or an interruption, which saves and raises."""
+        keep_freed_memory()
         reporter.begin(self._plan())
         if self.progress.update == 0:
             self.journal.write("began", **self.facts)
@@ -131,7 +134,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=self.device)
         for index, batch in enumerate(batches):
-            torch.manual_seed(_mix(self.config.seed, update, index))  # dropout is a function of these, not of a stream
+            set_dropout_key(self.model, DropoutKey(self.config.seed, update, index))
+            torch.manual_seed(_mix(self.config.seed, update, index))  # for what draws from torch's stream, on a GPU
             result = batch_loss(self.model, batch, self.prepared.target_tokenizer.pad, self.config.label_smoothing)
             (result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
             loss += result.smoothed.detach()

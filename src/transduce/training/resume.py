@@ -64,8 +64,11 @@ class Progress:
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, every: int = 1) -> None:
         self.folder = run / "checkpoints"
+        self.every = every
+        """Updates between two regular checkpoints; any other was saved by an interruption, and goes when it is past,
+        so that what is kept and averaged does not depend on where a run was stopped."""
 
     def path(self, update: int) -> Path:
         """Where the checkpoint of an update stands."""
@@ -110,17 +113,21 @@ class Checkpoints:
         return facts if isinstance(facts, dict) else {}
 
     def restore(self, update: int, model: AnyTransducer, optimizer: Adam) -> Progress:
-        """Put weights and moments back, and return where the run stood."""
+        """Put weights and moments back, and return where the run stood; newer checkpoints, all damaged, are removed."""
+        for newer in self.updates():
+            if newer > update:
+                shutil.rmtree(self.path(newer))
         folder = self.path(update)
         put_weights(model, load_weights(folder / WEIGHTS), folder / WEIGHTS)
         put_optimizer_tensors(model, optimizer, load_weights(folder / MOMENTS))
         return Progress.from_table(read_json(folder / PROGRESS), folder / PROGRESS)
 
     def thin_out(self, keep_last: int, best: int) -> None:
-        """Remove all but the newest few and the best."""
+        """Remove all but the newest few and the best, now that a regular one was saved."""
         updates = self.updates()
-        for update in updates[:-keep_last]:
-            if update != best:
+        regular = [update for update in updates if update % self.every == 0 or update == updates[-1]]
+        for update in updates:
+            if update not in regular[-keep_last:] and update != best:
                 shutil.rmtree(self.path(update))
 
     def check_room(self, model: AnyTransducer, keep_last: int) -> tuple[int, int]:

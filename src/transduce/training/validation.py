@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from transduce.data.batches import collate, validation_batches
@@ -57,7 +59,7 @@ class Validator:
         name = self.config.metric
         score = new.loss if name == "loss" else new.scores[name]
         higher = name != "loss" and METRICS[name].higher_is_better
-        return best is None or (score > best if higher else score < best), score
+        return best is None or math.isnan(best) or (score > best if higher else score < best), score
 
     def _metrics(self) -> tuple[str, ...]:
         if not self.decoded:

@@ -20,7 +20,8 @@ def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, path: str, fr
     places: dict[str, list[int]] = {}
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
         places.setdefault(piece.removeprefix(SPACE_MARK), []).append(token)
-    dim, found = embedding.weight.shape[1], 0
+    dim = embedding.weight.shape[1]
+    found: set[int] = set()
     with torch.no_grad():
         for number, line in enumerate(read_lines(path), start=1):
             word, *numbers = line.rstrip(" ").split(" ")
@@ -33,11 +34,11 @@ def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, path: str, fr
                 )
             for token in places.get(word, ()):
                 embedding.weight[token] = _vector(numbers, f"{path}:{number}") / embedding.scale
-                found += 1
+                found.add(token)
     if not found:
         raise DataError(f"{path}: knows none of the {tokenizer.size:,} tokens; is it of this language?")
     embedding.weight.requires_grad_(not freeze)
-    return found
+    return len(found)
 
 
 def _vector(numbers: list[str], where: str) -> torch.Tensor:

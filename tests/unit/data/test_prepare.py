@@ -266,10 +266,10 @@ def test_an_interruption_leaves_the_old_preparation_and_nothing_else(tmp_path: P
 
 
 def test_what_a_killed_attempt_left_is_cleaned_up(tmp_path: Path) -> None:
-    left = tmp_path / ".out.preparing" / "work" / "train"
+    left = tmp_path / ".out.writing" / "work" / "train"
     left.mkdir(parents=True)
     (left / "lines").write_bytes(b"half")
-    (tmp_path / ".out.preparing" / "manifest.json").write_text("{")
+    (tmp_path / ".out.writing" / "manifest.json").write_text("{")
     run(tmp_path, [("a", "b")])
     assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv"}
 

@@ -58,7 +58,7 @@ def test_impossible_tasks_are_refused_with_their_reason() -> None:
         ({"task": "juggle", "size": 5}, "juggle"),
         ({"task": "copy", "size": 5, "lenght": 3}, "no setting 'lenght'"),
         ({"pth": "x.tsv"}, "did you mean 'path'"),
-        ({}, "train = {}"),
+        ({}, "train: name the text"),
     ):
         with pytest.raises(SettingsError, match=reason):
             DataConfig.from_table({"train": table}, "recipe.toml: [data]")

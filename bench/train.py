@@ -1,0 +1,276 @@
+"""Training speed and memory, side by side with peers: `make bench-train`.
+
+Each contender runs in a process of its own and waits for its turn; rounds alternate, so that a slow minute of the
+machine is everybody's. All train the same model on the same batches with dropout and label smoothing, in float32, and
+count the same tokens: real target tokens. Ratios are ours over theirs, with the spread over the rounds. The last line
+is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from transduce.data.batches import Batch, Batches, collate
+from transduce.data.store import PairStore
+from transduce.text.specials import Specials
+
+PAD, START, END = SPECIALS = Specials(0, 1, 2)
+VOCABULARY = 10_000
+PEERS = ("torch_nn", "hf_marian")
+
+
+@dataclass(frozen=True)
+class Size:
+    """One model, and how many updates a round has."""
+
+    dim: int
+    ffn: int
+    heads: int
+    layers: int
+    dropout: float
+    updates: int
+
+
+SIZES = {"tiny": Size(128, 256, 4, 4, 0.3, 6), "base": Size(512, 2048, 8, 6, 0.1, 1)}
+
+
+def make_batches(tokens: int, count: int) -> list[Batch]:
+    """Return batches of a corpus like Multi30k's: 29,000 pairs of about 14 tokens a side."""
+    generator = np.random.default_rng(7)
+    lengths = np.clip(np.exp(generator.normal(2.6, 0.33, 29_000)).astype(int), 4, 48)
+    others = np.clip(lengths + generator.integers(-3, 4, len(lengths)), 3, 50)
+    sources = [generator.integers(3, VOCABULARY, n).tolist() for n in lengths]
+    targets = [generator.integers(3, VOCABULARY, n).tolist() for n in others]
+    store = PairStore.of(sources, targets)
+    rows = Batches.of(store, tokens, seed=1).epoch(0)
+    return [collate(store, next(rows), SPECIALS, SPECIALS) for _ in range(count)]
+
+
+def ours(size: Size) -> Callable[[Batch], None]:
+    """One update as `transduce train` does it."""
+    from transduce.models.catalog import build
+    from transduce.models.interface import VocabularySizes
+    from transduce.models.transformer import TransformerConfig
+    from transduce.nn.dropout import DropoutKey, set_dropout_key
+    from transduce.training.allocator import keep_freed_memory
+    from transduce.training.config import TrainingConfig
+    from transduce.training.objective import batch_loss
+    from transduce.training.optimizer import build_optimizer, gradient_norm
+
+    keep_freed_memory()
+    config = TransformerConfig(
+        model_dim=size.dim,
+        ffn_dim=size.ffn,
+        num_heads=size.heads,
+        num_layers=size.layers,
+        dropout=size.dropout,
+        attention_bias=True,
+    )
+    model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1).train()
+    optimizer = build_optimizer(model, TrainingConfig(learning_rate=1e-4))
+    updates = 0
+
+    def update(batch: Batch) -> None:
+        nonlocal updates
+        updates += 1
+        optimizer.zero_grad(set_to_none=True)
+        set_dropout_key(model, DropoutKey(1, updates))
+        loss = batch_loss(model, batch, PAD, 0.1).smoothed / batch.num_target_tokens
+        loss.backward()
+        float(gradient_norm(model))
+        optimizer.step()
+
+    return update
+
+
+def torch_nn(size: Size) -> Callable[[Batch], None]:
+    """torch.nn.Transformer in the loop of PyTorch's translation tutorial, with the embeddings tied as ours are."""
+    from transduce.nn.position import sinusoids
+
+    core = torch.nn.Transformer(
+        size.dim, size.heads, size.layers, size.layers, size.ffn, size.dropout, batch_first=True
+    )
+    embedding = torch.nn.Embedding(VOCABULARY, size.dim)
+    generator = torch.nn.Linear(size.dim, VOCABULARY, bias=False)
+    generator.weight = embedding.weight
+    dropout = torch.nn.Dropout(size.dropout)
+    positions = sinusoids(64, size.dim).float()
+    model = torch.nn.ModuleList([core, embedding, generator]).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+    criterion = torch.nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1)
+
+    def embed(tokens: torch.Tensor) -> torch.Tensor:
+        return dropout(embedding(tokens) * size.dim**0.5 + positions[: tokens.shape[1]])
+
+    def update(batch: Batch) -> None:
+        entered, expected = batch.target[:, :-1], batch.target[:, 1:]
+        causal = torch.nn.Transformer.generate_square_subsequent_mask(entered.shape[1])
+        padding = ~batch.source_allowed
+        hidden = core(
+            embed(batch.source),
+            embed(entered),
+            tgt_mask=causal,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )
+        logits = generator(hidden)
+        optimizer.zero_grad()
+        loss = criterion(logits.reshape(-1, VOCABULARY), expected.reshape(-1))
+        loss.backward()
+        optimizer.step()
+
+    return update
+
+
+def hf_marian(size: Size) -> Callable[[Batch], None]:
+    """Hugging Face's MarianMT in a plain loop."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=VOCABULARY,
+        d_model=size.dim,
+        encoder_layers=size.layers,
+        decoder_layers=size.layers,
+        encoder_ffn_dim=size.ffn,
+        decoder_ffn_dim=size.ffn,
+        encoder_attention_heads=size.heads,
+        decoder_attention_heads=size.heads,
+        dropout=size.dropout,
+        activation_function="relu",
+        scale_embedding=True,
+        pad_token_id=PAD,
+        eos_token_id=END,
+        decoder_start_token_id=START,
+        forced_eos_token_id=None,
+        max_position_embeddings=64,
+    )
+    model = MarianMTModel(config).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+
+    def update(batch: Batch) -> None:
+        entered, expected = batch.target[:, :-1], batch.target[:, 1:]
+        logits = model(
+            input_ids=batch.source, attention_mask=batch.source_allowed.long(), decoder_input_ids=entered
+        ).logits
+        optimizer.zero_grad()
+        loss = F.cross_entropy(
+            logits.reshape(-1, VOCABULARY), expected.reshape(-1), ignore_index=PAD, label_smoothing=0.1
+        )
+        loss.backward()
+        optimizer.step()
+
+    return update
+
+
+CONTENDERS = {"transduce": ours, "torch_nn": torch_nn, "hf_marian": hf_marian}
+
+
+def contend(name: str, size: Size, tokens: int) -> None:
+    """Be one contender: a round of updates for each line on standard input, a line of JSON for each round."""
+    batches = make_batches(tokens, 4 * size.updates)
+    update = CONTENDERS[name](size)
+    update(batches[0])
+    print("ready", flush=True)
+    for turn, _ in enumerate(sys.stdin):
+        chosen = [batches[(turn * size.updates + place) % len(batches)] for place in range(size.updates)]
+        began = time.perf_counter()
+        for batch in chosen:
+            update(batch)
+        seconds = time.perf_counter() - began
+        speed = sum(batch.num_target_tokens for batch in chosen) / seconds
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"speed": speed, "peak": peak}), flush=True)
+
+
+def flops_per_token(size: Size) -> float:
+    """Useful work per target token: two products per weight and token forwards, twice that backwards."""
+    encoder = size.layers * (4 * size.dim**2 + 2 * size.dim * size.ffn)
+    decoder = size.layers * (8 * size.dim**2 + 2 * size.dim * size.ffn)
+    return 6.0 * (encoder + decoder + size.dim * VOCABULARY)
+
+
+def matmul_peak() -> float:
+    """FLOP/s of a large float32 product on all threads."""
+    a = torch.randn(2048, 2048)
+    best = float("inf")
+    for _ in range(6):
+        began = time.perf_counter()
+        a @ a
+        best = min(best, time.perf_counter() - began)
+    return 2 * 2048**3 / best
+
+
+def measure(name: str, size: Size, tokens: int, rounds: int, threads: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Let the contenders take turns; return the ratios of speed and of peak memory, ours over theirs."""
+    command = [sys.executable, __file__, "--size", name, "--tokens", str(tokens), "--threads", str(threads)]
+    processes = {
+        contender: subprocess.Popen(
+            [*command, "--contender", contender], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for contender in CONTENDERS
+    }
+    for process in processes.values():
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+    found: dict[str, list[dict[str, float]]] = {contender: [] for contender in CONTENDERS}
+    for _ in range(rounds):
+        for contender, process in processes.items():
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            found[contender].append(json.loads(process.stdout.readline()))
+    for process in processes.values():
+        process.communicate()
+    peak = matmul_peak()
+    for contender, results in found.items():
+        speed = float(np.median([result["speed"] for result in results]))
+        share = speed * flops_per_token(size) / peak
+        memory = results[-1]["peak"] / 2**30
+        print(
+            f"{name:5} {contender:10} {speed:8,.0f} tokens/s, {100 * share:3.0f} % of the matmul peak, {memory:5.2f} GiB"
+        )
+    speeds, memories = {}, {}
+    for peer in PEERS:
+        ratios = [mine["speed"] / theirs["speed"] for mine, theirs in zip(found["transduce"], found[peer], strict=True)]
+        speeds[peer] = round(float(np.median(ratios)), 3)
+        memories[peer] = round(found["transduce"][-1]["peak"] / found[peer][-1]["peak"], 3)
+        print(
+            f"{name:5} over {peer}: speed × {speeds[peer]} ({min(ratios):.2f} to {max(ratios):.2f}), "
+            f"memory × {memories[peer]}"
+        )
+    return speeds, memories
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=SIZES)
+    parser.add_argument("--contender", choices=CONTENDERS)
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.contender:
+        contend(options.contender, SIZES[options.size], options.tokens)
+        return
+    result: dict[str, dict[str, dict[str, float]]] = {"speed": {}, "memory": {}}
+    for name in [options.size] if options.size else SIZES:
+        speeds, memories = measure(name, SIZES[name], options.tokens, options.rounds, options.threads)
+        result["speed"][name], result["memory"][name] = speeds, memories
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The folder of a run: whose it is, what may become one, and how it is left when nothing came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from transduce.errors import CannotCreate
+from transduce.storage import locked, parents_of, storage_errors
+
+RECIPE, DATA, MODEL, LOCK = "recipe.toml", "data", "model", ".lock"
+
+
+@contextlib.contextmanager
+def held(folder: Path, resume: bool) -> Iterator[None]:
+    """Hold a run's folder for this process alone. A new run needs a new or empty one, made here if need be."""
+    if not resume:
+        _refuse_foreign(folder)
+    with parents_of(folder / RECIPE), locked(folder, "training"):
+        if not resume and (folder / RECIPE).exists():
+            raise CannotCreate(
+                f"{folder}: holds a run already; go on with `transduce train --resume {folder}`, "
+                "or choose another folder"
+            )
+        yield
+
+
+@contextlib.contextmanager
+def emptied_on_error(folder: Path) -> Iterator[None]:
+    """Leave a new run's folder empty when it could not be set up, so that the same command can be given again."""
+    try:
+        yield
+    except BaseException:
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        raise
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Say no before anything is written, even a lock, to a folder that holds somebody's files."""
+    with storage_errors(folder):
+        if folder.exists() and not folder.is_dir():
+            raise CannotCreate(f"{folder}: exists and is not a folder; choose another name")
+        names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    if names - {LOCK} and RECIPE not in names:
+        raise CannotCreate(f"{folder}: holds files that are not a run; choose a new folder")

@@ -1,0 +1,83 @@
+"""Every program in docs/examples runs as it stands and says what it should; warnings are errors there too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documents.markdown import ROOT
+
+EXAMPLES = ROOT / "docs" / "examples"
+RUN_HERE = {
+    "quickstart.py",
+    "translate_file.py",
+    "inspect_attention.py",
+    "compare_two_models.py",
+    "adding_a_model.py",
+}
+
+
+def run_example(name: str, *arguments: str | Path) -> str:
+    """Run a program on one thread, as a person would; return what it printed."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The run of quickstart.py, which others look at, and what it printed."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    return folder / "reverse", run_example("quickstart.py", folder)
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == RUN_HERE
+
+
+def test_the_quickstart_learns_to_reverse(quickstart: tuple[Path, str]) -> None:
+    first, *others = quickstart[1].splitlines()
+    assert first == "a b c d  → d c b a"
+    assert others[0].split()[1:] == ["b", "a", "d"]
+    assert sum("looked most at" in line for line in others) == 5
+
+
+def test_a_file_is_translated_line_by_line(quickstart: tuple[Path, str], tmp_path: Path) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("a b\n\nc d e\n", encoding="utf-8")
+    said = run_example("translate_file.py", quickstart[0], source, output)
+    assert output.read_text(encoding="utf-8").splitlines() == ["b a", "", "e d c"]
+    assert said.startswith("3 lines, 1 of them empty, 0 translated in parts\n0 source tokens were unknown")
+
+
+def test_attention_is_looked_into(quickstart: tuple[Path, str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
+    said = run_example("inspect_attention.py", quickstart[0], "a b c d", tmp_path)
+    assert said.count("sharpness") == 6  # encoder, decoder, cross; two heads each
+    assert said.count("chosen with") == 5
+    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "attention.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_two_models_are_compared(tmp_path: Path) -> None:
+    said = run_example("compare_two_models.py", tmp_path)
+    assert said.count("perplexity") == 2
+    assert said.count("p = ") == 2
+
+
+def test_a_model_of_ones_own_learns_what_it_can(tmp_path: Path) -> None:
+    sort, reverse = run_example("adding_a_model.py", tmp_path).splitlines()
+    assert sort.endswith("→  a b c d")
+    assert not reverse.endswith("→  b c a d")

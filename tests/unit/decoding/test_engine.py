@@ -1,0 +1,88 @@
+"""Many requests at once: batches of similar length, answers in the order of the questions."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from tests.unit.decoding.toy import SPECIALS, WORDS, Prefix, Row, Toy, random_table, translate
+from transduce.decoding.engine import TorchEngine
+from transduce.decoding.options import Hypothesis, Request, SearchOptions
+
+OPTIONS = [SearchOptions(), SearchOptions(method="greedy"), SearchOptions(beam=7, nbest=3), SearchOptions(beam=2)]
+
+
+def requests(count: int = 23) -> list[Request]:
+    """Sources of 0 to 11 tokens in no order, with ids that are not their places, and mixed wishes."""
+    draw = random.Random(3)
+    sources = [tuple(draw.choice(WORDS) for _ in range(draw.randint(0, 11))) for _ in range(count)]
+    return [Request(1000 - 7 * place, source, OPTIONS[place % 4]) for place, source in enumerate(sources)]
+
+
+class Watched(Toy):
+    """Notes down the shape of what is read, the openings of each source included."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row)
+        self.read: list[tuple[int, int]] = []
+
+    def encode(self, source: torch.Tensor, allowed: torch.Tensor) -> object:  # type: ignore[override]
+        self.read.append((source.shape[0], source.shape[1]))
+        return super().encode(source, allowed)
+
+
+@pytest.mark.parametrize("budget", [1, 37, 4096])
+def test_answers_come_in_the_order_of_the_requests_whatever_the_batches(budget: int) -> None:
+    row = random_table(seed=1)
+    found = TorchEngine(Toy(row), SPECIALS, SPECIALS, batch_tokens=budget).translate(requests())
+    expected = [translate(Toy(row), request.source, **request.options.model_dump()) for request in requests()]
+    assert found == expected
+
+
+def test_no_requests_give_no_answers() -> None:
+    assert TorchEngine(Toy(random_table(1)), SPECIALS, SPECIALS).translate([]) == []
+
+
+def test_batches_fit_the_budget_and_one_too_large_stands_alone() -> None:
+    asked = [Request(number, [4] * number, SearchOptions(beam=3, max_length=2)) for number in range(13)]
+    model = Watched(random_table(seed=2))
+    TorchEngine(model, SPECIALS, SPECIALS, batch_tokens=29).translate(asked)
+    assert sum(rows for rows, _ in model.read) == 13
+    for rows, length in model.read:
+        assert rows == 1 or rows * 3 * length <= 29
+    assert [length for _, length in model.read] == sorted((length for _, length in model.read), reverse=True)
+    assert max(rows for rows, _ in model.read) > 1
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_in_the_mode_it_was_in_even_after_an_error(training: bool) -> None:
+    model = Toy(random_table(seed=1))
+    model.train(training)
+    TorchEngine(model, SPECIALS, SPECIALS).translate(requests(3))
+    assert model.training == training
+
+    def broken(source: Prefix, prefix: Prefix) -> torch.Tensor:
+        assert not model.training
+        raise KeyboardInterrupt
+
+    model.row = broken
+    with pytest.raises(KeyboardInterrupt):
+        TorchEngine(model, SPECIALS, SPECIALS).translate(requests(3))
+    assert model.training == training
+
+
+def test_two_requests_with_one_id_are_our_mistake() -> None:
+    twice = [Request(1, [4], SearchOptions()), Request(1, [5], SearchOptions())]
+    with pytest.raises(AssertionError, match="id of its own"):
+        TorchEngine(Toy(random_table(1)), SPECIALS, SPECIALS).translate(twice)
+
+
+def test_hypotheses_do_not_depend_on_who_else_is_asked_for() -> None:
+    row = random_table(seed=9)
+    engine = TorchEngine(Toy(row), SPECIALS, SPECIALS)
+    everybody = dict(zip((request.id for request in requests()), engine.translate(requests()), strict=True))
+    some = [request for request in requests() if request.id % 2]
+    found: list[list[Hypothesis]] = engine.translate(some)
+    assert found == [everybody[request.id] for request in some]

@@ -1,0 +1,45 @@
+"""What may be asked of a search, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from transduce.decoding.options import SearchOptions
+from transduce.errors import SettingsError
+
+
+def test_the_defaults_are_those_of_section_6_1() -> None:
+    options = SearchOptions()
+    assert (options.method, options.beam, options.alpha) == ("beam", 4, 0.6)
+    assert (options.length_penalty, options.max_extra, options.max_length, options.nbest) == ("gnmt", 50, None, 1)
+
+
+def test_a_greedy_search_takes_one_row_whatever_the_beam() -> None:
+    assert SearchOptions(method="greedy", beam=7).width == 1
+    assert SearchOptions(beam=7).width == 7
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"beam": 0}, "beam = 0"),
+        ({"beam": 257}, "beam = 257"),
+        ({"alpha": -0.1}, "alpha = -0.1"),
+        ({"alpha": float("nan")}, "alpha = nan"),
+        ({"max_length": 0}, "max_length = 0"),
+        ({"max_extra": -1}, "max_extra = -1"),
+        ({"method": "sampling"}, "method = 'sampling'"),
+        ({"length_penalty": "wu"}, "length_penalty = 'wu'"),
+        ({"beam": 3, "nbest": 5}, "5 translations need a beam of at least 5, not 3; raise beam or lower nbest"),
+        ({"method": "greedy", "nbest": 2}, "2 translations need a beam of at least 2, not 1"),
+        ({"bean": 3}, "did you mean 'beam'?"),
+    ],
+    ids=str,
+)
+def test_a_wish_that_makes_no_sense_is_refused_by_name(wish: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        SearchOptions.from_table(wish, "the search")
+    assert said in str(refusal.value)
+    assert str(refusal.value).startswith("the search")

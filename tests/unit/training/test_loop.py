@@ -1,0 +1,358 @@
+"""The loop: what one update does, and that stopping, resuming, cutting up and looking change nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.training.example import Listener, StopAt, run, trainer
+from transduce.data.ragged import Ragged
+from transduce.data.store import PairStore, Prepared
+from transduce.errors import TransduceError
+from transduce.journal import read_journal
+from transduce.training.interruption import Interrupted, Interruption
+from transduce.training.loop import Trainer
+from transduce.training.optimizer import gradient_norm, optimizer_tensors
+from transduce.training.reporter import Step, Validation
+
+Snapshot = dict[str, Tensor]
+
+
+def snapshot(training: Trainer) -> Snapshot:
+    """Every weight and every moment."""
+    tensors = {**training.model.state_dict(), **optimizer_tensors(training.model, training.optimizer)}
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def same(first: Snapshot, second: Snapshot) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def stopped_at(update: int, prepared: Prepared, folder: Path, **changes: object) -> None:
+    """Begin a run and stop it after an update."""
+    stop = StopAt(update=update)
+    with pytest.raises(Interrupted):
+        run(trainer(prepared, folder, **changes), stop, stop.interruption)
+    assert len(stop.steps) <= update
+
+
+def resumed(prepared: Prepared, folder: Path, **changes: object) -> tuple[Trainer, Listener]:
+    """Go on with a run."""
+    training, listener = trainer(prepared, folder, **changes), Listener()
+    training.resume(listener)
+    run(training, listener)
+    return training, listener
+
+
+@pytest.mark.parametrize("changes", [{}, {"accumulate": 2, "clip": 0.5, "tokens": 53}], ids=["plain", "accumulate"])
+@pytest.mark.parametrize("stops", [[1], [5], [7], [3, 4, 11], [16]], ids=str)
+def test_a_run_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
+    prepared: Prepared, tmp_path: Path, stops: list[int], changes: dict[str, object]
+) -> None:
+    """With dropout, at the first and last update, at a validation, between two, across epochs, and several times."""
+    whole = trainer(prepared, tmp_path / "whole", **changes)
+    run(whole)
+    for place, stop in enumerate(stops):
+        if place == 0:
+            stopped_at(stop, prepared, tmp_path / "parts", **changes)
+        else:
+            listener = StopAt(update=stop)
+            going = trainer(prepared, tmp_path / "parts", **changes)
+            going.resume(listener)
+            with pytest.raises(Interrupted):
+                run(going, listener, listener.interruption)
+    last, listener = resumed(prepared, tmp_path / "parts", **changes)
+    assert [step.update for step in listener.steps] == list(range(stops[-1] + 1, 18))
+    assert listener.plans[0].first_update == stops[-1] + 1
+    assert same(snapshot(last), snapshot(whole))
+    assert last.progress == whole.progress
+    assert (tmp_path / "parts/journal.jsonl").read_bytes() == (tmp_path / "whole/journal.jsonl").read_bytes()
+    assert whole.progress.position.epoch == 1
+
+
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(prepared: Prepared, tmp_path: Path) -> None:
+    """Nothing was saved on the way out, and the journal is ahead of the checkpoint, with half a line at its end."""
+    whole = trainer(prepared, tmp_path / "whole")
+    run(whole)
+
+    class Killed(Listener):
+        def step(self, step: Step) -> None:
+            super().step(step)
+            if step.update == 13:
+                raise MemoryError
+
+    with pytest.raises(MemoryError):
+        run(trainer(prepared, tmp_path / "killed"), Killed())
+    with (tmp_path / "killed/journal.jsonl").open("ab") as journal:
+        journal.write(b'{"event": "upd')
+    last, listener = resumed(prepared, tmp_path / "killed")
+    assert listener.steps[0].update == 11
+    assert same(snapshot(last), snapshot(whole))
+    assert (tmp_path / "killed/journal.jsonl").read_bytes() == (tmp_path / "whole/journal.jsonl").read_bytes()
+
+
+def test_a_damaged_newest_checkpoint_is_said_and_the_run_goes_on_from_the_one_before(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    whole = trainer(prepared, tmp_path / "whole")
+    run(whole)
+    stopped_at(12, prepared, tmp_path / "damaged")
+    weights = tmp_path / "damaged/checkpoints/update-00000012/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    last, listener = resumed(prepared, tmp_path / "damaged")
+    assert listener.steps[0].update == 11
+    assert len(listener.warnings) == 1
+    assert "update-00000012" in listener.warnings[0]
+    assert "going back to update 10" in listener.warnings[0]
+    assert same(snapshot(last), snapshot(whole))
+
+
+def test_a_run_without_any_checkpoint_begins_again(prepared: Prepared, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/journal.jsonl").write_bytes(b'{"event": "began"}\n{"event": "update"}\n')
+    _, listener = resumed(prepared, tmp_path / "run", updates=2)
+    assert [step.update for step in listener.steps] == [1, 2]
+    assert [line["event"] for line in read_journal(tmp_path / "run/journal.jsonl")] == ["began", "validation"]
+
+
+def test_a_run_that_is_over_stays_as_it_is(prepared: Prepared, tmp_path: Path) -> None:
+    first = trainer(prepared, tmp_path)
+    run(first)
+    journal = (tmp_path / "journal.jsonl").read_bytes()
+    again, listener = resumed(prepared, tmp_path)
+    assert listener.steps == []
+    assert same(snapshot(again), snapshot(first))
+    assert (tmp_path / "journal.jsonl").read_bytes() == journal
+
+
+@pytest.mark.parametrize("changes", [{"validate_every": 2}, {"decode_pairs": 0}, {"log_every": 1}], ids=str)
+def test_looking_at_a_run_does_not_change_it(prepared: Prepared, tmp_path: Path, changes: dict[str, object]) -> None:
+    usual, watched = trainer(prepared, tmp_path / "usual"), trainer(prepared, tmp_path / "watched", **changes)
+    run(usual)
+    run(watched)
+    assert same(snapshot(usual), snapshot(watched))
+
+
+def test_the_seed_decides_and_the_global_generator_does_not(prepared: Prepared, tmp_path: Path) -> None:
+    results = []
+    for number, (chance, seed) in enumerate([(1, 1), (2, 1), (3, 2)]):
+        torch.manual_seed(chance)
+        training = trainer(prepared, tmp_path / str(number), updates=5, seed=seed)
+        run(training)
+        results.append(snapshot(training))
+    assert same(results[0], results[1])
+    assert not same(results[1], results[2])
+
+
+def equal_lengths(prepared: Prepared, count: int = 8) -> Prepared:
+    """The same tokenizers over pairs of one length, so that batches can be cut in two without changing anything."""
+    generator = np.random.default_rng(5)
+    sides = [Ragged.of(generator.integers(4, prepared.source_tokenizer.size, (count, 4)).tolist()) for _ in range(2)]
+    store = PairStore(*sides, *(Ragged.of([[65]] * count, np.uint8) for _ in range(2)))
+    return Prepared(**{**vars(prepared), "train": store})
+
+
+def test_two_half_batches_accumulated_are_one_batch(prepared: Prepared, tmp_path: Path) -> None:
+    corpus = equal_lengths(prepared)
+    settings = {"updates": 5, "epsilon": 1e-4, "validate_every": 5}
+    whole = trainer(corpus, tmp_path / "whole", {"dropout": 0.0}, tokens=40, **settings)
+    halves = trainer(corpus, tmp_path / "halves", {"dropout": 0.0}, tokens=20, accumulate=2, **settings)
+    listeners = [run(whole), run(halves)]
+    for one, two in zip(*(listener.steps for listener in listeners), strict=True):
+        assert (one.update, one.epoch, one.tokens) == (two.update, two.epoch, two.tokens) == (one.update, two.epoch, 40)
+        assert two.loss == pytest.approx(one.loss, rel=1e-6)
+        assert two.gradient_norm == pytest.approx(one.gradient_norm, rel=1e-5)
+    for name, tensor in snapshot(whole).items():
+        torch.testing.assert_close(snapshot(halves)[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.25, 1e6])
+def test_a_gradient_longer_than_the_clip_is_shortened_to_it(prepared: Prepared, tmp_path: Path, clip: float) -> None:
+    training, used = trainer(prepared, tmp_path, updates=3, clip=clip), []
+
+    class Look(Listener):
+        def step(self, step: Step) -> None:
+            super().step(step)
+            used.append(float(gradient_norm(training.model)))
+
+    listener = Look()
+    run(training, listener)
+    whole = [step.gradient_norm for step in listener.steps]
+    assert all(norm > 0.3 for norm in whole), "the length before clipping is what is reported"
+    assert used == pytest.approx([0.25] * 3 if clip == 0.25 else whole, rel=1e-5)
+
+
+def poison(training: Trainer, is_bad: Callable[[int], bool]) -> None:
+    """Make the gradient not a number in some updates."""
+    parameter = next(training.model.parameters())
+    parameter.register_hook(
+        lambda gradient: gradient * math.nan if is_bad(training.progress.update + 1) else gradient
+    )
+
+
+def test_an_update_that_is_not_finite_is_left_out_and_noted_down(prepared: Prepared, tmp_path: Path) -> None:
+    training, after = trainer(prepared, tmp_path, updates=9), []
+    poison(training, lambda update: update in (1, 4, 5))
+
+    class Look(Listener):
+        def step(self, step: Step) -> None:
+            super().step(step)
+            after.append(snapshot(training))
+
+    start = snapshot(training)
+    listener = Look()
+    run(training, listener)
+    assert same(after[0], start)
+    assert same(after[4], after[2])
+    assert same(after[3], after[2])
+    assert not same(after[5], after[4])
+    assert all(bool(tensor.isfinite().all()) for tensor in after[-1].values())
+    progress = training.progress
+    assert (progress.update, progress.skipped, progress.skipped_in_a_row) == (9, 3, 0)
+    assert progress.tokens == sum(step.tokens for step in listener.steps if step.update not in (1, 4, 5))
+    skipped = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "skipped"]
+    assert [line["update"] for line in skipped] == [1, 4, 5]
+    assert {line["norm"] for line in skipped} == {"nan"}
+
+
+def test_ten_in_a_row_end_the_run_with_advice(prepared: Prepared, tmp_path: Path) -> None:
+    training = trainer(prepared, tmp_path, updates=100, validate_every=100)
+    poison(training, lambda update: update > 3)
+    with pytest.raises(TransduceError, match=r"not finite 10 updates in a row, up to 13; lower training\.learning_rate"):
+        run(training)
+    assert training.progress.update == 13
+
+
+def test_nine_in_a_row_do_not(prepared: Prepared, tmp_path: Path) -> None:
+    training = trainer(prepared, tmp_path)
+    poison(training, lambda update: 3 < update < 13)
+    run(training)
+    assert (training.progress.skipped, training.progress.update) == (9, 17)
+
+
+def test_a_weight_that_is_not_a_number_ends_the_run(prepared: Prepared, tmp_path: Path) -> None:
+    training = trainer(prepared, tmp_path, updates=100, validate_every=100)
+    with torch.no_grad():
+        next(training.model.parameters())[5] = torch.nan
+    with pytest.raises(TransduceError, match="10 updates in a row"):
+        run(training)
+
+
+def scripted(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the validations say what the test wants."""
+    said = iter(losses)
+
+    def validate(update: int) -> Validation:
+        return Validation(update=update, loss=next(said), perplexity=1.0, accuracy=0.0, scores={}, samples=())
+
+    assert training.validator is not None
+    monkeypatch.setattr(training.validator, "validate", validate)
+
+
+@pytest.mark.parametrize(
+    ("patience", "losses", "updates", "best"),
+    [
+        (2, [3.0, 2.0, 2.5, 2.2, 1.0], 8, 4),
+        (2, [3.0, 3.1, 2.0, 2.5, 2.2, 1.0], 10, 6),
+        (1, [3.0, 3.0, 1.0], 4, 2),
+        (0, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 12, 2),
+        (5, [6.0, 5.0, 4.0, 3.0, 2.0, 1.0], 12, 12),
+    ],
+    ids=str,
+)
+def test_a_run_stops_early_after_as_many_validations_without_a_new_best(
+    prepared: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    patience: int,
+    losses: list[float],
+    updates: int,
+    best: int,
+) -> None:
+    training = trainer(prepared, tmp_path, updates=12, validate_every=2, patience=patience, keep_last=2)
+    scripted(training, losses, monkeypatch)
+    listener = run(training)
+    assert (training.progress.update, training.progress.best_update) == (updates, best)
+    assert training.checkpoints.updates() == sorted({best, updates - 2, updates})
+    bests = [validation.update for validation in listener.validations if validation.best]
+    assert bests[-1] == best
+    lines = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "validation"]
+    assert [line["update"] for line in lines if line["best"]] == bests
+
+
+def test_a_run_that_stopped_early_stays_stopped(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"updates": 12, "validate_every": 2, "patience": 1}
+    training = trainer(prepared, tmp_path, **settings)
+    scripted(training, [1.0, 2.0], monkeypatch)
+    run(training)
+    again, listener = resumed(prepared, tmp_path, **settings)
+    assert listener.steps == []
+    assert again.progress == training.progress
+
+
+def test_without_validation_pairs_the_last_update_is_the_best(prepared: Prepared, tmp_path: Path) -> None:
+    training = trainer(Prepared(**{**vars(prepared), "validation": None}), tmp_path, updates=7, validate_every=3)
+    listener = run(training)
+    assert listener.validations == []
+    assert (training.progress.best_update, training.checkpoints.updates()) == (7, [3, 6, 7])
+
+
+def test_the_journal_holds_means_over_all_tokens_since_its_last_line(prepared: Prepared, tmp_path: Path) -> None:
+    training = trainer(prepared, tmp_path, log_every=4)
+    listener = run(training)
+    journal = read_journal(tmp_path / "journal.jsonl")
+    lines = [line for line in journal if line["event"] == "update"]
+    assert journal[0] == {"event": "began", "recipe": "of a test"}
+    assert [line["update"] for line in lines] == [4, 8, 12, 16]
+    for number, line in enumerate(lines):
+        window = listener.steps[4 * number : 4 * number + 4]
+        tokens = sum(step.tokens for step in window)
+        assert line["loss"] == pytest.approx(sum(step.loss * step.tokens for step in window) / tokens)
+        assert line["tokens"] == sum(step.tokens for step in listener.steps[: 4 * number + 4])
+        assert line["learning_rate"] == window[-1].learning_rate
+        assert line["epoch"] == window[-1].epoch
+    timing = [json.loads(line) for line in (tmp_path / "timing.jsonl").read_text().splitlines()]
+    assert {line["event"] for line in timing} == {"update", "ended"}
+    assert not any("seconds" in line or "at" in line for line in journal)
+
+
+def test_an_epoch_is_every_pair_once(prepared: Prepared, tmp_path: Path) -> None:
+    """Counted by tokens: what the first epoch's updates learnt from is all real target tokens, ends included."""
+    training = trainer(prepared, tmp_path, updates=25, validate_every=25)
+    listener = run(training)
+    all_tokens = int((prepared.train.target_lengths[:] + 1).sum())
+    assert sum(step.tokens for step in listener.steps if step.epoch == 0) == all_tokens
+    assert {step.epoch for step in listener.steps} >= {0, 1}
+    assert listener.plans[0].batches_per_epoch == sum(step.epoch == 0 for step in listener.steps)
+
+
+def test_a_stop_between_two_validations_saves_before_it_stops(prepared: Prepared, tmp_path: Path) -> None:
+    stopped_at(8, prepared, tmp_path)
+    training = trainer(prepared, tmp_path)
+    training.journal.close()
+    assert training.checkpoints.updates() == [5, 8]
+
+
+def test_a_stop_at_the_last_update_comes_too_late_to_matter(prepared: Prepared, tmp_path: Path) -> None:
+    listener = StopAt(update=17)
+    training = trainer(prepared, tmp_path)
+    run(training, listener, listener.interruption)
+    assert training.progress.update == 17
+    assert isinstance(listener.interruption, Interruption)
+
+
+def test_the_plan_says_what_is_about_to_happen(prepared: Prepared, tmp_path: Path) -> None:
+    training = trainer(prepared, tmp_path, updates=1)
+    (plan,) = run(training).plans
+    assert plan.parameters == sum(parameter.numel() for parameter in training.model.parameters())
+    assert (plan.train_pairs, plan.validation_pairs) == (len(prepared.train), len(training.validator.store))
+    assert (plan.updates, plan.first_update, plan.threads, plan.device) == (1, 1, 1, "cpu")
