@@ -17,7 +17,9 @@ from transduce.errors import DataError
 SURVEYED = 1_000_000
 """Pairs that are looked at; a larger corpus gets the settings of one of this size or more."""
 FEW_WORDS = 300
-"""A side with no more different words than this is written in symbols, not in words."""
+"""A side with no more different words than this is written in symbols, not in words, …"""
+OFTEN = 5
+"""… if they stand there this often on average; in a small corpus of text most words stand once."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-def _kind(side: Side, name: str, reasons: list[str]) -> str | None:
-    if side.distinct_words <= FEW_WORDS:
+def _kind(side: Side, pairs: int, name: str, reasons: list[str]) -> str | None:
+    if side.distinct_words <= FEW_WORDS and pairs * side.words >= OFTEN * side.distinct_words:
         reasons.append(f"the {name} has {side.distinct_words} different words: each is a token of its own")
         return "word"
     if side.words < 1.5:
@@ -85,7 +87,8 @@ def _kind(side: Side, name: str, reasons: list[str]) -> str | None:
 
 
 def _tokenizer(found: Survey, reasons: list[str]) -> tuple[Table, float]:
-    kinds = [_kind(found.source, "source", reasons), _kind(found.target, "target", reasons)]
+    pairs = found.pairs
+    kinds = [_kind(found.source, pairs, "source", reasons), _kind(found.target, pairs, "target", reasons)]
     length = found.target.words if kinds[1] == "word" else found.target.characters
     if any(kinds):
         source, target = (kind or "bpe" for kind in kinds)

@@ -103,8 +103,8 @@ def assess(
     options: Mapping[str, Any] | None = None,
 ) -> Assessment:
     """Translate a test set and score the answers."""
-    translations = translator.translate(test.sources, **(options or {}))
     loss, hits, tokens, unscored = _teacher_forced(translator, test)
+    translations = translator.translate(test.sources, **(options or {}))
     return Assessment(
         translations=translations,
         perplexity=perplexity(loss, tokens),

@@ -103,7 +103,7 @@ def _make_room(folder: Path, corpus: Path) -> None:
 
 def _is_demo(path: Path, corpus: Path) -> bool:
     try:
-        return bool(read_toml(path)["data"]["train"]["path"] == str(corpus / "train.tsv"))
+        return Path(read_toml(path)["data"]["train"]["path"]).parts[-2:] == (corpus.name, "train.tsv")
     except (TransduceError, LookupError, TypeError):
         return False
 

@@ -49,7 +49,7 @@ def file_aside(path: Path) -> Iterator[Path]:
             return
         place = Path(os.path.realpath(path))
         aside = place.with_name(f".{place.name[:40]}.{os.getpid()}.writing")
-        with parents_of(place):
+        with parents_of(place, path):
             try:
                 yield aside
                 sync(aside)
@@ -68,7 +68,7 @@ def folder_aside(folder: Path) -> Iterator[Path]:
     two at once are told apart by a lock.
     """
     aside, old = folder.with_name(f".{folder.name}.writing"), folder.with_name(f".{folder.name}.replaced")
-    with storage_errors(folder), parents_of(folder), _claimed(aside, folder):
+    with storage_errors(folder), parents_of(folder, folder), _claimed(aside, folder):
         _put_back(old, folder)
         try:
             yield aside
@@ -88,9 +88,12 @@ def _put_back(old: Path, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def parents_of(path: Path) -> Iterator[None]:
-    """Make the folders above a path; on an error those that were not there go again, unless something is in them."""
-    with storage_errors(path):
+def parents_of(path: Path, shown: Path) -> Iterator[None]:
+    """Make the folders above a path; on an error those that were not there go again, unless something is in them.
+
+    `shown` is what a refusal speaks of.
+    """
+    with storage_errors(shown):
         made = [parent for parent in path.parents if not parent.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -8,7 +8,8 @@ translator.attention("some text")            # shows itself in a notebook
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -91,6 +92,8 @@ class Translator:
 
         Further options are those of `SearchOptions`: method, beam, length_penalty, alpha, max_length, max_extra.
         """
+        if isinstance(lines, str):
+            raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
         wished = self.options(nbest=nbest, **options)
         answers = [answer for window in _windows(lines) for answer in self.answer(window, wished)]
         return [answer[0].text for answer in answers] if nbest is None else answers
@@ -140,17 +143,23 @@ class Translator:
         return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
 
     def _parts(self, tokens: list[int]) -> list[tuple[list[int], str]]:
-        """Cut a source that is too long where words begin; each part with what stood before it, a space or nothing."""
+        """Cut a source that is too long where words begin, or at least characters.
+
+        Each part comes with what stood before it, a space or nothing.
+        """
         limit = max(1, min(LONGEST_PART, (self.model.max_source or LONGEST_PART + 1) - 1))
-        by_word = self.source.kind in ("word", "wordpiece")
+        begins_word = _BEGINS_WORD.get(self.source.kind, _has_space)
+        spaces = self.source.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut
         parts: list[tuple[list[int], str]] = []
         begin, glue = 0, ""
         while len(tokens) - begin > limit:
             pieces = self.source.pieces(tokens[begin : begin + limit + 1])
-            starts = [i for i in range(limit // 2, limit + 1) if i and (by_word or pieces[i].startswith(SPACE_MARK))]
-            end = begin + (starts[-1] if starts else limit)
+            places = range(max(1, limit // 2), limit + 1)
+            starts = [place for place in places if begins_word(pieces[place])]
+            whole = [place for place in places if not _BROKEN_CHARACTER.match(pieces[place])]
+            end = begin + max(starts or whole or [limit])
             parts.append((tokens[begin:end], glue))
-            begin, glue = end, " " if starts else ""
+            begin, glue = (end + spaces, " ") if starts else (end, "")
         return [*parts, (tokens[begin:], glue)]
 
     def _join(self, found: list[tuple[list[Hypothesis], str]], options: SearchOptions) -> list[Translation]:
@@ -177,6 +186,21 @@ class Translator:
         counts.split += sum(len(several) > 1 for several in parts)
         counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
         counts.cut += sum(not answer[0].ended for answer in answers)
+
+
+_BROKEN_CHARACTER = re.compile("<0x[89AB]")
+"""A piece that begins with a byte from within a character."""
+
+
+def _has_space(piece: str) -> bool:
+    return piece.startswith(SPACE_MARK)
+
+
+_BEGINS_WORD: dict[str, Callable[[str], bool]] = {
+    "word": lambda _: True,
+    "wordpiece": lambda piece: piece[0].isalnum(),  # the rest of a word begins with ##
+}
+"""Whether a piece, as a person sees it, is the first of a word; in all other kinds it then has a space."""
 
 
 def _windows(lines: Iterable[str], size: int = 1024) -> Iterator[list[str]]:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.advice import FEW_WORDS, Side, Survey, advise, survey
-from transduce.data.config import DataConfig
 from transduce.errors import DataError
 from transduce.recipe import Recipe, read_recipe
 
@@ -22,12 +21,6 @@ WORD = Side(characters=7.0, words=1.0, distinct_words=FEW_WORDS + 1)
 
 def spelled(draw: random.Random) -> str:
     return "".join(draw.choice(LETTERS) for _ in range(draw.randint(3, 9)))
-
-
-def corpus(folder: Path, pairs: list[tuple[str, str]]) -> DataConfig:
-    path = folder / "corpus.tsv"
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    return DataConfig.from_table({"train": {"path": str(path)}}, "a test")
 
 
 def single_words(count: int) -> list[tuple[str, str]]:
@@ -42,7 +35,7 @@ def text(count: int) -> list[tuple[str, str]]:
 
 
 def test_a_survey_counts_pairs_characters_words_and_different_words(tmp_path: Path) -> None:
-    found = survey(corpus(tmp_path, [("a bb", "x"), ("a a a", "y z"), ("c", "x")]))
+    found = survey([("a bb", "x"), ("a a a", "y z"), ("c", "x")])
     assert found.pairs == 3
     assert (found.source.characters, found.source.words, found.source.distinct_words) == (10 / 3, 2.0, 3)
     assert (found.target.characters, found.target.words, found.target.distinct_words) == (5 / 3, 4 / 3, 3)
@@ -50,7 +43,7 @@ def test_a_survey_counts_pairs_characters_words_and_different_words(tmp_path: Pa
 
 def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Path) -> None:
     """Spelling to letters, as pronunciation is: one side is words, the other a few symbols over and over."""
-    advice = advise(survey(corpus(tmp_path, single_words(997))))
+    advice = advise(survey(single_words(997)))
     assert advice.tables["tokenizer"]["source_kind"] == "character"
     assert advice.tables["tokenizer"]["target_kind"] == "word"
     assert advice.tables["tokenizer"]["joint"] is False
@@ -60,7 +53,7 @@ def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Pat
 
 
 def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
-    advice = advise(survey(corpus(tmp_path, text(199))))
+    advice = advise(survey(text(199)))
     assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
     assert any("one BPE vocabulary" in reason for reason in advice.reasons)
 
@@ -68,16 +61,16 @@ def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
 def test_few_symbols_on_both_sides_are_words(tmp_path: Path) -> None:
     draw = random.Random(3)
     lines = [" ".join(draw.choice(LETTERS[:7]) for _ in range(5)) for _ in range(101)]
-    advice = advise(survey(corpus(tmp_path, [(line, line[::-1]) for line in lines])))
+    advice = advise(survey([(line, line[::-1]) for line in lines]))
     kinds = (advice.tables["tokenizer"]["source_kind"], advice.tables["tokenizer"]["target_kind"])
     assert kinds == ("word", "word")
 
 
 @pytest.mark.parametrize("count", [5, 23, 211])
-def test_a_small_corpus_is_not_taken_for_symbols_because_it_is_small(tmp_path: Path, count: int) -> None:
+def test_a_small_corpus_is_not_taken_for_symbols_because_it_is_small(count: int) -> None:
     """Few different words mean symbols only where each stands there often: else no word would ever be seen twice."""
-    assert advise(survey(corpus(tmp_path, single_words(count)))).tables["tokenizer"]["source_kind"] == "character"
-    advice = advise(survey(corpus(tmp_path, text(count // 5 or 1))))
+    assert advise(survey(single_words(count))).tables["tokenizer"]["source_kind"] == "character"
+    advice = advise(survey(text(count // 5 or 1)))
     assert advice.tables["tokenizer"].get("kind") == "bpe"
 
 
@@ -116,7 +109,7 @@ def test_whatever_the_corpus_the_chosen_settings_are_a_recipe(pairs: int, source
 
 def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="empty"):
-        survey(corpus(tmp_path, []))
+        survey([])
 
 
 def test_two_files_are_enough_for_a_recipe(tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from transduce.checkpoint import ModelFolder, find_model, load_model, load_weights, put_weights, save_model, save_weights
+from transduce.checkpoint import (
+    ModelFolder,
+    find_model,
+    load_model,
+    load_weights,
+    put_weights,
+    save_model,
+    save_weights,
+)
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
@@ -89,7 +97,8 @@ def test_every_flipped_bit_is_detected(copy: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json", "README.md", MANIFEST]
+    "name",
+    ["config.json", "model.safetensors", "source.tokenizer.json", "target.tokenizer.json", "README.md", MANIFEST],
 )
 def test_a_missing_file_is_named(copy: Path, name: str) -> None:
     (copy / name).unlink()

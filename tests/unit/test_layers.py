@@ -27,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
     "translator": {"engines", "inspection", "decoding", "models", "text", "checkpoint"},
     "advice": {"data"},
     "assessment": {"translator", "evaluation", "decoding", "text"},
+    "verification": {"recipe", "training"},
     "demo": {"assessment", "recipe", "translator", "training", "evaluation", "data"},
     "recipe": {"advice", "training", "evaluation", "decoding", "checkpoint", "models", "nn", "data", "text"},
     "interop": {"models", "text", "checkpoint"},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import tomllib
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import transduce
 from tests.unit.training.example import TABLES, Listener, recipe
 from transduce.checkpoint import load_model, load_weights
 from transduce.config import merge, write_toml
+from transduce.data.prepare import prepare
 from transduce.errors import CannotCreate, MissingInput, ModelFolderError, SettingsError, TransduceError
 from transduce.journal import read_journal
 from transduce.models.attentive_rnn import AttentiveRnnConfig
@@ -24,6 +26,10 @@ from transduce.recipe import Recipe, read_recipe, resume_recipe, train
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Step
 
+in_main_thread = pytest.mark.skipif(
+    threading.current_thread() is not threading.main_thread(),
+    reason="signals come to the main thread only; run pytest without a plugin that runs tests elsewhere",
+)
 TASK = {"task": "copy", "size": 31, "max_length": 5, "symbols": 7}
 
 
@@ -137,6 +143,18 @@ def test_a_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
         read_recipe(tmp_path / "bad.toml")
 
 
+@dataclass
+class Impatient(Listener):
+    """Sends the process a signal after some updates."""
+
+    stops: list[int] = field(default_factory=list)
+
+    def step(self, step: Step) -> None:
+        super().step(step)
+        if step.update in self.stops:
+            signal.raise_signal(signal.SIGTERM)
+
+
 def files(run: Path) -> dict[str, bytes]:
     """All that a run is, without what depends on the hour and without the lock."""
     return {
@@ -173,30 +191,21 @@ def test_the_filled_in_recipe_of_a_run_gives_the_same_run_to_the_last_byte(first
     assert files(tmp_path / "again") == files(first)
 
 
-@pytest.mark.skipif(
-    threading.current_thread() is not threading.main_thread(),
-    reason="signals come to the main thread only; run pytest without a plugin that runs tests elsewhere",
-)
+@in_main_thread
 @pytest.mark.parametrize("stops", [[2], [11, 16]], ids=str)
 def test_a_run_stopped_by_signals_and_resumed_is_the_same_run_to_the_last_byte(
     first: Path, tmp_path: Path, stops: list[int]
 ) -> None:
-    """The checkpoints that the stops left must not push out those that are averaged in the end."""
     run, said = tmp_path / "run", []
-
-    class Impatient(Listener):
-        def step(self, step: Step) -> None:
-            super().step(step)
-            if step.update in stops:
-                signal.raise_signal(signal.SIGTERM)
-
     started = resume_recipe(first)
     for place, _ in enumerate(stops):
         with pytest.raises(Interrupted) as stop:
-            train(started, run, resume=place > 0, reporter=Impatient())
+            train(started, run, resume=place > 0, reporter=Impatient(stops=stops))
         said.append(str(stop.value))
         assert stop.value.exit_code == 143
-    assert [f"stopped at update {update}" in text for update, text in zip(stops, said, strict=True)] == [True] * len(stops)
+    assert [f"stopped at update {update}" in text for update, text in zip(stops, said, strict=True)] == [True] * len(
+        stops
+    )
     train(resume_recipe(run), run, resume=True)
     assert files(run) == files(first)
 
@@ -207,12 +216,21 @@ def test_resuming_a_run_that_is_over_changes_nothing(first: Path) -> None:
     assert files(first) == before
 
 
-def test_the_model_is_the_average_of_the_last_checkpoints(first: Path) -> None:
-    paths = [first / f"checkpoints/update-{update:08d}/model.safetensors" for update in (15, 17)]
+@in_main_thread
+def test_a_stop_does_not_change_what_is_averaged_in_the_end(tmp_path: Path) -> None:
+    """Without validation pairs nothing can be said against the average; the checkpoint of the stop is no part of it."""
+    averaging = recipe(training={"updates": 17, "average": 2, "keep_last": 2})
+    averaging = replace(averaging, data=averaging.data.but(validation=None, validation_share=0))
+    whole = train(averaging, tmp_path / "whole")
+    paths = [whole / f"checkpoints/update-{update:08d}/model.safetensors" for update in (15, 17)]
     one, two = (load_weights(path) for path in paths)
-    for name, weight in load_model(first).model.named_parameters():
+    for name, weight in load_model(whole).model.named_parameters():
         torch.testing.assert_close(weight, (one[name].double() + two[name].double()).float() / 2, rtol=1e-6, atol=0)
-    assert "average of the checkpoints of updates 15, 17" in (first / "model/README.md").read_text()
+    assert "average of the checkpoints of updates 15, 17" in (whole / "model/README.md").read_text()
+    with pytest.raises(Interrupted):
+        train(averaging, tmp_path / "run", reporter=Impatient(stops=[16]))
+    train(resume_recipe(tmp_path / "run"), tmp_path / "run", resume=True)
+    assert files(tmp_path / "run") == files(whole)
 
 
 def test_without_averaging_the_model_is_the_best_checkpoint(tmp_path: Path) -> None:
@@ -246,14 +264,10 @@ def test_a_run_goes_on_only_with_the_recipe_it_was_begun_with(first: Path) -> No
 
 
 def test_a_run_goes_on_only_with_the_data_it_was_begun_with(first: Path, tmp_path: Path) -> None:
-    import shutil
-
     run = Path(shutil.copytree(first, tmp_path / "run"))
     shutil.rmtree(run / "data")
     begun = resume_recipe(run)
     other = replace(begun, data=begun.data.but(train={**TASK, "size": 97}))
-    from transduce.data.prepare import prepare
-
     prepare(other.data, other.tokenizer, run / "data")
     with pytest.raises(ModelFolderError, match="was saved with data"):
         train(begun, run, resume=True)
@@ -275,9 +289,7 @@ def test_training_leaves_the_process_as_it_found_it(tmp_path: Path) -> None:
 
 
 def test_the_machines_threads_are_filled_in_and_saved(tmp_path: Path) -> None:
-    plain = Recipe.from_tables(
-        merge(TABLES, {"training": {"updates": 1}}) | {"search": {}}, "a test"
-    )
+    plain = Recipe.from_tables(merge(TABLES, {"training": {"updates": 1}}) | {"search": {}}, "a test")
     plain = replace(plain, training=plain.training.but(threads=None))
     saved = resume_recipe(train(plain, tmp_path / "run"))
     assert (saved.training.threads, saved.training.device) == (torch.get_num_threads(), "cpu")

@@ -1,4 +1,8 @@
-"""The door: finds the verb, loads only its module, and turns every error into one sentence and an exit code."""
+"""The door: finds the verb, loads only its module, and turns every error into one sentence and an exit code.
+
+The codes of errors are in `errors.py`. Besides, as a shell counts them: 130 after Ctrl-C, 143 after SIGTERM, and 141,
+without a sentence, when whoever read the output has gone (`| head`).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from transduce.errors import MissingInput, StorageError, TransduceError, suggest
 VERBS = {
     "prepare": "Audit and tokenise a corpus into memory-mapped files.",
     "train": "Train a model from a recipe, or from two files of text.",
+    "report": "One page about a training run: curves, samples, settings.",
     "translate": "Translate lines: one in, one out, same order.",
     "evaluate": "Score a model on a test set, or compare two.",
     "inspect": "Show where the model looks while it translates a text.",
@@ -187,4 +192,8 @@ def entry() -> None:
         getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(run())
+    code = run()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)  # a thread may still wait for standard input, on which Python's own way out aborts

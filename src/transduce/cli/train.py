@@ -31,8 +31,11 @@ Examples:
 @click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
 @click.option("--output", metavar="RUN", help="Run folder to make.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+@click.option(
+    "--verify-resume", is_flag=True, help="Prove on this recipe that a killed and resumed run is the same run."
+)
 @click.option("--dry-run", is_flag=True, help="Print the filled-in recipe and stop.")
-def command(output: str | None, resume: str | None, prepared: str | None, dry_run: bool, **options: Any) -> None:
+def command(output: str | None, resume: str | None, prepared: str | None, **options: Any) -> None:
     """Train a model and keep it, with its tokenizers, its recipe and its journal, in one run folder.
 
     Without a recipe the settings are chosen from the corpus, and what was chosen is said with its reasons. Ctrl-C
@@ -52,12 +55,18 @@ def command(output: str | None, resume: str | None, prepared: str | None, dry_ru
         recipe, reasons = read_recipe(path, options["assignments"], base, opened)
     for reason in reasons:
         click.echo(f"chosen: {reason}", err=True)
-    if dry_run:
+    if options["dry_run"]:
         click.echo(recipe.to_toml(), nl=False)
         return
     folder = resume or output
     if not folder:
         raise SettingsError("say where the run goes: --output runs/NAME")
+    if options["verify_resume"]:
+        from transduce.verification import verify_resume
+
+        for line in verify_resume(recipe, Path(folder)):
+            click.echo(line)
+        return
     from transduce.cli.display import reporting
 
     with PreparationProgress() as progress, reporting() as reporter:

@@ -61,13 +61,14 @@ def command(run: str, file: str, output: str, greedy: bool, nbest: int | None, *
 
 def _summary(counts: Any) -> None:
     notes = {
-        "lines were longer than the model reads at once and were translated in parts": counts.split,
-        "translations reached the maximum length and were cut off": counts.cut,
-        "source tokens were unknown to the model": counts.unknown,
+        "lines without text, left empty": counts.empty,
+        "lines longer than the model reads at once, translated in parts": counts.split,
+        "translations cut off at the maximum length": counts.cut,
+        "source tokens unknown to the model": counts.unknown,
     }
     for what, count in notes.items():
         if count:
-            click.echo(f"note: {count:,} {what} ({counts.lines:,} lines in all)", err=True)
+            click.echo(f"note: {what}: {count:,} ({counts.lines:,} lines in all)", err=True)
 
 
 @contextlib.contextmanager

@@ -41,10 +41,24 @@ class Sentence:
     def options(self) -> SearchOptions:
         return self.request.options
 
+    def penalty(self, length: int) -> float:
+        """What the log-probability of so many tokens is divided by."""
+        return LENGTH_PENALTIES[self.options.length_penalty](length, self.options.alpha)
+
     def finish(self, tokens: list[int], log_probability: float, ended: bool) -> None:
         """Note down one hypothesis."""
-        penalty = LENGTH_PENALTIES[self.options.length_penalty](len(tokens), self.options.alpha)
-        self.finished.append(Hypothesis(tokens, log_probability / penalty, log_probability, ended))
+        score = log_probability / self.penalty(len(tokens))
+        self.finished.append(Hypothesis(tokens, score, log_probability, ended))
+
+    def is_settled(self, width: int, best_alive: float, length: int) -> bool:
+        """Whether as many have ended as the beam is wide, and no opening is better than what would be returned.
+
+        Counting endings alone gives up too early where a model is sure of itself: the few endings that nobody wants
+        fill the beam while the answer, far better than all of them, is still being written.
+        """
+        if len(self.finished) < width or self.options.stop == "beam_finished":
+            return len(self.finished) >= width
+        return best_alive / self.penalty(length) <= self.result().hypotheses[-1].score
 
     def result(self) -> Result:
         """The best hypotheses, best first."""
@@ -121,12 +135,12 @@ class Cohort:
         self.last_SW, self.score_SW = choice.tokens, choice.scores
 
     def _is_done(self, index: int) -> bool:
-        """As many endings as openings, or nothing alive, or no room: then what is unfinished is taken as it stands."""
+        """Settled, or nothing alive, or no room: then what is unfinished is taken as it stands."""
         sentence, length = self.sentences[index], int(self.length_S[index])
-        if len(sentence.finished) >= self.width:
-            return True
         scores: list[float] = self.score_SW[index].tolist()
         alive = [(rank, score) for rank, score in enumerate(scores) if score > -float("inf")]
+        if sentence.is_settled(self.width, max(scores), length):
+            return True
         if alive and length < sentence.max_length:
             return False
         if not alive and not sentence.finished:

@@ -1,24 +1,19 @@
-"""The page: attention maps as one HTML file that needs no other file and asks nothing of the network.
+"""The page: attention maps as one HTML file that stands alone.
 
-Text from the model reaches the page as JSON and is shown through `textContent` alone, so nothing a token spells can
-become markup or code; a content security policy admits this page's own script and style, by their hashes, and nothing
-else. Weights travel as square roots in 16 bits (8 where there are millions), deflated and in base64: the square root
-keeps small weights, of which a long text has nothing but, apart from zero.
+Weights travel as square roots in 16 bits (8 where there are millions), deflated and in base64: the square root keeps
+small weights, of which a long text has nothing but, apart from zero.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
-import re
 import zlib
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from transduce.inspection.next_token import Candidate, Step
+from transduce.inspection.standalone import assemble
 
 if TYPE_CHECKING:
     from transduce.inspection.maps import AttentionMaps
@@ -40,12 +35,8 @@ MANY_WEIGHTS = 2_000_000
 
 def page(maps: AttentionMaps) -> str:
     """Return the whole page."""
-    style, script = _asset("attention.css"), _asset("draw.js") + _asset("attention.js")
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
-    )
-    parts = {"policy": policy, "style": style, "script": script, "data": _as_json(content(maps))}
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("attention.html"))
+    styles, scripts = ["base.css", "attention.css"], ["element.js", "draw.js", "attention.js"]
+    return assemble("attention.html", styles, scripts, content(maps))
 
 
 def content(maps: AttentionMaps) -> dict[str, Any]:
@@ -91,17 +82,3 @@ def _candidates(step: Step) -> tuple[Candidate, ...]:
     """The likeliest tokens, and after them the chosen one where it was not among them."""
     likeliest = {candidate.token for candidate in step.top}
     return step.top if step.chosen.token in likeliest else (*step.top, step.chosen)
-
-
-def _as_json(values: dict[str, Any]) -> str:
-    """Return JSON that can stand inside a script element: plain ASCII without <, > and &."""
-    text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -24,7 +24,7 @@ def sinusoids(length: int, dim: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sine and cosine signals; the table grows when a longer text comes and is never saved."""
+    """Fixed sine and cosine signals; the table is made when a text comes, grows for a longer one, is never saved."""
 
     limit: int | None = None
     """No text is too long."""
@@ -32,8 +32,8 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, dim: int, expected_length: int = 512) -> None:
         super().__init__()
-        self.dim = dim
-        self.register_buffer("table", sinusoids(expected_length, dim).to(torch.get_default_dtype()), persistent=False)
+        self.dim, self.expected_length = dim, expected_length
+        self.register_buffer("table", torch.empty(0, dim), persistent=False)
 
     def first(self, length: int) -> Tensor:
         """Return the signals of positions 0 … length - 1.  -> (length, D)."""
@@ -47,8 +47,9 @@ class SinusoidalPositions(nn.Module):
 
     def _reach(self, length: int) -> None:
         if length > len(self.table):
-            size = max(length, 2 * len(self.table))
-            self.table = sinusoids(size, self.dim).to(self.table)
+            size = max(length, self.expected_length, 2 * len(self.table))
+            with torch.inference_mode(False):  # what is made while translating may be trained with later
+                self.table = sinusoids(size, self.dim).to(self.table)
 
 
 class LearnedPositions(nn.Module):

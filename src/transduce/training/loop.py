@@ -27,6 +27,7 @@ from transduce.training.interruption import Interruption
 from transduce.training.objective import batch_loss
 from transduce.training.optimizer import build_optimizer, gradient_norm, scale_gradients, set_learning_rate
 from transduce.training.reporter import Plan, Reporter, Step, Validation
+from transduce.training.resident import resident_bytes
 from transduce.training.resume import Checkpoints, Progress
 from transduce.training.schedule import build_schedule
 from transduce.training.validation import Validator
@@ -87,6 +88,7 @@ class Trainer:
         for batches, position in self._updates():
             step = self._timed_update(batches, position)
             reporter.step(step)
+            self._watch(step, reporter)
             self._log(step)
             if self._is_time_to_validate():
                 self._validate(reporter)
@@ -160,6 +162,15 @@ class Trainer:
                 "lower training.learning_rate, raise training.warmup or set training.clip"
             )
 
+    def _watch(self, step: Step, reporter: Reporter) -> None:
+        """Say so when the loss runs away."""
+        if math.isfinite(step.loss) and self.progress.divergence.observe(step.loss):
+            self.journal.write("diverging", update=step.update, loss=step.loss)
+            reporter.warn(
+                f"the loss ran away at update {step.update:,}, to {step.loss:.3f}; "
+                "if it does not come back, lower training.learning_rate or set training.clip"
+            )
+
     def _log(self, step: Step) -> None:
         progress = self.progress
         if step.update % self.config.log_every or not progress.window_tokens:
@@ -173,7 +184,7 @@ class Trainer:
             gradient_norm=step.gradient_norm,
             tokens=progress.tokens,
         )
-        self.journal.time("update", update=step.update, tokens=progress.tokens)
+        self.journal.time("update", update=step.update, tokens=progress.tokens, memory=resident_bytes())
         progress.window_loss, progress.window_tokens = 0.0, 0
 
     def _is_time_to_validate(self) -> bool:

@@ -6,7 +6,7 @@ checkpoints/update-00001000/   model.safetensors, optimizer.safetensors, progres
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from transduce.data.batches import START, Position
 from transduce.errors import ModelFolderError
 from transduce.models.interface import AnyTransducer
 from transduce.storage import folder_aside, read_json, seal, verify, write_json
+from transduce.training.divergence import Divergence
 from transduce.training.optimizer import optimizer_tensors, put_optimizer_tensors
 
 KIND = "transduce checkpoint"
@@ -45,6 +46,8 @@ class Progress:
     """Sum of the loss since the last line of the journal, …"""
     window_tokens: int = 0
     """… and how many tokens it is of."""
+    divergence: Divergence = field(default_factory=Divergence)
+    """What the watch over the loss remembers."""
     journal_size: int = 0
     """Bytes of the journal when this was saved."""
 
@@ -56,7 +59,8 @@ class Progress:
     def from_table(cls, table: Table, where: Path) -> Progress:
         """Read plain values back."""
         try:
-            return cls(**{**table, "position": Position(*table["position"])})
+            watch = Divergence(**table["divergence"])
+            return cls(**{**table, "position": Position(*table["position"]), "divergence": watch})
         except (TypeError, KeyError):
             raise ModelFolderError(f"{where}: is not what this version of transduce writes") from None
 

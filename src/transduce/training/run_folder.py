@@ -18,7 +18,7 @@ def held(folder: Path, resume: bool) -> Iterator[None]:
     """Hold a run's folder for this process alone. A new run needs a new or empty one, made here if need be."""
     if not resume:
         _refuse_foreign(folder)
-    with parents_of(folder / RECIPE), locked(folder, "training"):
+    with parents_of(folder / RECIPE, folder), locked(folder, "training"):
         if not resume and (folder / RECIPE).exists():
             raise CannotCreate(
                 f"{folder}: holds a run already; go on with `transduce train --resume {folder}`, "

@@ -61,8 +61,11 @@ def plain_beam(row: Row, source: Sequence[int], options: SearchOptions, max_leng
                 finished.append(Hypothesis(list(prefix), total / penalty(length, options.alpha), total))
         going = [candidate for candidate in ranked if candidate[2] != END][: options.beam]
         alive = [(total, (*prefix, token)) for total, prefix, token in going]
+        finished.sort(key=lambda hypothesis: -hypothesis.score)
         if len(finished) >= options.beam:
-            break
+            best = alive[0][0] / penalty(length + 1, options.alpha)
+            if options.stop == "beam_finished" or best <= finished[options.nbest - 1].score:
+                break
     else:
         for total, prefix in alive:
             finished.append(Hypothesis(list(prefix), total / penalty(max_length, options.alpha), total, ended=False))
@@ -87,10 +90,11 @@ def test_a_wide_beam_finds_every_hypothesis_in_its_true_order(penalty: str, alph
     close(found, every_hypothesis(row, SOURCE, options, 3))
 
 
+@pytest.mark.parametrize("stop", ["settled", "beam_finished"])
 @pytest.mark.parametrize("beam", [1, 2, 3, 5])
-def test_a_narrow_beam_finds_what_the_rule_says(beam: int) -> None:
+def test_a_narrow_beam_finds_what_the_rule_says(beam: int, stop: str) -> None:
     for seed in range(31):
-        options = SearchOptions(beam=beam, nbest=beam, max_length=7)
+        options = SearchOptions(beam=beam, nbest=beam, max_length=7, stop=stop)
         row = random_table(seed)
         close(translate(Toy(row), SOURCE, **options.model_dump()), plain_beam(row, SOURCE, options, 7))
 
@@ -116,21 +120,50 @@ def test_the_length_penalty_decides_between_a_short_and_a_long_answer() -> None:
     assert (mean[0].tokens, mean[0].score) == ([4, 5, 1], pytest.approx(-0.8210 / 3, abs=1e-3))
 
 
-def test_a_search_stops_when_as_many_are_finished_as_the_beam_is_wide() -> None:
-    """Here going on would find better, but two have ended: that is the stop rule, and it is the one that is stated."""
+def test_a_search_stops_when_as_many_are_finished_as_the_beam_is_wide_and_none_alive_is_better() -> None:
+    """ln 0.14 is -1.97: of two tokens worse than what has ended, of four better. By the rule it now looks worse."""
     row = written_table(
         {
             (): {END: 0.4, 4: 0.35, 5: 0.25},
             (4,): {END: 0.6, 1: 0.4},
-            (5,): {1: 1.0},
-            (5, 1): {1: 1.0},
-            (5, 1, 1): {END: 1.0},
+            (5,): {1: 0.01, END: 0.98},
+            (4, 1): {1: 1.0},
+            (4, 1, 1): {1: 1.0},
+            (4, 1, 1, 1): {END: 1.0},
         }
     )
     model = Toy(row)
-    found = translate(model, SOURCE, beam=2, nbest=2, alpha=10.0)
-    assert [hypothesis.tokens for hypothesis in found] == [[4], []]
+    found = translate(model, SOURCE, beam=2, nbest=2, alpha=1.0)
+    assert [hypothesis.tokens for hypothesis in found] == [[], [5]]
     assert len(model.steps) == 2
+
+
+def sure(length: int) -> Row:
+    """A model that is sure of an answer of some tokens, and each time finds the end the likeliest of the rest."""
+
+    def row(_: Prefix, prefix: Prefix) -> torch.Tensor:
+        wanted = 4 if len(prefix) < length else END
+        score_V = torch.full((VOCABULARY,), -30.0)
+        score_V[END] = -9.0
+        score_V[wanted] = 0.0
+        return score_V.log_softmax(dim=-1)
+
+    return row
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4, 7])
+@pytest.mark.parametrize("nbest", [1, 2])
+def test_endings_that_nobody_wants_do_not_stop_the_search_for_a_good_one(beam: int, nbest: int) -> None:
+    """They are among the best of each step only because there is nothing else; greedy would not fall for them."""
+    if nbest <= beam:
+        found = translate(Toy(sure(11)), SOURCE, beam=beam, nbest=nbest)
+        assert found[0].tokens == translate(Toy(sure(11)), SOURCE, method="greedy")[0].tokens == [4] * 11
+
+
+def test_counting_endings_alone_stops_as_soon_as_the_beam_is_full_of_them() -> None:
+    model = Toy(sure(11))
+    found = translate(model, SOURCE, beam=2, stop="beam_finished")
+    assert (found[0].tokens, len(model.steps)) == ([4], 2)
 
 
 def test_answers_are_distinct_and_sorted_and_as_many_as_asked_for() -> None:

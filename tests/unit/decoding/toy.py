@@ -97,9 +97,11 @@ class Unchanged(Output):
 class Toy(Transducer[ToyMemory, ToyState]):
     """The table as a model: its hidden vectors are the log-probabilities themselves."""
 
-    def __init__(self, row: Row, vocabulary: int = VOCABULARY, limit: int | None = None) -> None:
+    def __init__(
+        self, row: Row, vocabulary: int = VOCABULARY, limit: int | None = None, start_token: int = START
+    ) -> None:
         super().__init__()
-        self.row, self.limit = row, limit
+        self.row, self.limit, self.start_token = row, limit, start_token
         self.sizes = VocabularySizes(vocabulary, vocabulary)
         self.output = Unchanged(vocabulary, 1)
         self.steps: list[int] = []
@@ -134,7 +136,7 @@ class Toy(Transducer[ToyMemory, ToyState]):
     def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
         self.steps.append(state.num_rows)
         prefixes = [
-            prefix if token == START and not prefix else (*prefix, token)
+            prefix if token == self.start_token and not prefix else (*prefix, token)
             for prefix, token in zip(state.prefixes, tokens.tolist(), strict=True)
         ]
         rows = [self.row(source, prefix) for source, prefix in zip(state.sources, prefixes, strict=True)]

@@ -125,6 +125,10 @@ def test_nonsense_is_refused() -> None:
 
 
 def test_metrics_are_chosen_by_name() -> None:
-    assert choose(["chrf", "word_error_rate"]) == [METRICS["chrf"], WORD_ERROR_RATE]
+    chosen = choose(["chrf", "word_error_rate"])
+    assert list(chosen) == ["chrf", "word_error_rate"]
+    assert chosen["word_error_rate"] is WORD_ERROR_RATE
+    assert chosen["chrf"].name == METRICS["chrf"].name
+    assert "tok:none" in choose(["bleu"], tokenize="none")["bleu"].score(["a b c d"], [["a b c d"]]).signature
     with pytest.raises(SettingsError, match="did you mean 'bleu'"):
         choose(["blue"])

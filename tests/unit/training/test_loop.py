@@ -192,9 +192,7 @@ def test_a_gradient_longer_than_the_clip_is_shortened_to_it(prepared: Prepared, 
 def poison(training: Trainer, is_bad: Callable[[int], bool]) -> None:
     """Make the gradient not a number in some updates."""
     parameter = next(training.model.parameters())
-    parameter.register_hook(
-        lambda gradient: gradient * math.nan if is_bad(training.progress.update + 1) else gradient
-    )
+    parameter.register_hook(lambda gradient: gradient * math.nan if is_bad(training.progress.update + 1) else gradient)
 
 
 def test_an_update_that_is_not_finite_is_left_out_and_noted_down(prepared: Prepared, tmp_path: Path) -> None:
@@ -225,7 +223,9 @@ def test_an_update_that_is_not_finite_is_left_out_and_noted_down(prepared: Prepa
 def test_ten_in_a_row_end_the_run_with_advice(prepared: Prepared, tmp_path: Path) -> None:
     training = trainer(prepared, tmp_path, updates=100, validate_every=100)
     poison(training, lambda update: update > 3)
-    with pytest.raises(TransduceError, match=r"not finite 10 updates in a row, up to 13; lower training\.learning_rate"):
+    with pytest.raises(
+        TransduceError, match=r"not finite 10 updates in a row, up to 13; lower training\.learning_rate"
+    ):
         run(training)
     assert training.progress.update == 13
 

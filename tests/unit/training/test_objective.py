@@ -63,7 +63,9 @@ def by_definition(model: AnyTransducer, rows: list[int], smoothing: float) -> Te
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37, 0.999])
 @pytest.mark.parametrize("changes", [{}, {"tied": "target"}, {"output_bias": True}], ids=str)
-def test_the_loss_and_its_gradient_are_the_definition_of_smoothing(smoothing: float, changes: dict[str, object]) -> None:
+def test_the_loss_and_its_gradient_are_the_definition_of_smoothing(
+    smoothing: float, changes: dict[str, object]
+) -> None:
     model, rows = small(**changes), [0, 1, 2, 3]
     found = batch_loss(model, batch_of(rows), SPECIALS.pad, smoothing).smoothed
     found.backward()
@@ -104,7 +106,9 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_pairs() -> None:
     model = small()
     together = batch_loss(model, batch_of([0, 1, 2, 3]), SPECIALS.pad, 0.1)
     alone = [batch_loss(model, batch_of([row]), SPECIALS.pad, 0.1) for row in range(4)]
-    assert float(together.smoothed.detach()) == pytest.approx(sum(float(one.smoothed.detach()) for one in alone), rel=1e-12)
+    assert float(together.smoothed.detach()) == pytest.approx(
+        sum(float(one.smoothed.detach()) for one in alone), rel=1e-12
+    )
     assert float(together.plain) == pytest.approx(sum(float(one.plain) for one in alone), rel=1e-12)
 
 

@@ -16,6 +16,7 @@ from transduce.errors import ModelFolderError
 from transduce.storage import read_json, write_json
 from transduce.training.config import TrainingConfig
 from transduce.training.optimizer import build_optimizer, optimizer_tensors
+from transduce.training.divergence import Divergence
 from transduce.training.resume import Checkpoints, Progress
 
 
@@ -34,7 +35,8 @@ def flip(path: Path, place: int = -7) -> None:
 
 
 def test_progress_comes_back_as_it_was(tmp_path: Path) -> None:
-    progress = Progress(31, Position(2, 0, 5), 997, 29, 1.0 / 3.0, 2, 3, 1, 12.7, 211, 8191)
+    watch = Divergence(seen=31, fast=1.0 / 7.0, slow=0.3, last=0.2, variance=0.01, alarmed=True)
+    progress = Progress(31, Position(2, 0, 5), 997, 29, 1.0 / 3.0, 2, 3, 1, 12.7, 211, watch, 8191)
     write_json(tmp_path / "progress.json", progress.to_table())
     assert Progress.from_table(read_json(tmp_path / "progress.json"), tmp_path) == progress
     fresh = Progress()

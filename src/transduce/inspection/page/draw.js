@@ -1,25 +1,4 @@
-"use strict";
-// What the views are made of: elements, names that can be read, a scale of colours, sharp canvases.
-
-const $ = (id) => document.getElementById(id);
-
-function visible(piece) { // what cannot be seen, or would turn what stands beside it, is spelled out
-  return piece === "" ? "∅" : piece.replace(/ /g, "␣").replace(
-    /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\p{Surrogate}/gu,
-    (c) => "‹" + c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "›");
-}
-
-function short(piece, most = 14) {
-  const characters = Array.from(visible(piece));
-  return characters.length > most ? characters.slice(0, most - 1).join("") + "…" : characters.join("");
-}
-
-function element(tag, text, parent) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  if (parent) parent.append(made);
-  return made;
-}
+// What the maps are drawn with: a scale of colours, sharp canvases.
 
 const number = (weight) => (weight >= 0.0005 || weight === 0 ? weight.toFixed(3) : weight.toExponential(0));
 

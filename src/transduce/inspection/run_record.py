@@ -1,0 +1,267 @@
+"""What a run's folder tells of the run so far: its journal, its times, its settings and its data.
+
+A run that is still going on, or was killed, is read as far as it came: half a line at a journal's end is not yet
+there. Any other line that cannot be read is damage, and said with its number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from transduce.config import Table, read_toml
+from transduce.errors import MissingInput, ModelFolderError
+from transduce.journal import JOURNAL, TIMING
+from transduce.storage import read_json
+
+RECIPE, REPORT = "recipe.toml", "data/report.json"
+
+LARGEST, LONGEST = 1e300, 1e12
+"""A value, and seconds, beyond which there is nothing to draw; sums of many stay finite below."""
+
+Curve = list[tuple[int, float]]
+"""Values smaller than `LARGEST`, by update, in rising order."""
+
+
+class Line(NamedTuple):
+    """One event of a journal, and where it stands."""
+
+    path: Path
+    at: int
+    """Its number, from one."""
+    facts: Table
+
+    @property
+    def event(self) -> str:
+        """What happened."""
+        return str(self.facts["event"])
+
+    @property
+    def update(self) -> int:
+        """After how many updates."""
+        found = self.facts.get("update")
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 2**53:
+            raise self.damage("'update' is not a number of updates")
+        return found
+
+    def number(self, name: str) -> float | None:
+        """Return a number, finite or not; None where there is none."""
+        found = self.facts.get(name)
+        if found is None:
+            return None
+        if not isinstance(found, int | float) or isinstance(found, bool):
+            raise self.damage(f"'{name}' is not a number")
+        try:
+            return float(found)
+        except OverflowError:
+            return math.inf if found > 0 else -math.inf
+
+    def damage(self, what: str) -> ModelFolderError:
+        """Return how to refuse this line."""
+        return ModelFolderError(f"{self.path}:{self.at}: {what}; the line is damaged, restore the file from a copy")
+
+
+class Sample(NamedTuple):
+    """A validation pair as the model translated it."""
+
+    source: str
+    reference: str
+    translation: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One validation."""
+
+    update: int
+    measures: dict[str, float | None]
+    """Loss, perplexity, accuracy, then the scores of the translations."""
+    best: bool
+    samples: tuple[Sample, ...]
+
+
+class Note(NamedTuple):
+    """Something that happened besides learning."""
+
+    update: int | None
+    event: str
+    detail: str
+
+
+@dataclass
+class Times:
+    """`timing.jsonl` over updates: each process counts its seconds from zero; here they run on."""
+
+    hours: Curve = field(default_factory=list)
+    """Since the beginning, in all processes; work that was lost and done again counts, time between them does not."""
+    speed: Curve = field(default_factory=list)
+    """Target tokens a second, between two lines of one process."""
+    memory: Curve = field(default_factory=list)
+    """Bytes of the training process."""
+    resumed: list[Note] = field(default_factory=list)
+    seconds: float = 0.0
+    """Of all processes together."""
+    heard: float | None = None
+    """When the last line was written, in seconds since 1970."""
+    _before: float = 0.0
+    _now: float = 0.0
+    _mark: tuple[float, float | None] | None = None
+    """Seconds and tokens of this process's last update line."""
+
+    def take(self, line: Line) -> None:
+        """Take the next line. A process that found no checkpoint begins again at the first update without a word."""
+        now = line.number("seconds")
+        if now is None or not 0 <= now < LONGEST:
+            raise line.damage("'seconds' is not a time")
+        from_nothing = line.event == "update" and bool(self.hours) and line.update <= self.hours[-1][0]
+        if line.event == "resumed" or from_nothing or now < self._now:
+            self._before, self._mark = self._before + self._now, None
+        if line.event == "resumed":
+            self._forget_after(line.update)
+            self.resumed.append(_note(line))
+        elif from_nothing:
+            self._forget_after(line.update - 1)
+        self._now, self.seconds, self.heard = now, self._before + now, line.number("at")
+        if line.event == "update":
+            self._take_update(line, now, line.number("tokens"))
+
+    def _take_update(self, line: Line, now: float, tokens: float | None) -> None:
+        if self._mark is not None and tokens is not None and self._mark[1] is not None:
+            took, learnt = now - self._mark[0], tokens - self._mark[1]
+            if took > 0 and learnt >= 0:
+                _put(self.speed, line.update, learnt / took)
+        self._mark = now, tokens
+        _put(self.hours, line.update, self.seconds / 3600)
+        _put(self.memory, line.update, line.number("memory"))
+
+    def _forget_after(self, update: int) -> None:
+        """Leave out what this process does again."""
+        for curve in (self.hours, self.speed, self.memory):
+            while curve and curve[-1][0] > update:
+                curve.pop()
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All there is to show of a run."""
+
+    folder: Path
+    began: Table
+    """What the run depends on."""
+    progress: dict[str, Curve]
+    """By name, from the journal's update lines: loss, learning_rate, gradient_norm, tokens, epoch."""
+    checks: tuple[Check, ...]
+    skipped: tuple[Note, ...]
+    """Updates without a finite loss and gradient."""
+    notes: tuple[Note, ...]
+    """Events that have no place of their own."""
+    final: Table | None
+    """What the finished model is worth; None until the run has ended."""
+    times: Times
+    recipe: Table | None
+    data: Table | None
+
+    @property
+    def updates(self) -> int:
+        """How far the run came, as far as its journal says."""
+        places = [curve[-1][0] for curve in (*self.progress.values(), self.times.hours) if curve]
+        return max([0, *places, *(check.update for check in self.checks), *(note.update or 0 for note in self.skipped)])
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read a run's folder; its journal is the one file that must be there."""
+    if not folder.is_dir():
+        raise MissingInput(f"{folder}: there is no such folder; give the folder of a run")
+    if not (folder / JOURNAL).exists():
+        raise ModelFolderError(f"{folder}: is not a run (no {JOURNAL}); give a folder that `transduce train` made")
+    lines = read_lines(folder / JOURNAL)
+    known = {"began", "update", "validation", "skipped", "final"}
+    began, final = _last("began", lines), _last("final", lines)
+    timing, recipe, report = folder / TIMING, folder / RECIPE, folder / REPORT
+    return RunRecord(
+        folder=folder,
+        began={} if began is None else began.facts,
+        progress=_progress([line for line in lines if line.event == "update"]),
+        checks=_checks([line for line in lines if line.event == "validation"]),
+        skipped=tuple(_note(line) for line in lines if line.event == "skipped"),
+        notes=tuple(_note(line) for line in lines if line.event not in known),
+        final=None if final is None else final.facts,
+        times=read_times(read_lines(timing) if timing.exists() else []),
+        recipe=read_toml(recipe) if recipe.exists() else None,
+        data=read_json(report) if report.exists() else None,
+    )
+
+
+def read_lines(path: Path) -> list[Line]:
+    """Read the whole lines of a journal."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check who may read it") from None
+    lines = []
+    for at, text in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            facts = json.loads(text.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise Line(path, at, {}).damage("is not JSON") from None
+        if not isinstance(facts, dict) or not isinstance(facts.get("event"), str):
+            raise Line(path, at, {}).damage("is not an event")
+        lines.append(Line(path, at, facts))
+    return lines
+
+
+def read_times(lines: Iterable[Line]) -> Times:
+    """Follow the processes of a run, each of which takes over where a checkpoint of the one before it stood."""
+    times = Times()
+    for line in lines:
+        times.take(line)
+    return times
+
+
+def _progress(lines: Sequence[Line]) -> dict[str, Curve]:
+    names = ("loss", "learning_rate", "gradient_norm", "tokens", "epoch")
+    curves: dict[str, Curve] = {name: [] for name in names}
+    for line in sorted(lines, key=lambda line: line.update):
+        for name in names:
+            _put(curves[name], line.update, line.number(name))
+    return curves
+
+
+def _checks(lines: Sequence[Line]) -> tuple[Check, ...]:
+    found = {line.update: line for line in lines}
+    return tuple(_check(found[update]) for update in sorted(found))
+
+
+def _check(line: Line) -> Check:
+    scores = [name for name in line.facts if name not in ("event", "update", "best", "samples")]
+    samples = line.facts.get("samples", [])
+    if not isinstance(samples, list) or not all(
+        isinstance(sample, list) and len(sample) == 3 and all(isinstance(text, str) for text in sample)
+        for sample in samples
+    ):
+        raise line.damage("'samples' are not triples of text")
+    measures = {name: line.number(name) for name in scores}
+    return Check(line.update, measures, line.facts.get("best") is True, tuple(Sample(*sample) for sample in samples))
+
+
+def _note(line: Line) -> Note:
+    facts = {name: fact for name, fact in line.facts.items() if name not in ("event", "update", "seconds", "at")}
+    detail = ", ".join(f"{name} {fact if isinstance(fact, str) else json.dumps(fact)}" for name, fact in facts.items())
+    return Note(line.update if "update" in line.facts else None, line.event, detail)
+
+
+def _put(curve: Curve, update: int, value: float | None) -> None:
+    """Add a value if it is one; of two for the same update the later counts."""
+    if value is None or not abs(value) < LARGEST:
+        return
+    if curve and curve[-1][0] == update:
+        curve.pop()
+    curve.append((update, value))
+
+
+def _last(event: str, lines: Sequence[Line]) -> Line | None:
+    return next((line for line in reversed(lines) if line.event == event), None)

@@ -1,0 +1,91 @@
+"""A proof, on a person's own recipe, that a run that was killed and resumed is the same run.
+
+One short run goes through; another is killed without warning after its first checkpoint, and resumed. Weights,
+optimizer and journal must then be the same, to the last bit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from transduce.errors import TransduceError
+from transduce.recipe import Recipe
+from transduce.storage import sha256, verify
+from transduce.training.resume import KIND, Checkpoints
+
+UPDATES = 20
+"""Of each run; there is a checkpoint in the middle."""
+
+
+def verify_resume(recipe: Recipe, place: Path, updates: int = UPDATES) -> Iterator[str]:
+    """Train twice in a folder beside `place`, kill and resume one, compare; yield what happens. Unequal is an error."""
+    half = max(1, updates // 2)
+    short = recipe.training.but(
+        updates=2 * half,
+        validate_every=half,
+        log_every=1,
+        keep_last=2,
+        average=0,
+        patience=0,
+        decode_pairs=0,
+        metric="loss",
+    )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".verify-", dir=place.parent) as name:
+        folder = Path(name)
+        (folder / "recipe.toml").write_text(replace(recipe, training=short).to_toml(), encoding="utf-8")
+        yield f"training {2 * half} updates without a stop"
+        fresh = ("--recipe", str(folder / "recipe.toml"), "--output")
+        _finish(_start(*fresh, str(folder / "whole")))
+        killed_after = _kill(_start(*fresh, str(folder / "killed")), folder / "killed", half)
+        yield f"trained again, killed after update {killed_after} had begun; resuming"
+        _finish(_start("--resume", str(folder / "killed")))
+        yield from _compare(folder / "whole", folder / "killed", 2 * half)
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "transduce", "train", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def _finish(process: subprocess.Popen[str]) -> None:
+    _, complaint = process.communicate()
+    if process.returncode:
+        raise TransduceError(f"the trial run failed: {complaint.strip().splitlines()[-1].removeprefix('error: ')}")
+
+
+def _kill(process: subprocess.Popen[str], run: Path, half: int) -> int:
+    """Kill a run at its first sign of life after the checkpoint in the middle; return the update it was in."""
+    journal, checkpoint = run / "journal.jsonl", Checkpoints(run).path(half)
+    lines = 0
+    while process.poll() is None:
+        now = journal.read_bytes().count(b"\n") if checkpoint.exists() else 0
+        if lines and now > lines:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+        lines = lines or now
+        time.sleep(0.002)
+    process.communicate()
+    return half + 1
+
+
+def _compare(whole: Path, killed: Path, update: int) -> Iterator[str]:
+    pairs = [(run, Checkpoints(run).path(update)) for run in (whole, killed)]
+    for _, checkpoint in pairs:
+        verify(checkpoint, KIND)
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        first, second = (sha256(checkpoint / name) for _, checkpoint in pairs)
+        if first != second:
+            raise TransduceError(f"{name} differs after resuming ({first[:16]} and {second[:16]}); please report this")
+        yield f"{name}: the same, SHA-256 {first[:16]}…"
+    if (whole / "journal.jsonl").read_bytes() != (killed / "journal.jsonl").read_bytes():
+        raise TransduceError("journal.jsonl differs after resuming; please report this")
+    yield "journal.jsonl: the same, byte for byte"

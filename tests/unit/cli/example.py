@@ -1,0 +1,103 @@
+"""A run that is trained in a moment, and what a refusal must look like."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transduce.storage import MANIFEST
+
+RECIPE = """
+[data]
+train = {task = "reverse", size = 300, max_length = 6, symbols = 7}
+validation = {task = "reverse", size = 20, seed = 2, max_length = 6, symbols = 7}
+
+[tokenizer]
+kind = "word"
+min_frequency = 1
+
+[model]
+model_dim = 16
+ffn_dim = 32
+num_heads = 2
+num_layers = 1
+
+[training]
+tokens = 128
+updates = 20
+validate_every = 10
+log_every = 5
+threads = 1
+learning_rate = 0.01
+schedule = "constant"
+warmup = 2
+decode_pairs = 5
+
+[search]
+beam = 2
+max_extra = 5
+"""
+"""One layer of 16 learns a little about reversing seven letters."""
+
+SAID = ("note: ", "chosen: ", "  ", "update ", "reading ", "learning ", "tokenising ", "5,552 parameters")
+"""How lines on standard error begin that are no error."""
+
+
+def complaint(captured: pytest.CaptureResult[str] | tuple[str, str]) -> str:
+    """Return the one sentence of an error, after checking that there is exactly one, last, and no traceback."""
+    lines = captured[1].splitlines()
+    others = [line for line in lines if not line.startswith(SAID)]
+    assert len(others) == 1, f"not one sentence: {captured[1]}"
+    assert others[0].startswith("error: ") and lines[-1] == others[0]
+    assert "Traceback" not in captured[1] and others[0].isprintable()
+    return others[0]
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Every file, link and folder below, with the hash of its content."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def seal_again(folder: Path) -> None:
+    """Make the manifest agree with the files, as somebody would who changes a model by hand and knows how."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    for name in manifest["files"]:
+        content = (folder / name).read_bytes()
+        manifest["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def change_config(**changes: Any) -> Callable[[Path], None]:
+    """Return what changes entries of a model's config.json, settings one by one, and seals the folder again."""
+
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        settings = changes.get("settings")
+        if isinstance(settings, dict):
+            config["settings"] |= settings
+        config |= {name: value for name, value in changes.items() if not isinstance(value, dict) or name != "settings"}
+        path.write_text(json.dumps(config))
+        seal_again(folder)
+
+    return change
+
+
+def start(*arguments: str | Path, **extra: Any) -> subprocess.Popen[bytes]:
+    """Start the program as a person does."""
+    streams: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
+    return subprocess.Popen([sys.executable, "-m", "transduce", *map(str, arguments)], **streams | extra)

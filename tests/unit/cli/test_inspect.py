@@ -1,0 +1,50 @@
+"""`transduce inspect`: a translation, its likely tokens, a page and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.example import change_config
+from transduce.cli.main import run
+
+
+def test_it_prints_the_steps_and_writes_a_page_and_a_picture(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", "run", "a b c", "--output", "look", "--top", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("a b c  →  ")
+    assert lines[-2:] == ["page     look.html", "picture  look.png"]
+    for line in lines[1:-2]:
+        probability, *others = line.split()[1:]
+        assert len(others) == 6 and 0 < float(probability) <= 1
+        assert [float(value) for value in others[1::2]] == sorted(map(float, others[1::2]), reverse=True)
+    assert (place / "look.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert (place / "look.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("options", [["--kind", "encoder"], ["--layer", "1"], ["--layer", "1", "--head", "2"]])
+def test_one_head_or_a_mean_can_be_drawn(options: list[str], place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", "run", "a b c", *options]) == 0
+    assert (place / "attention.png").exists()
+
+
+def test_what_is_printed_cannot_steer_the_terminal(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", "run", "a \x1b[2J\u202e b"]) == 0
+    shown = capsys.readouterr().out
+    assert not {"\x1b", "\r", "\u202e"} & set(shown)
+    assert shown.startswith(r"a \x1b[2J\u202e b  →  ")
+
+
+def test_of_a_long_text_the_first_part_is_looked_at_and_that_is_said(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["inspect", "run", "a b " * 300]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "note: the text is longer than the model reads at once; this is its first part\n"
+    assert len(shown.out.splitlines()[0].partition("  →  ")[0].split()) == 256
+
+
+def test_a_model_folder_can_be_looked_into_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    change_config(notes={})(place / "run/model")
+    assert run(["inspect", "run/model", "a"]) == 0

@@ -1,0 +1,155 @@
+"""`transduce translate`: as many lines out as in, in order, whatever is in them."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import transduce
+from tests.unit.cli.example import complaint
+from transduce.cli.main import run
+from transduce.errors import DataError
+from transduce.translator import Translator
+
+
+def test_a_file_and_standard_input_give_what_python_gives(
+    place: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = "".join(f"{line}\n" for line in transduce.load("run").translate(["a b c", "d e"]))
+    assert run(["translate", "run", "a.txt"]) == 0
+    assert capsys.readouterr() == (expected, "")
+    typed(b"a b c\nd e\n")
+    assert run(["translate", "run"]) == 0
+    assert capsys.readouterr() == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "notes"),
+    [
+        (b"", []),
+        (b"\n", ["lines without text, left empty: 1 (1 lines in all)"]),
+        (b"a b\n\n   \n\t\nc\n", ["lines without text, left empty: 3 (5 lines in all)"]),
+        (b"a b\r\nc d\r\n", []),
+        (b"a b\nno end", ["source tokens unknown to the model: 2 (2 lines in all)"]),
+        (b"\xef\xbb\xbfa\nb\n", []),
+        (b"a b\xe2\x80\xa8c\x0b\x0cd\x1e\n", None),  # no line ends there
+        (b"a " * 50_000 + b"\nb\n", ["longer than the model reads at once, translated in parts: 1 (2 lines in all)"]),
+        (b"ab" * 50_000 + b"\n\nb\n", ["left empty: 1 (3", "tokens unknown to the model: 1 (3"]),
+    ],
+    ids=["nothing", "one empty", "spaces", "CRLF", "no last end", "BOM", "odd separators", "long", "long word"],
+)
+def test_as_many_lines_come_out_as_go_in(
+    lines: bytes, notes: list[str] | None, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "x").write_bytes(lines)
+    assert run(["translate", "run", "x"]) == 0
+    shown = capsys.readouterr()
+    count = lines.count(b"\n") + (not lines.endswith(b"\n") and lines != b"")
+    assert shown.out.count("\n") == count and "\r" not in shown.out
+    said = [line for line in shown.err.splitlines() if "cut off" not in line]
+    if notes is not None:
+        assert len(said) == len(notes)
+        assert all(line.startswith("note: ") and note in line for line, note in zip(said, notes, strict=True))
+    for number, line in enumerate(lines.split(b"\n")[:count]):
+        assert bool(line.strip(b" \t\r")) or shown.out.split("\n")[number] == ""
+
+
+def test_a_line_break_that_a_model_says_does_not_break_the_lines(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = Translator.answer
+
+    def with_breaks(*arguments: object) -> object:
+        found = answers(*arguments)  # type: ignore[arg-type]
+        return [[type(each)(f"x\r\ny\n{each.text}", each.score) for each in several] for several in found]
+
+    monkeypatch.setattr(Translator, "answer", with_breaks)
+    assert run(["translate", "run", "a.txt", "--output", "out.txt"]) == 0
+    assert (place / "out.txt").read_bytes().count(b"\n") == 2
+    assert (place / "out.txt").read_text().startswith("x  y ")
+
+
+def test_several_answers_are_numbered_by_line_with_scores(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "x").write_text("a b\n\nc\n")
+    assert run(["translate", "run", "x", "--n-best", "3"]) == 0
+    rows = [
+        re.fullmatch(r"(\d+) \|\|\| (.*) \|\|\| (-?\d+\.\d{4})", line) for line in capsys.readouterr().out.splitlines()
+    ]
+    assert all(rows)
+    assert [row[1] for row in rows if row] == ["0", "0", "0", "1", "2", "2", "2"]
+    scores = [float(row[3]) for row in rows[:3] if row]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_options_reach_the_search(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["translate", "run", "a.txt", "--greedy", "--max-length", "1"]) == 0
+    shown = capsys.readouterr()
+    assert all(len(line.split()) <= 1 for line in shown.out.splitlines())
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.txt.gz", "new/deep/out.txt"])
+def test_an_output_file_holds_what_standard_output_would(
+    name: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["translate", "run", "a.txt"])
+    expected = capsys.readouterr().out.encode()
+    assert run(["translate", "run", "a.txt", "--output", name]) == 0
+    assert capsys.readouterr().out == ""
+    content = (place / name).read_bytes()
+    assert (gzip.decompress(content) if name.endswith(".gz") else content) == expected
+
+
+def test_an_output_replaces_a_file_through_a_link_and_may_be_the_input(place: Path) -> None:
+    (place / "link").symlink_to("a.txt")
+    assert run(["translate", "run", "a.txt", "--output", "link"]) == 0
+    assert (place / "link").is_symlink()
+    assert (place / "a.txt").read_text() != "a b c\nd e\n"
+
+
+def test_a_device_is_written_to_and_never_replaced(place: Path) -> None:
+    os.mkfifo(place / "pipe")
+    end = os.open(place / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(["translate", "run", "a.txt", "--output", "pipe"]) == 0
+        assert os.read(end, 1000).count(b"\n") == 2
+    finally:
+        os.close(end)
+    assert (place / "pipe").is_fifo()
+
+
+def test_gzip_and_a_model_folder_are_read_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["translate", "run", "a.txt"])
+    expected = capsys.readouterr().out
+    (place / "a.gz").write_bytes(gzip.compress((place / "a.txt").read_bytes()))
+    assert run(["translate", "run/model", "a.gz"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_bad_utf_8_on_standard_input_is_named_by_its_line(
+    place: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(b"a b\n\xc3\x28\n")
+    assert run(["translate", "run"]) == 65
+    assert "stdin:2: not UTF-8 (byte 0xc3 at column 1)" in complaint(capsys.readouterr())
+
+
+def test_a_stranger_s_file_in_the_model_folder_is_never_read(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["translate", "run", "a.txt"])
+    expected = capsys.readouterr().out
+    for name in ("notes.txt", "source.tokenizer.json", "target.tokenizer.json"):
+        (place / "run/model" / name).write_text("not ours")
+    assert run(["translate", "run", "a.txt"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_lone_surrogates_are_refused_in_python_too(trained: Path) -> None:
+    translator = transduce.load(trained)
+    with pytest.raises(DataError, match="lone surrogate"):
+        translator("a \ud800")
+    with pytest.raises(DataError, match="lone surrogate"):
+        translator.attention("a \udfff")

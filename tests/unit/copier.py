@@ -1,0 +1,42 @@
+"""A translator that gives back what it is given: whatever else comes out was done to the text around the model."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from tests.unit.decoding.toy import Prefix, Toy
+from transduce.checkpoint import ModelFolder
+from transduce.models.transformer import TransformerConfig
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer_training import train_tokenizer
+from transduce.translator import Translator
+
+TEXT = "the quick brown fox jumps over the lazy dog while ten small cats sleep under one old tree, and 東京 ist schön"
+
+
+@functools.cache
+def tokenizer(kind: str) -> Tokenizer:
+    """A tokenizer that knows the words of the text above."""
+    config = TokenizerConfig(kind=kind, min_frequency=1, vocab_size=500)
+    return train_tokenizer(kind, [TEXT, TEXT[4:], TEXT.upper()], config)
+
+
+def copier(kind: str, limit: int | None = None, **search: object) -> Translator:
+    """A translator over a model that copies; `limit` is the longest source it reads, with the end token.
+
+    The second best token is always another one, so that there are other answers too.
+    """
+    known = tokenizer(kind)
+
+    def row(source: Prefix, prefix: Prefix) -> Tensor:
+        score_V = torch.full((known.size,), -20.0)
+        wanted = source[len(prefix)] if len(prefix) < len(source) else known.end
+        score_V[known.size - 1 if wanted < known.size - 1 else known.size - 2] = -3.0
+        score_V[wanted] = 0.0
+        return score_V.log_softmax(dim=-1)
+
+    model = Toy(row, known.size, None if limit is None else limit, start_token=known.start)
+    return Translator(ModelFolder(model, TransformerConfig(), known, known, {"search": search}))

@@ -1,0 +1,214 @@
+"""Text in, text out: order, number and text of lines, whatever the tokenizer and however long they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import transduce
+from tests.unit.copier import TEXT, copier, tokenizer
+from tests.unit.training.example import recipe
+from transduce.decoding.options import SearchOptions
+from transduce.errors import SettingsError
+from transduce.inspection.maps import AttentionMaps
+from transduce.translator import LONGEST_PART, Translation, Translator
+
+KINDS = ["bpe", "unigram", "character", "byte", "word"]
+WORDS = TEXT.split()
+
+
+def lines(count: int) -> list[str]:
+    """Different lines of different lengths, some without any text."""
+    made = [" ".join(WORDS[number % 7 : number % 7 + number % 11]) for number in range(count)]
+    return ["" if number % 13 == 5 else "  \t" if number % 13 == 7 else line for number, line in enumerate(made)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_text_is_translated_to_one_text(kind: str) -> None:
+    assert copier(kind)("ten small cats sleep") == "ten small cats sleep"
+
+
+@pytest.mark.parametrize("count", [0, 1, 97])
+def test_order_and_number_of_lines_are_kept_and_empty_ones_stay_empty(count: int) -> None:
+    translator = copier("bpe")
+    given = lines(count)
+    assert translator.translate(given) == [line if line.strip() else "" for line in given]
+    assert translator.counts.lines == count
+    assert translator.counts.empty == sum(not line.strip() for line in given)
+
+
+def test_lines_may_come_from_anywhere_and_be_more_than_one_window() -> None:
+    translator = copier("word", method="greedy")
+    given = [WORDS[number % len(WORDS)] for number in range(2500)]
+    assert translator.translate(iter(given)) == given
+    assert translator.counts.lines == 2500
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "wordpiece"])
+@pytest.mark.parametrize("limit", [5, 8, 17, 40])
+def test_a_line_longer_than_the_model_reads_is_translated_in_parts_and_counted(kind: str, limit: int) -> None:
+    """A model that copies gives the whole line back, so nothing was lost or doubled where it was cut."""
+    translator = copier(kind, limit)
+    longest = len(tokenizer(kind).encode(TEXT))
+    found = translator(TEXT)
+    if kind == "wordpiece":  # this kind does not give back the spaces around signs, whole or in parts
+        assert found.replace(" ", "") == TEXT.replace(" ", "")
+        if limit > max(len(tokenizer(kind).encode(word)) for word in WORDS):
+            assert found == copier(kind)(TEXT)
+    else:
+        assert found == TEXT
+    assert translator.counts.split == (1 if longest > limit - 1 else 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_spaces_survive_being_cut_in_parts(kind: str) -> None:
+    text = "ten  small   cats sleep  under one   old dog"
+    expected = text if kind != "word" else " ".join(text.split())
+    for limit in range(3, 14):
+        assert copier(kind, limit)(text) == expected
+
+
+def test_parts_are_cut_where_words_begin_if_that_is_possible() -> None:
+    translator = copier("character", 12)
+    parts: list[list[int]] = []
+    translate = translator.engine.translate
+
+    def watched(requests: list) -> list:
+        parts.extend(list(request.source) for request in requests)
+        return translate(requests)
+
+    translator.engine.translate = watched  # type: ignore[method-assign]
+    assert translator("ten small cats sleep under") == "ten small cats sleep under"
+    assert [tokenizer("character").decode(part) for part in parts] == ["ten small", "cats sleep", "under"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
+@pytest.mark.parametrize("limit", [8, 9, 10, 31])
+def test_text_without_spaces_is_cut_between_characters(kind: str, limit: int) -> None:
+    text = "東京ü都😀港区は東京" * 5
+    assert copier(kind, limit)(text) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_even_the_smallest_limit_comes_to_an_end(kind: str, limit: int) -> None:
+    translator = copier(kind, limit)
+    translator("ten small cats")
+    assert translator.counts.split == 1
+
+
+def test_without_a_limit_of_the_model_there_is_one_of_ours() -> None:
+    translator = copier("character", method="greedy")
+    text = "cats " * (LONGEST_PART // 5 + 1) + "cats"
+    assert translator(text) == text
+    assert translator.counts.split == 1
+    word = "t" * (LONGEST_PART + 1)
+    assert translator(word) == word
+
+
+def test_a_line_at_the_limit_is_read_whole() -> None:
+    translator = copier("character", 10)
+    assert translator("ten small") == "ten small"
+    assert translator.counts.split == 0
+    assert translator("ten small ") == "ten small "
+    assert translator.counts.split == 1
+
+
+def test_nbest_gives_that_many_answers_with_scores_best_first() -> None:
+    answers = copier("word").translate(["ten small cats", "", "dog"], beam=5, nbest=3)
+    assert [len(several) for several in answers] == [3, 1, 3]
+    assert [several[0].text for several in answers] == ["ten small cats", "", "dog"]
+    assert answers[1] == [Translation("", 0.0, True)]
+    for several in answers:
+        assert len({answer.text for answer in several}) == len(several)
+        assert [a.score for a in several] == sorted((a.score for a in several), reverse=True)
+
+
+def test_the_answers_of_a_line_in_parts_are_the_parts_answers_joined() -> None:
+    whole = copier("word", 4)
+    found = whole.translate(["ten small cats sleep under one"], nbest=2)[0]
+    left, right = copier("word", 4).translate(["ten small cats", "sleep under one"], nbest=2)
+    assert [answer.text for answer in found] == [f"{a.text} {b.text}" for a, b in zip(left, right, strict=True)]
+    assert [a.score for a in found] == pytest.approx([a.score + b.score for a, b in zip(left, right, strict=True)])
+
+
+def test_what_is_cut_off_is_counted() -> None:
+    translator = copier("word")
+    assert translator.translate(["ten small cats", "dog"], max_length=2) == ["ten small", "dog"]
+    assert translator.counts.cut == 1
+
+
+def test_unknown_words_are_counted_and_stay_visible() -> None:
+    translator = copier("word")
+    assert translator("ten zebras sleep") == "ten <unk> sleep"
+    assert translator.counts.unknown == 1
+
+
+def test_options_go_over_what_the_model_was_saved_with() -> None:
+    translator = copier("word", beam=7, alpha=1.1)
+    assert translator.options() == SearchOptions(beam=7, alpha=1.1)
+    assert translator.options(beam=2, alpha=None) == SearchOptions(beam=2, alpha=1.1)
+    assert translator.options(nbest=9).beam == 9
+    assert translator.options(nbest=3).beam == 7
+    greedy = copier("word", method="greedy")
+    assert greedy.options().width == 1
+    assert greedy.options(beam=3).width == 3
+    assert greedy.options(nbest=2).width >= 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [({"beem": 3}, "did you mean 'beam'?"), ({"beam": 0}, "beam = 0"), ({"beam": 2, "nbest": 3}, "at least 3")],
+)
+def test_a_wish_that_makes_no_sense_is_refused(wish: dict[str, int], said: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        copier("word").translate(["dog"], **wish)
+    assert said in str(refusal.value)
+
+
+def test_one_text_where_lines_belong_is_refused() -> None:
+    """A string is a sequence of strings too: without a word each letter would be translated."""
+    with pytest.raises(SettingsError, match="lines"):
+        copier("word").translate("dog")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return transduce.train(recipe(training={"updates": 2}), tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_the_python_interface_is_what_the_documents_say(run: Path) -> None:
+    translator = transduce.load(run)
+    assert isinstance(translator, transduce.Translator)
+    assert isinstance(translator("a b c"), str)
+    plain = translator.translate(["a b", "", "c"], beam=5)
+    assert [type(line) for line in plain] == [str, str, str]
+    several = translator.translate(["a b", "c"], beam=5, nbest=3)
+    assert [len(answers) for answers in several] == [3, 3]
+    assert [answers[0].text for answers in several] == [plain[0], plain[2]]
+    assert transduce.load(str(run / "model")).translate(["a b"], beam=5) == plain[:1]
+    assert translator.defaults.beam == 2, "the recipe's search is the default"
+
+
+def test_attention_is_of_the_translation_and_shows_itself_in_a_notebook(run: Path) -> None:
+    translator = transduce.load(run)
+    maps = translator.attention("a b c")
+    assert isinstance(maps, AttentionMaps)
+    assert maps.translation == translator("a b c")
+    assert list(maps.source_pieces) == ["a", "b", "c", "</s>"]
+    assert "<" in maps._repr_html_()
+
+
+def test_attention_of_a_line_that_is_too_long_is_of_its_first_part(run: Path) -> None:
+    translator = transduce.load(run)
+    maps = translator.attention("a " * (LONGEST_PART + 3), max_length=2)
+    assert len(maps.source_pieces) == LONGEST_PART + 1
+    assert translator.counts.split == 1
+
+
+def test_public_names_are_loaded_when_they_are_used() -> None:
+    assert set(transduce.__all__) >= {"load", "train", "Translator", "__version__"}
+    assert transduce.Translator is Translator
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        transduce.lode

@@ -1,0 +1,72 @@
+"""Which weights a run ends with: the best checkpoint's, or the average of the last ones where that is no worse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.training.example import run, trainer
+from transduce.checkpoint import load_weights, weights_of
+from transduce.data.store import Prepared
+from transduce.training.finish import put_final_weights
+from transduce.training.loop import Trainer
+from transduce.training.reporter import Validation
+
+
+def finished(prepared: Prepared, folder: Path, **changes: object) -> Trainer:
+    """A run with checkpoints at 3, 6, 9 and 11."""
+    training = trainer(prepared, folder, updates=11, validate_every=3, keep_last=4, **changes)
+    run(training)
+    return training
+
+
+def checkpoint(training: Trainer, update: int) -> dict[str, torch.Tensor]:
+    return load_weights(training.checkpoints.path(update) / "model.safetensors")
+
+
+def judge(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the validations of the best and of the average say what the test wants."""
+    said = iter(losses)
+    assert training.validator is not None
+    monkeypatch.setattr(
+        training.validator,
+        "validate",
+        lambda update: Validation(update=update, loss=next(said), perplexity=1.0, accuracy=0.0, scores={}, samples=()),
+    )
+
+
+@pytest.mark.parametrize(("losses", "average_wins"), [([2.0, 1.9], True), ([2.0, 2.1], False)], ids=["better", "worse"])
+def test_the_average_is_taken_where_it_is_better_than_the_best(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: list[float], average_wins: bool
+) -> None:
+    training = finished(prepared, tmp_path, average=3)
+    best = training.progress.best_update
+    judge(training, losses, monkeypatch)
+    updates, final = put_final_weights(training)
+    assert updates == ([6, 9, 11] if average_wins else [best])
+    assert final is not None
+    assert final.loss == min(losses)
+    parts = [checkpoint(training, update) for update in updates]
+    for name, weight in weights_of(training.model).items():
+        mean = sum(part[name].double() for part in parts) / len(parts)
+        torch.testing.assert_close(weight, mean.float(), rtol=1e-6, atol=1e-8, msg=name)
+
+
+@pytest.mark.parametrize("average", [0, 1])
+def test_without_averaging_it_is_the_best_checkpoint_to_the_last_bit(
+    prepared: Prepared, tmp_path: Path, average: int
+) -> None:
+    training = finished(prepared, tmp_path, average=average)
+    updates, final = put_final_weights(training)
+    assert updates == [training.progress.best_update]
+    assert final is not None
+    assert final.loss == pytest.approx(training.progress.best_score, rel=1e-6)
+    expected = checkpoint(training, updates[0])
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights_of(training.model).items())
+
+
+def test_without_validation_pairs_the_average_is_taken_as_asked(prepared: Prepared, tmp_path: Path) -> None:
+    training = finished(Prepared(**{**vars(prepared), "validation": None}), tmp_path, average=2)
+    assert put_final_weights(training) == ([9, 11], None)

@@ -1,0 +1,29 @@
+"""The memory of this process, against what it is made to hold."""
+
+from __future__ import annotations
+
+import mmap
+import resource
+import sys
+from pathlib import Path
+
+import pytest
+
+from transduce.training import resident
+from transduce.training.resident import resident_bytes
+
+
+def test_memory_grows_by_what_is_held() -> None:
+    before = resident_bytes()
+    with mmap.mmap(-1, 211 * 2**20) as held:  # of the system itself: the allocator may have kept memory of other tests
+        for place in range(0, len(held), mmap.PAGESIZE):
+            held[place] = 1
+        assert 190 * 2**20 < resident_bytes() - before < 230 * 2**20
+
+
+def test_it_is_no_more_than_the_systems_peak_and_without_proc_it_is_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = resident_bytes()
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert 0 < now <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit * 1.05
+    monkeypatch.setattr(resident, "_STATM", Path("/nowhere/statm"))
+    assert resident_bytes() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
