@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn bench docs clean
+.PHONY: help demo test check learn bench bench-train docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,8 +41,10 @@ check: .venv/.developer ## Format, lint, types, layers
 learn: .venv/.developer ## Train every model until it reaches its bound (minutes)
 	@$(BIN)/pytest -m learning --timeout=1200
 
-bench: .venv/.developer ## Measure against peers; see the bench-* targets
-	@echo "nothing is measured here yet"
+bench: bench-train ## Measure against peers, all of the bench-* targets
+
+bench-train: .venv/.developer ## Training speed and memory beside torch.nn and Hugging Face (minutes)
+	@$(BIN)/python bench/train.py
 
 docs: .venv/.developer ## Run every example and command of the documents
 	@$(BIN)/pytest tests/documents

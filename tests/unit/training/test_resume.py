@@ -15,8 +15,8 @@ from transduce.data.store import Prepared
 from transduce.errors import ModelFolderError
 from transduce.storage import read_json, write_json
 from transduce.training.config import TrainingConfig
-from transduce.training.optimizer import build_optimizer, optimizer_tensors
 from transduce.training.divergence import Divergence
+from transduce.training.optimizer import build_optimizer, optimizer_tensors
 from transduce.training.resume import Checkpoints, Progress
 
 

@@ -1,0 +1,43 @@
+"""Proving that a killed run resumes as itself: once for real, and once with a run that does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transduce.errors import TransduceError
+from transduce.recipe import Recipe, train
+from transduce.verification import _compare, verify_resume
+
+RECIPE = {
+    "data": {"train": {"task": "reverse", "size": 300, "max_length": 5}},
+    "tokenizer": {"kind": "word", "min_frequency": 1},
+    "model": {"model_dim": 8, "num_heads": 2, "ffn_dim": 13, "num_layers": 1, "dropout": 0.2},
+    "training": {"threads": 1, "tokens": 97, "schedule": "linear", "learning_rate": 0.01, "warmup": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    return Recipe.from_tables(RECIPE, "the test's recipe")
+
+
+def test_a_run_that_was_killed_is_the_same_run_after_resuming(recipe: Recipe, tmp_path: Path) -> None:
+    said = list(verify_resume(recipe, tmp_path / "run", updates=60))
+    assert "killed after update 31 had begun" in said[1]
+    assert [line.partition(":")[0] for line in said[2:]] == [
+        "model.safetensors",
+        "optimizer.safetensors",
+        "journal.jsonl",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_differs_is_an_error(recipe: Recipe, tmp_path: Path) -> None:
+    training = recipe.training.but(updates=2, validate_every=2, decode_pairs=0)
+    train(replace(recipe, training=training), tmp_path / "first")
+    train(replace(recipe, training=training.but(seed=2)), tmp_path / "second")
+    with pytest.raises(TransduceError, match=r"model\.safetensors differs after resuming"):
+        list(_compare(tmp_path / "first", tmp_path / "second", 2))
