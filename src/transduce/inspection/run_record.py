@@ -107,6 +107,8 @@ class Times:
     """Of all processes together."""
     heard: float | None = None
     """When the last line was written, in seconds since 1970."""
+    ended: bool = False
+    """Whether the last process came to the run's end; an interrupted one writes nothing about it."""
     _before: float = 0.0
     _now: float = 0.0
     _mark: tuple[float, float | None] | None = None
@@ -126,6 +128,7 @@ class Times:
         elif from_nothing:
             self._forget_after(line.update - 1)
         self._now, self.seconds, self.heard = now, self._before + now, line.number("at")
+        self.ended = line.event == "ended"
         if line.event == "update":
             self._take_update(line, now, line.number("tokens"))
 
@@ -160,10 +163,15 @@ class RunRecord:
     notes: tuple[Note, ...]
     """Events that have no place of their own."""
     final: Table | None
-    """What the finished model is worth; None until the run has ended."""
+    """What the finished model is worth; None until the run has ended, or without validation pairs."""
     times: Times
     recipe: Table | None
     data: Table | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.final is not None or self.times.ended
 
     @property
     def updates(self) -> int:

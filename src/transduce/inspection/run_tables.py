@@ -32,7 +32,7 @@ def state(run: RunRecord) -> Facts:
     training = (run.recipe or {}).get("training")
     planned = training.get("updates") if isinstance(training, dict) else None
     facts = {
-        "state": "finished" if run.final is not None else "not finished: still running, or interrupted",
+        "state": "finished" if run.finished else "not finished: still running, or interrupted",
         "updates": f"{run.updates:,} of {planned:,}" if isinstance(planned, int) else f"{run.updates:,}",
     }
     if run.progress["epoch"]:

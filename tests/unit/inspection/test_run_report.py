@@ -13,46 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.inspection.run_example import SAMPLES, check, folder_of, moment, update
 from tests.unit.inspection.test_view import Page
 from transduce.cli.main import run as run_command
-from transduce.errors import CannotCreate, MissingInput, ModelFolderError, SettingsError
-from transduce.inspection.run_record import Line, read_run, read_times
+from transduce.errors import CannotCreate, ModelFolderError, SettingsError
+from transduce.inspection.run_record import read_run
 from transduce.inspection.run_report import content, labels, means, page, save_report, thin
 from transduce.inspection.run_tables import spread
 from transduce.journal import Journal
-
-HOSTILE = "</script><script>alert(1)</script> <!-- \u202e \ud800 <img src=x onerror=alert(1)> {{data}} &lt;"
-SAMPLES = [["ein Hund läuft", "a dog runs", HOSTILE], ["東京", "Tokyo", "Kyoto"]]
-
-
-def folder_of(place: Path, journal: list[dict[str, Any]], timing: list[dict[str, Any]] | None = None) -> Path:
-    place.mkdir(parents=True, exist_ok=True)
-    for name, lines in (("journal", journal), ("timing", timing)):
-        if lines is not None:
-            (place / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return place
-
-
-def update(number: int, **facts: Any) -> dict[str, Any]:
-    return {
-        "event": "update",
-        "update": number,
-        "epoch": number // 7,
-        "loss": 11 / number,
-        "learning_rate": number / 1000,
-        "gradient_norm": 0.5,
-        "tokens": 13 * number,
-        **facts,
-    }
-
-
-def check(number: int, loss: float, best: bool, **facts: Any) -> dict[str, Any]:
-    measures = {"loss": loss, "perplexity": math.exp(loss), "accuracy": 0.75, "word_error_rate": 0.3}
-    return {"event": "validation", "update": number, **measures, "best": best, "samples": SAMPLES, **facts}
-
-
-def moment(number: int, seconds: float, **facts: Any) -> dict[str, Any]:
-    return {"event": "update", "seconds": seconds, "at": 1.79e9, "update": number, "tokens": 13 * number, **facts}
 
 
 @pytest.fixture
@@ -175,62 +143,6 @@ def test_runs_of_one_name_are_called_by_their_paths(tmp_path: Path) -> None:
     assert labels(runs[:1]) == ["run"]
 
 
-# ---- times
-
-
-def curves_of(*timing: dict[str, Any]) -> Any:
-    return read_times(Line(Path("timing.jsonl"), at, line) for at, line in enumerate(timing, start=1))
-
-
-def test_a_resumed_run_counts_on_and_never_runs_backwards() -> None:
-    times = curves_of(
-        moment(10, 100.0),
-        moment(20, 150.0),
-        moment(30, 250.0),
-        {"event": "resumed", "seconds": 0.5, "at": 1.79e9, "update": 20},
-        moment(30, 26.5),
-        moment(40, 52.5),
-    )
-    assert times.speed == [(20, 130 / 50), (40, 130 / 26)]
-    assert times.hours == [(n, pytest.approx(s / 3600)) for n, s in ((10, 100), (20, 150), (30, 276.5), (40, 302.5))]
-    assert times.seconds == 302.5
-    assert [note.update for note in times.resumed] == [20]
-
-
-def test_a_run_killed_before_its_first_checkpoint_begins_again() -> None:
-    times = curves_of(moment(10, 5.0), moment(20, 9.0), moment(10, 9.5), moment(20, 10.5))
-    assert times.speed == [(20, 130.0)]
-    assert [update for update, _ in times.hours] == [10, 20] and times.seconds == 19.5
-
-
-def test_lines_of_one_moment_have_no_speed() -> None:
-    assert curves_of(moment(10, 5.0), moment(20, 5.0), moment(30, 7.0)).speed == [(30, 65.0)]
-
-
-@given(
-    st.lists(
-        st.lists(st.tuples(st.integers(1, 9), st.floats(0, 1e6), st.integers(0, 10**6)), min_size=1, max_size=8),
-        max_size=4,
-    )
-)
-@settings(max_examples=50, deadline=None)
-def test_no_history_of_processes_gives_a_negative_speed_or_time(history: list[list[tuple[int, float, int]]]) -> None:
-    lines: list[dict[str, Any]] = []
-    reached = 0
-    for process in history:
-        lines.append({"event": "resumed", "seconds": 0.0, "update": reached // 2})
-        reached, seconds, tokens = reached // 2, 0.0, reached // 2
-        for step, took, learnt in process:
-            reached, seconds, tokens = reached + step, seconds + took, tokens + learnt
-            lines.append({"event": "update", "seconds": seconds, "update": reached, "tokens": tokens})
-    times = curves_of(*lines)
-    assert all(value >= 0 for _, value in times.speed)
-    hours = [value for _, value in times.hours]
-    assert hours == sorted(hours)
-    for curve in (times.hours, times.speed):
-        assert [place for place, _ in curve] == sorted({place for place, _ in curve})
-
-
 # ---- thinning
 
 
@@ -302,56 +214,6 @@ def test_what_is_not_finite_is_left_out_of_curves_and_written_in_tables(tmp_path
     assert run["curves"]["gradient norm"] == [[3], [0.5]] and run["curves"]["loss"] == [[2], [5.5]]
     assert "validation loss" not in run["curves"] and "perplexity" not in run["curves"]
     assert run["checks"]["rows"] == [["4", "inf", "", "0.75", "0.3", ""]]
-
-
-def test_a_folder_without_a_journal_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ModelFolderError, match=r"is not a run \(no journal.jsonl\)"):
-        read_run(tmp_path)
-    with pytest.raises(MissingInput, match="no such folder"):
-        read_run(tmp_path / "nowhere")
-    (tmp_path / "journal.jsonl").mkdir()
-    with pytest.raises(MissingInput, match="cannot be read"):
-        read_run(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["journal", "timing"])
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"{",
-        b"",
-        b"\x00\x00",
-        b"\xff",
-        b"[1]",
-        b'{"update": 3}',
-        b'{"event": 5}',
-        b"[" * 100_000,
-        b'{"event": "update", "update": "3", "seconds": 1}',
-        b'{"event": "update", "update": true, "seconds": 1}',
-        b'{"event": "update", "update": -1, "seconds": 1}',
-        b'{"event": "update", "update": 3, "seconds": 1, "tokens": "many"}',
-    ],
-)
-def test_a_damaged_line_is_named(tmp_path: Path, name: str, line: bytes) -> None:
-    folder_of(tmp_path, [update(1), update(2)], [moment(1, 1.0), moment(2, 2.0)])
-    path = tmp_path / f"{name}.jsonl"
-    first, second, _ = path.read_bytes().split(b"\n")
-    path.write_bytes(first + b"\n" + line + b"\n" + second + b"\n")
-    with pytest.raises(ModelFolderError, match=re.escape(f"{path}:2: ")):
-        content([read_run(tmp_path)])
-
-
-@pytest.mark.parametrize("samples", ["abc", [["a", "b"]], [["a", "b", 3]], [5], {"a": 1}])
-def test_samples_that_are_no_texts_are_damage(tmp_path: Path, samples: Any) -> None:
-    folder_of(tmp_path, [update(1), check(2, 1.0, True, samples=samples)])
-    with pytest.raises(ModelFolderError, match=r"journal.jsonl:2: 'samples'"):
-        read_run(tmp_path)
-
-
-@pytest.mark.parametrize("seconds", [None, -1.0, math.nan, math.inf, 1e300])
-def test_times_that_are_none_are_damage(seconds: float | None) -> None:
-    with pytest.raises(ModelFolderError, match=r"timing.jsonl:1: 'seconds' is not a time"):
-        curves_of({"event": "update", "update": 1, "seconds": seconds})
 
 
 def test_a_damaged_recipe_or_report_is_said(finished: Path) -> None:
