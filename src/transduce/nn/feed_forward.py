@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.dropout import Dropout
 
 
-class Relu(nn.Module):
+class Bent(nn.Module):
+    """bend(xW1 + b1)W2 + b2; a leaf says what bends."""
+
+    bend: Callable[[Tensor], Tensor]
+
+    def __init__(self, dim: int, ffn_dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.widen = nn.Linear(dim, ffn_dim)
+        self.narrow = nn.Linear(ffn_dim, dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, value: Tensor) -> Tensor:
+        """(… D) -> (… D)."""
+        narrowed: Tensor = self.narrow(self.dropout(self.bend(self.widen(value))))
+        return narrowed
+
+
+class Relu(Bent):
     """max(0, xW1 + b1)W2 + b2, as printed."""
 
-    def __init__(self, dim: int, ffn_dim: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.widen = nn.Linear(dim, ffn_dim)
-        self.narrow = nn.Linear(ffn_dim, dim)
-        self.dropout = Dropout(dropout)
-
-    def forward(self, value: Tensor) -> Tensor:
-        """(… D) -> (… D)."""
-        narrowed: Tensor = self.narrow(self.dropout(F.relu(self.widen(value))))
-        return narrowed
+    bend = staticmethod(F.relu)
 
 
-class Gelu(nn.Module):
+class Gelu(Bent):
     """The same with the Gaussian error unit of Hendrycks & Gimpel (BERT, GPT)."""
 
-    def __init__(self, dim: int, ffn_dim: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.widen = nn.Linear(dim, ffn_dim)
-        self.narrow = nn.Linear(ffn_dim, dim)
-        self.dropout = Dropout(dropout)
-
-    def forward(self, value: Tensor) -> Tensor:
-        """(… D) -> (… D)."""
-        narrowed: Tensor = self.narrow(self.dropout(F.gelu(self.widen(value))))
-        return narrowed
+    bend = staticmethod(F.gelu)
 
 
 class Gated(nn.Module):
