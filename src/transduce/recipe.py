@@ -227,9 +227,7 @@ def _set_up(
                 aside.write_text(recipe.to_toml(), encoding="utf-8")
         _refuse_too_large(recipe, VocabularySizes(1, 1))  # before hours go into preparing
         corpus = _corpus(folder, recipe, prepared, progress)
-        trainer = Trainer(_build(recipe, corpus, reporter), corpus, recipe.training, folder, _facts(recipe, corpus))
-        trainer.checkpoints.every = recipe.training.validate_every
-        return trainer
+        return Trainer(_build(recipe, corpus, reporter), corpus, recipe.training, folder, _facts(recipe, corpus))
 
 
 def _corpus(

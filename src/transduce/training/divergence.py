@@ -9,6 +9,8 @@ FAST, SLOW = 0.1, 0.01
 """How much the newest loss counts in each average."""
 SIGMAS = 6.0
 """Standard deviations of the loss that the fast average must stand above the slow one."""
+OUTLIER = 4.0
+"""Standard deviations that one loss counts for at most: one odd batch is not a trend."""
 SETTLED = 100
 """Updates before anything is said: at first the loss falls fast and means little."""
 
@@ -34,8 +36,10 @@ class Divergence:
             return False
         # Early on the averages are plain means of what was seen, so that the first losses do not linger.
         fast, slow = max(FAST, 1 / self.seen), max(SLOW, 1 / self.seen)
-        self.fast += fast * (loss - self.fast)
-        bound = SIGMAS * math.sqrt(self.variance * FAST / (2 - FAST)) + 1e-3
+        sigma = math.sqrt(self.variance)
+        counted = min(loss, self.slow + OUTLIER * sigma) if self.seen > SETTLED else loss
+        self.fast += fast * (counted - self.fast)
+        bound = SIGMAS * sigma * math.sqrt(FAST / (2 - FAST)) + 1e-3
         if not self.alarmed:  # a spike must not widen the band that it is judged by
             self.variance += slow * ((loss - self.last) ** 2 / 2 - self.variance)
         above = self.fast - self.slow

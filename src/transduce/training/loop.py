@@ -61,7 +61,7 @@ class Trainer:
         self.batches = Batches.of(prepared.train, config.tokens, config.seed)
         validation = prepared.validation
         self.validator = Validator(model, prepared, validation, config) if validation is not None else None
-        self.checkpoints = Checkpoints(folder)
+        self.checkpoints = Checkpoints(folder, config.validate_every)
         self.journal = Journal(folder)
         self.progress = Progress()
 

@@ -21,6 +21,14 @@ def test_a_clean_run_gives_no_alarm(seed: int) -> None:
     assert not any(watch.observe(loss) for loss in falling(seed))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_single_odd_batches_give_no_alarm(seed: int) -> None:
+    losses = falling(seed)
+    losses[200::97] *= 2.5
+    watch = Divergence()
+    assert not any(watch.observe(loss) for loss in losses)
+
+
 @pytest.mark.parametrize("at", [150, 700, 1900])
 def test_a_loss_that_jumps_is_noticed_within_ten_updates_and_once(at: int) -> None:
     losses = falling(1)

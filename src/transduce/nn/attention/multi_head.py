@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.attention.dot_product import attention_scores, fused_attention
+from transduce.nn.attention.dot_product import attend, attention_scores
 from transduce.nn.dropout import Dropout
 from transduce.nn.mask import and_causal
 from transduce.nn.state import KeyValues
@@ -54,7 +54,7 @@ class Heads(nn.Module):
             weight_BHQM = self.weight(self.score(attention_scores(query, key, allowed)).softmax(dim=-1))
             mixed_BHQV = self.dropout(weight_BHQM) @ value
         else:
-            mixed_BHQV = fused_attention(query, key, value, allowed, causal)
+            mixed_BHQV = attend(query, key, value, allowed, causal)
         merged: Tensor = self.merge(mixed_BHQV.transpose(1, 2).flatten(-2))
         return merged
 

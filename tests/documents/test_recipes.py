@@ -1,0 +1,53 @@
+"""Every recipe of the folder loads, says what it is for, and trains."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import transduce
+from transduce.data.synthetic import SyntheticTask
+from transduce.recipe import Recipe, read_recipe, train
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+
+
+def test_there_are_recipes() -> None:
+    assert {path.stem for path in RECIPES} >= {"copy", "reverse", "sort", "addition", "recall", "reverse-rnn"}
+
+
+@pytest.fixture(params=RECIPES, ids=lambda path: path.stem)
+def path(request: pytest.FixtureRequest) -> Path:
+    """Each recipe in turn."""
+    return Path(request.param)
+
+
+def test_a_recipe_says_at_its_top_what_it_is_for_and_how_to_run_it(path: Path) -> None:
+    comment = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    assert len(comment) >= 2
+    assert f"transduce train --recipe recipes/{path.name} --output runs/{path.stem}" in "\n".join(comment)
+
+
+def test_a_recipe_chooses_everything_itself_and_comes_back_from_toml_the_same(path: Path) -> None:
+    recipe, reasons = read_recipe(path)
+    assert reasons == []
+    assert Recipe.from_tables(tomllib.loads(recipe.to_toml()), path.name) == recipe
+
+
+def test_training_and_validation_pairs_of_a_task_are_drawn_with_different_seeds(path: Path) -> None:
+    data = read_recipe(path)[0].data
+    if isinstance(data.train, SyntheticTask) and isinstance(data.validation, SyntheticTask):
+        assert data.train.task == data.validation.task
+        assert data.train.seed != data.validation.seed
+
+
+def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) -> None:
+    """Two updates of a smaller corpus: whether it learns is asked by `make learn`."""
+    changes = ["training.updates=2", "training.validate_every=2", "training.decode_pairs=3"]
+    changes += ["data.train.size=300", "data.validation.size=20"]
+    recipe, _ = read_recipe(path, changes)
+    run = train(recipe, tmp_path / "run")
+    source = next(recipe.data.train.pairs()).source
+    assert isinstance(transduce.load(run)(source), str)

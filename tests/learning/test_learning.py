@@ -1,0 +1,113 @@
+"""Everything learns something small: models reach a stated bound on tasks with a known answer, with a fixed seed.
+
+`make learn` runs these; each takes a minute or two on one core. The runs are the recipes of the project's folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import transduce
+from transduce.config import Table, merge
+from transduce.data.pronunciation import pronunciations
+from transduce.data.synthetic import SyntheticTask
+from transduce.errors import MissingInput
+from transduce.recipe import Recipe, read_recipe, train
+
+pytestmark = pytest.mark.learning
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+SEARCHES: list[dict[str, Any]] = [{"method": "greedy"}, {"method": "beam", "beam": 4}]
+
+
+def held_out(recipe: Recipe, count: int = 1000) -> tuple[list[str], list[str]]:
+    """Sources that are neither in the training nor in the validation pairs, and their answers."""
+    task, validation = recipe.data.train, recipe.data.validation
+    assert isinstance(task, SyntheticTask)
+    assert isinstance(validation, SyntheticTask)
+    seen = {pair.source for each in (task, validation) for pair in each.pairs()}
+    fresh = [pair for pair in task.but(seed=777, size=count).pairs() if pair.source not in seen]
+    assert len(fresh) > count / 2
+    return [pair.source for pair in fresh], [pair.target for pair in fresh]
+
+
+def exact_match(translator: transduce.Translator, sources: list[str], answers: list[str], **search: Any) -> float:
+    found = translator.translate(sources, **search)
+    return sum(one == other for one, other in zip(found, answers, strict=True)) / len(answers)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "bound"),
+    [
+        ("copy", [], 0.99),
+        ("reverse", [], 0.99),
+        ("reverse-rnn", [], 0.99),
+        ("reverse-rnn", ["data.train.task=copy", "data.validation.task=copy"], 0.99),
+        ("sort", [], 0.97),
+        ("addition", [], 0.95),
+        ("recall", [], 0.97),
+    ],
+    ids=["copy", "reverse", "reverse-rnn", "copy-rnn", "sort", "addition", "recall"],
+)
+def test_a_task_is_learnt_so_that_unseen_sources_are_answered_wholly_right(
+    tmp_path: Path, name: str, changes: list[str], bound: float
+) -> None:
+    recipe, _ = read_recipe(RECIPES / f"{name}.toml", changes)
+    sources, answers = held_out(recipe)
+    translator = transduce.load(train(recipe, tmp_path / "run"))
+    found = [exact_match(translator, sources, answers, **search) for search in SEARCHES]
+    print(f"{name}: greedy {found[0]:.4f}, beam {found[1]:.4f} of {len(sources)} unseen sources wholly right")
+    assert min(found) >= bound
+
+
+OVERFIT: Table = {
+    "tokenizer": {"joint": False, "source_kind": "character", "target_kind": "word", "min_frequency": 1},
+    "training": {
+        "tokens": 512,
+        "updates": 300,
+        "schedule": "linear",
+        "learning_rate": 0.003,
+        "warmup": 30,
+        "clip": 1.0,
+        "label_smoothing": 0.0,
+        "validate_every": 300,
+    },
+}
+MODELS: dict[str, Table] = {
+    "transformer": {
+        "name": "transformer",
+        "model_dim": 64,
+        "num_heads": 4,
+        "ffn_dim": 256,
+        "num_layers": 2,
+        "norm": "pre",
+        "tied": "target",
+        "dropout": 0.0,
+    },
+    "attentive_rnn": {"preset": "bahdanau", "embedding_dim": 64, "hidden_dim": 96, "dropout": 0.0},
+}
+
+
+def hundred_words() -> dict[str, str]:
+    """A hundred words from all over the dictionary, each with its first pronunciation."""
+    try:
+        known = pronunciations()
+    except MissingInput as error:
+        pytest.skip(str(error))
+    words = sorted(word for word in known if len(word) >= 4)
+    return {word: known[word][0] for word in words[:: len(words) // 100][:100]}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_hundred_real_pairs_are_learnt_by_heart_to_the_exact_output(tmp_path: Path, name: str) -> None:
+    pairs = hundred_words()
+    (tmp_path / "pairs.tsv").write_text("".join(f"{word}\t{spoken}\n" for word, spoken in pairs.items()))
+    data = {"train": {"path": str(tmp_path / "pairs.tsv")}, "validation_share": 0.0}
+    recipe = Recipe.from_tables(merge(OVERFIT, {"data": data, "model": MODELS[name]}), "a test")
+    translator = transduce.load(train(recipe, tmp_path / "run"))
+    assert len(pairs) == 100
+    for search in SEARCHES:
+        assert exact_match(translator, list(pairs), list(pairs.values()), **search) == 1.0
