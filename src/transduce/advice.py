@@ -16,6 +16,8 @@ from transduce.errors import DataError
 
 SURVEYED = 1_000_000
 """Pairs that are looked at; a larger corpus gets the settings of one of this size or more."""
+KINDS = {"kind", "source_kind", "target_kind"}
+"""Settings of [tokenizer] by which a person says what a token is; then nothing is chosen there."""
 FEW_WORDS = 300
 """A side with no more different words than this is written in symbols, not in words, …"""
 OFTEN = 5
@@ -69,9 +71,10 @@ def survey(texts: Iterable[tuple[str, str]]) -> Survey:
 def advise(found: Survey, given: Table | None = None) -> Advice:
     """Choose tokenizer, model and training for a corpus; `given` is what a person said of the tokenizer."""
     reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == SURVEYED else "")]
-    tokenizer, tokens_per_line = _tokenizer(found, reasons)
+    chosen = bool(KINDS & (given or {}).keys())
+    tokenizer, tokens_per_line = _tokenizer(found, [] if chosen else reasons)
     model, training = _model(found.pairs, tokens_per_line, reasons)
-    if not {**tokenizer, **(given or {})}["joint"]:
+    if not {**({"joint": True} if chosen else tokenizer), **(given or {})}["joint"]:
         model["tied"] = "target"
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from transduce.advice import advise, survey
+from transduce.advice import KINDS, advise, survey
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs
@@ -141,10 +141,12 @@ def _table(tables: Table, name: str, where: str) -> Table:
 
 
 def _over(chosen: Table, given: Table) -> Table:
-    """Lay what a person gave over what was chosen; a model or preset of their own replaces the chosen model whole."""
-    model = given.get("model", {})
+    """Lay what a person gave over what was chosen; a model or kind of token of theirs replaces the chosen whole."""
+    model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
     if isinstance(model, dict) and {"name", "preset"} & model.keys():
         chosen = {**chosen, "model": {}}
+    if isinstance(tokenizer, dict) and KINDS & tokenizer.keys():
+        chosen = {**chosen, "tokenizer": {}}
     return merge(chosen, given)
 
 
@@ -166,7 +168,9 @@ def train(
         recipe, _ = read_recipe(Path(recipe))
     folder, reporter = Path(output), reporter or Silent()
     recipe = _fill_in(recipe)
-    with held(folder, resume), _quiet_generators():
+    if resume and _fill_in(resume_recipe(folder)) != recipe:
+        raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
+    with held(folder, resume), _as_found():
         trainer = _set_up(recipe, folder, resume, None if prepared is None else Path(prepared), reporter, progress)
         try:
             _refuse_changes(trainer)
@@ -199,17 +203,15 @@ def _fill_in(recipe: Recipe) -> Recipe:
     return Recipe(recipe.data, recipe.tokenizer, recipe.model, training, recipe.search)
 
 
-class _quiet_generators:
-    """Leave the process's own random numbers as they were found."""
-
-    def __enter__(self) -> None:
-        self._fork = torch.random.fork_rng(devices=[])
-        self._threads = torch.get_num_threads()
-        self._fork.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._fork.__exit__(*error)
-        torch.set_num_threads(self._threads)
+@contextlib.contextmanager
+def _as_found() -> Iterator[None]:
+    """Leave the process's own random numbers and number of threads as they were found."""
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _set_up(

@@ -101,7 +101,7 @@ class Translator:
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's search options with some of them changed; None leaves one as it is."""
         given = {name: value for name, value in wishes.items() if value is not None}
-        if "nbest" in given and "beam" not in given:
+        if given.get("nbest", 1) > 1 and "beam" not in given:
             given["beam"] = max(given["nbest"], self.defaults.beam)
         if "beam" in given and "method" not in given:
             given["method"] = "beam"

@@ -45,8 +45,8 @@ def verify_resume(recipe: Recipe, place: Path, updates: int = UPDATES) -> Iterat
         yield f"training {2 * half} updates without a stop"
         fresh = ("--recipe", str(folder / "recipe.toml"), "--output")
         _finish(_start(*fresh, str(folder / "whole")))
-        killed_after = _kill(_start(*fresh, str(folder / "killed")), folder / "killed", half)
-        yield f"trained again, killed after update {killed_after} had begun; resuming"
+        _kill(_start(*fresh, str(folder / "killed")), folder / "killed", half)
+        yield f"trained again, killed after update {half}; resuming"
         _finish(_start("--resume", str(folder / "killed")))
         yield from _compare(folder / "whole", folder / "killed", 2 * half)
 
@@ -62,8 +62,8 @@ def _finish(process: subprocess.Popen[str]) -> None:
         raise TransduceError(f"the trial run failed: {complaint.strip().splitlines()[-1].removeprefix('error: ')}")
 
 
-def _kill(process: subprocess.Popen[str], run: Path, half: int) -> int:
-    """Kill a run at its first sign of life after the checkpoint in the middle; return the update it was in."""
+def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
+    """Kill a run at its first sign of life after the checkpoint in the middle."""
     journal, checkpoint = run / "journal.jsonl", Checkpoints(run).path(half)
     lines = 0
     while process.poll() is None:
@@ -73,8 +73,10 @@ def _kill(process: subprocess.Popen[str], run: Path, half: int) -> int:
             break
         lines = lines or now
         time.sleep(0.002)
-    process.communicate()
-    return half + 1
+    _, complaint = process.communicate()
+    if process.returncode != -signal.SIGKILL:
+        reason = complaint.strip().splitlines()[-1] if process.returncode else "it ended before it could be killed"
+        raise TransduceError(f"the trial run proved nothing: {reason.removeprefix('error: ')}; try again")
 
 
 def _compare(whole: Path, killed: Path, update: int) -> Iterator[str]:

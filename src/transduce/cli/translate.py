@@ -51,7 +51,7 @@ def command(run: str, file: str, output: str, greedy: bool, nbest: int | None, *
     with _output(output) as sink:
         for window in _as_they_come(read_lines(file)):
             for answers in translator.answer(window, options):
-                for answer in answers:
+                for answer in answers if nbest is not None else answers[:1]:
                     text = one_line(answer.text)
                     sink.write(f"{text}\n" if nbest is None else f"{number} ||| {text} ||| {answer.score:.4f}\n")
                 number += 1

@@ -206,10 +206,13 @@ def hold_out(train: Spool, dropped: int, share: float, most: int) -> None:
     smallest = np.zeros(0, dtype=np.uint64)
     for start, chunk in train.hashes("source"):
         usable_hashes = chunk[train.marks[start : start + len(chunk)] & dropped == 0]
-        smallest = np.unique(np.concatenate([smallest, usable_hashes]))[: wanted + 1]
-    if len(smallest) < 2:
-        return  # a single source cannot stand on both sides
-    last = smallest[min(wanted, len(smallest) - 1) - 1]
+        smallest = np.sort(np.concatenate([smallest, usable_hashes]))[: wanted + 1]  # a place for each pair
+    whole = smallest[smallest < smallest[-1]] if len(smallest) > wanted else smallest[:0]
+    last = whole[-1] if len(whole) else smallest[:1].max(initial=0)
+    if not len(whole):  # the first source alone has more pairs than wanted: it goes if the larger part stays
+        pairs = sum(int(np.count_nonzero(chunk <= last)) for _, chunk in train.hashes("source"))
+        if 2 * pairs > usable:
+            return
     for start, chunk in train.hashes("source"):
         train.marks[start + np.flatnonzero(chunk <= last)] |= HELD_OUT
 

@@ -53,11 +53,11 @@ class DataConfig(Config):
     test: Corpus | None = None
     """The pairs to report on; never learnt from."""
     validation_share: float = pydantic.Field(default=0.01, ge=0, le=0.5)
-    """How many different sources are held out when there is no validation corpus, as a share of the training pairs
-    (at least one; 0 holds out none). They are chosen by a hash of the source text: the same source never stands on
-    both sides, and adding lines to the corpus changes little in the choice."""
+    """Share of the training pairs that is held out when there is no validation corpus (at least one source; 0 holds
+    out none). All pairs of a source go together, chosen by a hash of the source text: the same source never stands
+    on both sides, and adding lines to the corpus changes little in the choice."""
     validation_max: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
-    """Most different sources held out."""
+    """Most pairs held out."""
     source_language: str | None = None
     """Language of the source, for the model's card and for scoring (`de`, `en-GB`, …)."""
     target_language: str | None = None

@@ -24,9 +24,10 @@ class SearchOptions(Config):
     """What a score is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016) or n^alpha, n tokens without the end token."""
     alpha: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
     """Strength of the length penalty; 0 compares plain log-probabilities, which favours short answers."""
-    stop: Literal["settled", "beam_finished"] = "settled"
-    """When a beam search ends: as many answers as the beam is wide have ended and none that is still being written is
-    better than what would be returned; or the first alone, as CTranslate2 does, which is the same for most sources."""
+    stop: Literal["settled", "beam_finished", "exact"] = "settled"
+    """When a beam search ends. beam_finished: as many answers as the beam is wide have ended, as CTranslate2 does.
+    settled: that, and none that is still being written is better now than what would be returned. exact: none of them
+    could become better, however it goes on; slower."""
     max_length: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """The most tokens to write; unless given, as many as the source has plus max_extra."""
     max_extra: Annotated[int, Field(ge=0, le=1_000_000)] = 50

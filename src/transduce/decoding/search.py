@@ -50,20 +50,27 @@ class Sentence:
         score = log_probability / self.penalty(len(tokens))
         self.finished.append(Hypothesis(tokens, score, log_probability, ended))
 
-    def is_settled(self, width: int, best_alive: float, length: int) -> bool:
-        """Whether as many have ended as the beam is wide, and no opening is better than what would be returned.
+    def is_over(self, width: int, best_alive: float, length: int) -> bool:
+        """Whether the search for this sentence may end, by the stop rule that was asked for.
 
-        Counting endings alone gives up too early where a model is sure of itself: the few endings that nobody wants
-        fill the beam while the answer, far better than all of them, is still being written.
+        Counting endings alone (`beam_finished`) gives up too early where a model is sure of itself: the few endings
+        that nobody wants fill the beam while the answer, far better than all of them, is still being written.
         """
-        if len(self.finished) < width or self.options.stop == "beam_finished":
-            return len(self.finished) >= width
-        return best_alive / self.penalty(length) <= self.result().hypotheses[-1].score
+        ended, stop = len(self.finished), self.options.stop
+        if stop == "exact":
+            # A log-probability only falls; the best an opening can still get is its own over the largest penalty.
+            return ended >= self.options.nbest and best_alive / self.penalty(self.max_length) <= self._last_score()
+        if stop == "beam_finished" or ended < width or width == 1:
+            return ended >= width
+        return best_alive / self.penalty(length) <= self._last_score()
 
     def result(self) -> Result:
-        """The best hypotheses, best first."""
-        ranked = sorted(self.finished, key=lambda hypothesis: -hypothesis.score)
+        """The best hypotheses, best first; one that was cut off comes after all that ended."""
+        ranked = sorted(self.finished, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))
         return Result(self.request.id, ranked[: self.options.nbest])
+
+    def _last_score(self) -> float:
+        return self.result().hypotheses[-1].score
 
 
 class Cohort:
@@ -135,11 +142,11 @@ class Cohort:
         self.last_SW, self.score_SW = choice.tokens, choice.scores
 
     def _is_done(self, index: int) -> bool:
-        """Settled, or nothing alive, or no room: then what is unfinished is taken as it stands."""
+        """By the stop rule, or nothing alive, or no room: then what is unfinished fills up what is missing."""
         sentence, length = self.sentences[index], int(self.length_S[index])
         scores: list[float] = self.score_SW[index].tolist()
         alive = [(rank, score) for rank, score in enumerate(scores) if score > -float("inf")]
-        if sentence.is_settled(self.width, max(scores), length):
+        if sentence.is_over(self.width, max(scores), length):
             return True
         if alive and length < sentence.max_length:
             return False
@@ -147,7 +154,7 @@ class Cohort:
             raise TransduceError(
                 "the model's scores are not finite, so no token is better than another; train it again"
             )
-        for rank, score in alive:
+        for rank, score in alive if len(sentence.finished) < sentence.options.nbest else ():
             sentence.finish(self.history_SWC[index, rank, :length].tolist(), score, ended=False)
         return True
 

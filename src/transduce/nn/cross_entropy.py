@@ -32,7 +32,7 @@ def linear_cross_entropy(
 ) -> CrossEntropy:
     """Score the vocabulary and compare with the true tokens.  (N D), (V D), (V), (N) -> sums.
 
-    Gradients reach hidden, weight and bias. F.linear_cross_entropy does the same in chunks but not with smoothing.
+    Gradients reach hidden, weight and bias. F.linear_cross_entropy works in chunks too, but not with smoothed labels.
     """
     wanted = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     sums = _Fused.apply(hidden, weight, bias, output, smoothing, wanted)  # type: ignore[no-untyped-call]

@@ -39,7 +39,7 @@ class Dropout(nn.Module):
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
-        self.threshold = round(rate * 2**16)
+        self.threshold = min(round(rate * 2**16), 2**16 - 1)
         self.key: DropoutKey | None = None
         self.site = 0
         """Number of this module among the model's dropouts."""

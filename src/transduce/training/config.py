@@ -51,7 +51,7 @@ class TrainingConfig(Config):
     target_vectors: str | None = None
     """The same for the target embedding."""
     freeze_vectors: bool = False
-    """Keep the embeddings that were started from a file as they are."""
+    """Keep an embedding that was started from a file as it is, the tokens that the file lacks included."""
     log_every: Count = 50
     """Updates between two lines of the journal."""
     validate_every: Count = 1000

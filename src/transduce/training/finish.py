@@ -17,6 +17,7 @@ def put_final_weights(trainer: Trainer) -> tuple[list[int], Validation | None]:
     averaging helps once a run has settled and does harm before.
     """
     average, best = trainer.config.average, trainer.progress.best_update
+    trainer.checkpoints.thin_out(trainer.config.keep_last, best)  # a run stopped before it could goes on from here
     candidates = [[best], trainer.checkpoints.updates()[-average:]] if average > 1 else [[best]]
     judged = []
     for updates in candidates:

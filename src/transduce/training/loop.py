@@ -81,6 +81,7 @@ class Trainer:
     def run(self, reporter: Reporter, interruption: Interruption) -> Progress:
         """Train until the recipe's end, an early stop, or an interruption, which saves and raises."""
         keep_freed_memory()
+        self._refuse_full_disk()
         reporter.begin(self._plan())
         if self.progress.update == 0:
             self.journal.write("began", **self.facts)
@@ -225,8 +226,20 @@ class Trainer:
         try:
             self.checkpoints.save(self.model, self.optimizer, self.progress, self.facts)
         except StorageError as error:
-            needed, free = self.checkpoints.check_room(self.model, 0)
+            needed, free = self.checkpoints.room(self.model)
             raise StorageError(f"{error} (a checkpoint needs {needed:,} bytes, {free:,} are free)") from None
+
+    def _refuse_full_disk(self) -> None:
+        """Say before the first update, not at the first save, that the checkpoints will not fit."""
+        one, free = self.checkpoints.room(self.model)
+        needed = one * (
+            self.config.keep_last + 2 - len(self.checkpoints.updates())
+        )  # the best one, and one being written
+        if needed > free:
+            raise StorageError(
+                f"{self.checkpoints.folder}: the checkpoints need {needed:,} bytes and {free:,} are free; "
+                "make room, or lower training.keep_last"
+            )
 
     def _is_over(self) -> bool:
         patience = self.config.patience

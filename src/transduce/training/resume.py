@@ -134,8 +134,8 @@ class Checkpoints:
             if update not in regular[-keep_last:] and update != best:
                 shutil.rmtree(self.path(update))
 
-    def check_room(self, model: AnyTransducer, keep_last: int) -> tuple[int, int]:
-        """Return (bytes that the checkpoints will need, bytes that are free)."""
+    def room(self, model: AnyTransducer) -> tuple[int, int]:
+        """Return (bytes that one checkpoint needs: weights and two moments, bytes that are free)."""
         weights = sum(parameter.numel() for parameter in model.parameters()) * torch.float32.itemsize
         self.folder.mkdir(parents=True, exist_ok=True)
-        return 3 * weights * (keep_last + 2), shutil.disk_usage(self.folder).free
+        return 3 * weights, shutil.disk_usage(self.folder).free

@@ -122,15 +122,23 @@ def test_lines_of_absurd_length_are_never_tokenised(tmp_path: Path) -> None:
 
 def test_held_out_pairs_share_no_source_with_training(tmp_path: Path) -> None:
     train = [(f"source {row % 101}", f"target {row}") for row in range(1009)]
-    prepared = run(tmp_path, train, validation_share=0.02)
+    prepared = run(tmp_path, train, validation_share=0.1)
     learnt, held = texts(prepared), texts(prepared, "validation")
-    assert len({source for source, _ in held}) == 20
+    assert 81 < len(held) <= 101  # a tenth of the pairs, in whole sources of nine or ten
     assert not {source for source, _ in held} & {source for source, _ in learnt}
     assert sorted(learnt + held) == sorted(train)
     assert prepared.report.train.held_out == len(held)
-    few = run(tmp_path, train, validation_share=0.5, validation_max=3)
+    few = run(tmp_path, train, validation_share=0.5, validation_max=31)
     assert len({source for source, _ in texts(few, "validation")}) == 3
+    assert len(texts(few, "validation")) <= 31
     assert {source for source, _ in texts(few, "validation")} < {source for source, _ in held}
+
+
+def test_sources_with_many_pairs_do_not_empty_the_training_corpus(tmp_path: Path) -> None:
+    train = [(f"source {row % 10}", f"target {row}") for row in range(3000)]
+    prepared = run(tmp_path, train, validation_share=0.01)
+    assert len(texts(prepared, "validation")) == 300  # one source, although one in a hundred was wanted
+    assert len(prepared.train) == 2700
 
 
 def test_a_single_source_is_not_held_out(tmp_path: Path) -> None:

@@ -64,12 +64,36 @@ def plain_beam(row: Row, source: Sequence[int], options: SearchOptions, max_leng
         finished.sort(key=lambda hypothesis: -hypothesis.score)
         if len(finished) >= options.beam:
             best = alive[0][0] / penalty(length + 1, options.alpha)
-            if options.stop == "beam_finished" or best <= finished[options.nbest - 1].score:
+            if options.stop == "beam_finished" or options.beam == 1 or best <= finished[options.nbest - 1].score:
                 break
     else:
-        for total, prefix in alive:
+        for total, prefix in alive if len(finished) < options.nbest else ():
             finished.append(Hypothesis(list(prefix), total / penalty(max_length, options.alpha), total, ended=False))
-    return sorted(finished, key=lambda hypothesis: -hypothesis.score)[: options.nbest]
+    return sorted(finished, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))[: options.nbest]
+
+
+def test_a_beam_of_one_is_greedy_even_where_the_runner_up_would_grow_better() -> None:
+    """The end is likelier than the other token by a hair, and what follows the other token is certain."""
+    row = written_table({(): {END: 0.40, 4: 0.39, 5: 0.21}, (4,): {5: 1.0}, (4, 5): {1: 1.0}, (4, 5, 1): {END: 1.0}})
+    greedy = translate(Toy(row), SOURCE, method="greedy")
+    assert greedy[0].tokens == []
+    close(translate(Toy(row), SOURCE, beam=1), greedy)
+
+
+def test_a_hypothesis_that_was_cut_off_never_beats_one_that_ended() -> None:
+    row = written_table({(): {END: 0.3, 4: 0.7}, (4,): {4: 1.0}, (4, 4): {4: 1.0}, (4, 4, 4): {4: 1.0}})
+    best = translate(Toy(row), SOURCE, beam=2, max_length=3)[0]
+    assert (best.tokens, best.ended) == ([], True)
+
+
+@pytest.mark.parametrize("seed", range(17))
+@pytest.mark.parametrize("penalty", LENGTH_PENALTIES)
+def test_the_exact_rule_stops_only_when_nothing_could_become_better(seed: int, penalty: str) -> None:
+    """With a beam that misses nothing, the best by the exact rule is the best of all that end."""
+    options = SearchOptions(beam=41, length_penalty=penalty, alpha=1.3, max_length=4, stop="exact")
+    row = random_table(seed)
+    found = translate(Toy(row), SOURCE, **options.model_dump())
+    close(found, every_hypothesis(row, SOURCE, options, 4)[:1])
 
 
 def test_a_source_batch_has_an_end_after_each_source_and_padding_after_that() -> None:

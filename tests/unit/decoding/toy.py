@@ -159,7 +159,10 @@ def translate(model: Toy, source: Sequence[int], **options: object) -> list[Hypo
 
 
 def every_hypothesis(row: Row, source: Sequence[int], options: SearchOptions, max_length: int) -> list[Hypothesis]:
-    """Write down all that could be said within a length, best first: the truth that a search is held against."""
+    """Write down all that could be said within a length: the truth that a search is held against.
+
+    Best first, and whatever the maximum length cut off behind all that ended.
+    """
     read = (*source, END)
     penalty = LENGTH_PENALTIES[options.length_penalty]
     found = []
@@ -171,4 +174,4 @@ def every_hypothesis(row: Row, source: Sequence[int], options: SearchOptions, ma
                 total += float(row(read, tokens)[END])
             score = total / penalty(length, options.alpha)
             found.append(Hypothesis(list(tokens), score, total, ended))
-    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+    return sorted(found, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))
