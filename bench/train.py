@@ -238,9 +238,7 @@ def measure(name: str, size: Size, tokens: int, rounds: int, threads: int) -> tu
         speed = float(np.median([result["speed"] for result in results]))
         share = speed * flops_per_token(size) / peak
         memory = results[-1]["peak"] / 2**30
-        print(
-            f"{name:5} {contender:10} {speed:8,.0f} tokens/s, {100 * share:3.0f} % of the matmul peak, {memory:5.2f} GiB"
-        )
+        print(f"{name:5} {contender:10} {speed:8,.0f} tokens/s, {100 * share:3.0f} % of matmul peak, {memory:5.2f} GiB")
     speeds, memories = {}, {}
     for peer in PEERS:
         ratios = [mine["speed"] / theirs["speed"] for mine, theirs in zip(found["transduce"], found[peer], strict=True)]
