@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn bench bench-train docs clean
+.PHONY: help demo test check learn torture bench bench-train bench-scale docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,7 +41,13 @@ check: .venv/.developer ## Format, lint, types, layers
 learn: .venv/.developer ## Train every model until it reaches its bound (minutes)
 	@$(BIN)/pytest -m learning --timeout=1200
 
-bench: bench-train ## Measure against peers, all of the bench-* targets
+torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
+	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
+
+bench: bench-train bench-scale ## Measure against peers, all of the bench-* targets
+
+bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
+	@$(BIN)/python bench/scale.py
 
 bench-train: .venv/.developer ## Training speed and memory beside torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py

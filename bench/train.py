@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import torch
@@ -45,7 +46,7 @@ class Size:
 SIZES = {"tiny": Size(128, 256, 4, 4, 0.3, 6), "base": Size(512, 2048, 8, 6, 0.1, 1)}
 
 
-def make_batches(tokens: int, count: int) -> list[Batch]:
+def make_batches(tokens: int, number: int) -> list[Batch]:
     """Return batches of a corpus like Multi30k's: 29,000 pairs of about 14 tokens a side."""
     generator = np.random.default_rng(7)
     lengths = np.clip(np.exp(generator.normal(2.6, 0.33, 29_000)).astype(int), 4, 48)
@@ -54,7 +55,7 @@ def make_batches(tokens: int, count: int) -> list[Batch]:
     targets = [generator.integers(3, VOCABULARY, n).tolist() for n in others]
     store = PairStore.of(sources, targets)
     rows = Batches.of(store, tokens, seed=1).epoch(0)
-    return [collate(store, next(rows), SPECIALS, SPECIALS) for _ in range(count)]
+    return [collate(store, next(rows), SPECIALS, SPECIALS) for _ in range(number)]
 
 
 def ours(size: Size) -> Callable[[Batch], None]:
@@ -62,11 +63,9 @@ def ours(size: Size) -> Callable[[Batch], None]:
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
     from transduce.models.transformer import TransformerConfig
-    from transduce.nn.dropout import DropoutKey, set_dropout_key
     from transduce.training.allocator import keep_freed_memory
-    from transduce.training.config import TrainingConfig
-    from transduce.training.objective import batch_loss
-    from transduce.training.optimizer import build_optimizer, gradient_norm
+    from transduce.training.config import TrainingConfig, usual_slice
+    from transduce.training.update import Updater
 
     keep_freed_memory()
     config = TransformerConfig(
@@ -77,19 +76,14 @@ def ours(size: Size) -> Callable[[Batch], None]:
         dropout=size.dropout,
         attention_bias=True,
     )
-    model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1).train()
-    optimizer = build_optimizer(model, TrainingConfig(learning_rate=1e-4))
-    updates = 0
+    slices = usual_slice(size.dim)
+    training = TrainingConfig(threads=torch.get_num_threads(), slice_tokens=slices, learning_rate=1e-4)
+    torch.set_num_threads(1)
+    updater = Updater(build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1), PAD, training)
+    updates = count(1)
 
     def update(batch: Batch) -> None:
-        nonlocal updates
-        updates += 1
-        optimizer.zero_grad(set_to_none=True)
-        set_dropout_key(model, DropoutKey(1, updates))
-        loss = batch_loss(model, batch, PAD, 0.1).smoothed / batch.num_target_tokens
-        loss.backward()
-        float(gradient_norm(model))
-        optimizer.step()
+        updater.update([batch], next(updates), rate=1e-4, slice_tokens=slices)
 
     return update
 

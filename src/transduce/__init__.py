@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transduce.recipe import Recipe, train
+    from transduce.recipe import Recipe
+    from transduce.run import train
     from transduce.translator import Translator, load
 
 __version__ = "0.1.0"
@@ -23,7 +24,7 @@ _HOMES = {
     "Recipe": "transduce.recipe",
     "Translator": "transduce.translator",
     "load": "transduce.translator",
-    "train": "transduce.recipe",
+    "train": "transduce.run",
 }
 
 

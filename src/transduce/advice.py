@@ -15,9 +15,13 @@ from transduce.config import Table
 from transduce.errors import DataError
 
 SURVEYED = 1_000_000
-"""Pairs that are looked at; a larger corpus gets the settings of one of this size or more."""
+"""Pairs that are counted; a larger corpus gets the settings of one of this size or more."""
+LOOKED_AT = 100_000
+"""Pairs whose words are looked at."""
 KINDS = {"kind", "source_kind", "target_kind"}
 """Settings of [tokenizer] by which a person says what a token is; then nothing is chosen there."""
+PLENTY = 300_000
+"""Pairs from which on a corpus regularises itself."""
 FEW_WORDS = 300
 """A side with no more different words than this is written in symbols, not in words, …"""
 OFTEN = 5
@@ -50,22 +54,24 @@ class Advice:
     reasons: list[str]
 
 
-def survey(texts: Iterable[tuple[str, str]]) -> Survey:
-    """Look at pairs of text once, up to a bound."""
-    pairs, sides = 0, [[0, 0], [0, 0]]
+def survey(texts: Iterable[tuple[str, str]], pairs: int | None = None) -> Survey:
+    """Look at the first pairs of text, and count all up to a bound unless it is known how many there are."""
+    left = iter(texts)
+    looked, sides = 0, [[0, 0], [0, 0]]
     distinct: list[set[str]] = [set(), set()]
-    for pair in islice(texts, SURVEYED):
-        pairs += 1
+    for pair in islice(left, LOOKED_AT):
+        looked += 1
         for side, (text, counts) in enumerate(zip(pair, sides, strict=True)):
             words = text.split()
             counts[0] += len(text)
             counts[1] += len(words)
             if len(distinct[side]) <= FEW_WORDS:
                 distinct[side].update(words)
+    pairs = looked + sum(1 for _ in islice(left, SURVEYED - looked)) if pairs is None else pairs
     if not pairs:
         raise DataError("the training corpus is empty; give files with at least one line")
-    seen = [Side(c / pairs, w / pairs, len(d)) for (c, w), d in zip(sides, distinct, strict=True)]
-    return Survey(pairs, *seen)
+    seen = [Side(c / looked, w / looked, len(d)) for (c, w), d in zip(sides, distinct, strict=True)]
+    return Survey(min(pairs, SURVEYED), *seen)
 
 
 def advise(found: Survey, given: Table | None = None) -> Advice:
@@ -76,6 +82,9 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     model, training = _model(found.pairs, tokens_per_line, reasons)
     if not {**({"joint": True} if chosen else tokenizer), **(given or {})}["joint"]:
         model["tied"] = "target"
+    if not chosen and tokenizer.get("kind") == "bpe" and found.pairs < PLENTY:
+        training["subword_dropout"] = 0.1
+        reasons.append("not much text: BPE-dropout of 0.1 shows each word in more than one way")
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
@@ -111,7 +120,7 @@ def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Tabl
     if pairs < 10_000:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
         rate, warmup, epochs, what = 2e-3, 400, 100, "a small corpus: 3 + 3 layers of 128, norms in front"
-    elif pairs < 300_000:
+    elif pairs < PLENTY:
         model = {"name": "transformer", "preset": "small"}
         rate, warmup, epochs, what = 1e-3, 1000, 40, "a corpus of middle size: 4 + 4 layers of 256, norms in front"
     else:
@@ -122,7 +131,7 @@ def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Tabl
     updates = max(500, min(100_000, epochs * per_epoch))
     every = max(50, min(2000, per_epoch, updates // 10))
     warmup = min(warmup, updates // 5)
-    reasons.append(f"{what}, dropout {0.3 if pairs < 300_000 else 0.1}")
+    reasons.append(f"{what}, dropout {0.3 if pairs < PLENTY else 0.1}")
     reasons.append(
         f"about {epochs} epochs are at most {updates:,} updates of {tokens:,} tokens, checked every {every:,}"
     )

@@ -16,7 +16,8 @@ from transduce.config import Table, merge, read_toml
 from transduce.data.pronunciation import write_demo_corpus
 from transduce.errors import CannotCreate, TransduceError
 from transduce.evaluation.catalog import choose
-from transduce.recipe import Recipe, train
+from transduce.recipe import Recipe
+from transduce.run import train
 from transduce.storage import file_aside, locked, storage_errors, write_json
 from transduce.training.reporter import Reporter
 from transduce.training.run_folder import RECIPE
@@ -40,7 +41,7 @@ SETTINGS: Table = {
     },
     "training": {
         "tokens": 1200,
-        "updates": 2400,
+        "updates": 2200,
         "schedule": "linear",
         "learning_rate": 0.003,
         "warmup": 200,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError
-from transduce.storage import storage_errors
+from transduce.storage import storage_errors, sync
 
 JOURNAL, TIMING = "journal.jsonl", "timing.jsonl"
 
@@ -24,6 +25,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab")
             self._timing = self.timing_path.open("ab")
+            sync(folder)
         self._began = time.monotonic()
 
     def write(self, event: str, **facts: Any) -> None:
@@ -42,7 +44,9 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """Bytes of `journal.jsonl` so far, so that a checkpoint knows where it stood."""
+        """Bytes of `journal.jsonl` so far, forced to disk: a checkpoint says where it stood, and counts on them."""
+        with storage_errors(self.path):
+            os.fsync(self._file.fileno())
         return self._file.tell()
 
     def cut(self, size: int) -> None:
@@ -56,6 +60,17 @@ class Journal:
         """Close both files; what could not be written before is tried once more, and may fail once more."""
         with storage_errors(self.path), closing(self._file), closing(self._timing):
             pass
+
+
+class NoJournal:
+    """Notes nothing down: for a process that helps another one, which writes."""
+
+    size = 0
+
+    def write(self, event: str, **facts: Any) -> None: ...
+    def time(self, event: str, **facts: Any) -> None: ...
+    def cut(self, size: int) -> None: ...
+    def close(self) -> None: ...
 
 
 def read_journal(path: Path) -> list[Table]:

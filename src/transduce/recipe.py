@@ -1,4 +1,4 @@
-"""The five tables of a run: read, filled in, saved with the run, and carried out.
+"""The five tables of a run: read, filled in, and saved with the run; `run` carries them out.
 
     [data]       which pairs                         data.DataConfig
     [tokenizer]  what a token is                     text.TokenizerConfig
@@ -11,37 +11,23 @@ Precedence: command line, file, preset. The filled-in recipe is what is saved; f
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from transduce.advice import KINDS, advise, survey
-from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
-from transduce.data.config import DataConfig, corpus_pairs
-from transduce.data.prepare import prepare
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
+from transduce.data.store import Prepared
 from transduce.decoding.options import SearchOptions
-from transduce.errors import MissingInput, ModelFolderError, SettingsError, suggestion
+from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
-from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.storage import MANIFEST, file_aside, sha256
-from transduce.text.corpus import STDIN, CorpusFiles
 from transduce.text.tokenizer import TokenizerConfig
-from transduce.training.card import model_card
-from transduce.training.config import TrainingConfig
-from transduce.training.finish import put_final_weights
-from transduce.training.interruption import listening
-from transduce.training.loop import Trainer
-from transduce.training.reporter import Reporter, Silent
-from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
-from transduce.training.vectors import start_from_vectors
+from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
+from transduce.training.run_folder import RECIPE
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
 
@@ -76,6 +62,10 @@ class Recipe:
             )
         return recipe
 
+    def but_training(self, **changes: Any) -> Recipe:
+        """Return the recipe with some settings of [training] changed."""
+        return replace(self, training=self.training.but(**changes))
+
     def to_tables(self) -> Table:
         """Return plain values that `from_tables` reads back."""
         return {
@@ -94,15 +84,17 @@ class Recipe:
 def read_recipe(
     path: Path | None, changes: Sequence[str] = (), base: Table | None = None, prepared: Prepared | None = None
 ) -> tuple[Recipe, list[str]]:
-    """Read a recipe file over `base`, with `table.setting=value` changes laid over both.
+    """Read a recipe file, with the tables of `base` and then `table.setting=value` changes laid over it.
 
     Without a file, and where a file leaves out tokenizer, model and training altogether, they are chosen from the
     corpus, or from what was prepared of it. Returns the recipe and the reasons for what was chosen.
     """
-    if prepared is not None:
-        base = merge({"data": prepared.data.to_table(), "tokenizer": prepared.tokenizer.to_table()}, base or {})
     given = {} if path is None else read_toml(path)
-    tables = merge(base or {}, given)
+    tables = given
+    if prepared is not None:
+        tables = merge({"data": prepared.data.to_table(), "tokenizer": prepared.tokenizer.to_table()}, given)
+    for name, table in (base or {}).items():
+        tables = {**tables, name: {**_table(tables, name, "the command line", {}), **table}}
     for change in changes:
         tables = override(tables, change)
     where = str(path) if path is not None else "the command line"
@@ -110,7 +102,8 @@ def read_recipe(
     _refuse_foreign(tables, where)
     if not {"tokenizer", "model", "training"} & given.keys():
         data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
-        advice = advise(survey(_pairs(data) if prepared is None else prepared.train.texts()), tables.get("tokenizer"))
+        texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
+        advice = advise(survey(texts, count), tables.get("tokenizer"))
         tables, reasons = _over(advice.tables, tables), advice.reasons
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
@@ -125,7 +118,7 @@ def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:
 
 
 def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
-    if isinstance(data.train, CorpusFiles) and STDIN in (data.train.source, data.train.target, data.train.path):
+    if any(map(reads_stdin, data.corpora)):
         raise SettingsError(
             "settings are chosen by reading the corpus, and standard input can be read once only; "
             "give files, or a recipe with the tables tokenizer, model and training"
@@ -133,8 +126,8 @@ def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
     return ((pair.source, pair.target) for pair in corpus_pairs(data.train))
 
 
-def _table(tables: Table, name: str, where: str) -> Table:
-    table = tables.get(name)
+def _table(tables: Table, name: str, where: str, otherwise: Table | None = None) -> Table:
+    table = tables.get(name, otherwise)
     if not isinstance(table, dict):
         raise SettingsError(f"{where} needs a table [{name}]")
     return table
@@ -150,40 +143,6 @@ def _over(chosen: Table, given: Table) -> Table:
     return merge(chosen, given)
 
 
-def train(
-    recipe: Recipe | Path | str,
-    output: Path | str,
-    *,
-    resume: bool = False,
-    prepared: Path | str | None = None,
-    reporter: Reporter | None = None,
-    progress: Callable[[str, int], None] | None = None,
-) -> Path:
-    """Carry out a recipe in a run folder and return the folder; `transduce.load` then gives the translator.
-
-    `prepared` is a folder that `transduce prepare` wrote, used instead of preparing the recipe's corpora. With
-    `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had.
-    """
-    if not isinstance(recipe, Recipe):
-        recipe, _ = read_recipe(Path(recipe))
-    folder, reporter = Path(output), reporter or Silent()
-    recipe = _fill_in(recipe)
-    if resume and _fill_in(resume_recipe(folder)) != recipe:
-        raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
-    with held(folder, resume), _as_found():
-        trainer = _set_up(recipe, folder, resume, None if prepared is None else Path(prepared), reporter, progress)
-        try:
-            _refuse_changes(trainer)
-            trainer.resume(reporter)
-            with listening(str(folder)) as interruption:
-                trainer.run(reporter, interruption)
-            _finish(trainer, recipe, folder)
-        finally:
-            trainer.journal.close()
-    reporter.end(str(folder))
-    return folder
-
-
 def resume_recipe(folder: Path) -> Recipe:
     """Read the recipe that a run was started with."""
     if not (folder / RECIPE).is_file():
@@ -191,7 +150,8 @@ def resume_recipe(folder: Path) -> Recipe:
     return Recipe.from_tables(read_toml(folder / RECIPE), str(folder / RECIPE))
 
 
-def _fill_in(recipe: Recipe) -> Recipe:
+def fill_in(recipe: Recipe) -> Recipe:
+    """Choose what depends on this machine."""
     threads = recipe.training.threads or torch.get_num_threads()
     device = recipe.training.device
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -199,138 +159,9 @@ def _fill_in(recipe: Recipe) -> Recipe:
         device = "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
     if not there.get(device, True):
         raise SettingsError(f"training.device = '{device}': this machine has none that torch can use; set it to 'auto'")
-    training = recipe.training.but(threads=threads, device=device)
-    return Recipe(recipe.data, recipe.tokenizer, recipe.model, training, recipe.search)
-
-
-@contextlib.contextmanager
-def _as_found() -> Iterator[None]:
-    """Leave the process's own random numbers and number of threads as they were found."""
-    threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-
-
-def _set_up(
-    recipe: Recipe,
-    folder: Path,
-    resume: bool,
-    prepared: Path | None,
-    reporter: Reporter,
-    progress: Callable[[str, int], None] | None,
-) -> Trainer:
-    """Make all that training needs; a new run for which that fails leaves nothing behind."""
-    with contextlib.nullcontext() if resume else emptied_on_error(folder):
-        if not resume:
-            with file_aside(folder / RECIPE) as aside:
-                aside.write_text(recipe.to_toml(), encoding="utf-8")
-        _refuse_too_large(recipe, VocabularySizes(1, 1))  # before hours go into preparing
-        corpus = _corpus(folder, recipe, prepared, progress)
-        return Trainer(_build(recipe, corpus, reporter), corpus, recipe.training, folder, _facts(recipe, corpus))
-
-
-def _corpus(
-    folder: Path, recipe: Recipe, prepared: Path | None, progress: Callable[[str, int], None] | None
-) -> Prepared:
-    place = folder / DATA
-    if prepared is not None:
-        found = load_prepared(prepared)
-        if (found.data, found.tokenizer) != (recipe.data, recipe.tokenizer):
-            raise SettingsError(
-                f"{prepared}: was prepared with other settings of [data] or [tokenizer] than the recipe's; "
-                "leave these tables out, or prepare again"
-            )
-        if not place.exists():  # a resumed run has it already; whether it is still the same is asked elsewhere
-            place.symlink_to(prepared.resolve())
-    elif not place.exists():
-        prepare(recipe.data, recipe.tokenizer, place, progress)
-    return load_prepared(place)
-
-
-def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> AnyTransducer:
-    torch.set_num_threads(recipe.training.threads or 1)
-    sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
-    _refuse_too_large(recipe, sizes)
-    model = catalog.build(recipe.model, sizes, recipe.training.seed)
-    _refuse_too_long(model, corpus)
-    sides = (
-        ("source", recipe.training.source_vectors, corpus.source_tokenizer),
-        ("target", recipe.training.target_vectors, corpus.target_tokenizer),
-    )
-    for side, path, tokenizer in sides:
-        if path is not None:
-            embedding = getattr(model, f"{side}_embedding")
-            found = start_from_vectors(embedding, tokenizer, path, recipe.training.freeze_vectors)
-            reporter.warn(f"{path}: gave vectors to {found:,} of {tokenizer.size:,} {side} tokens")
-    return model.to(recipe.training.device)
-
-
-def _refuse_too_large(recipe: Recipe, sizes: VocabularySizes) -> None:
-    """Say no to a model that this machine cannot hold, instead of filling its memory to find out."""
-    with torch.device("meta"):
-        parameters = sum(parameter.numel() for parameter in catalog.build(recipe.model, sizes).parameters())
-    needed = parameters * (16 if recipe.training.device == "cpu" else 4)  # weights; gradients and Adam's two moments
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there > 0:
-        raise SettingsError(
-            f"the model has {parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to train; this machine has "
-            f"{there / 2**30:,.1f} GiB: choose smaller sizes in [model] (`transduce cost` shows what they take)"
-        )
-
-
-def _refuse_too_long(model: AnyTransducer, corpus: Prepared) -> None:
-    """Say no to a text that the model cannot read before training comes to it."""
-    for name, split in corpus.report.splits().items():
-        for side, longest, limit in (
-            ("source", split.source.longest, model.max_source),
-            ("target", split.target.longest, model.max_target),
-        ):
-            if limit is not None and longest + 1 > limit:
-                raise SettingsError(
-                    f"a {side} of the {name} corpus has {longest:,} tokens, but the model learns {limit:,} positions, "
-                    f"the start or end token's among them; set data.max_length={limit - 1} or a larger max_positions"
-                )
-
-
-def _facts(recipe: Recipe, corpus: Prepared) -> Table:
-    """What the weights depend on."""
-    return {
-        "recipe": hashlib.sha256(recipe.to_toml().encode()).hexdigest(),
-        "data": sha256(corpus.folder / MANIFEST),
-        "seed": recipe.training.seed,
-        "threads": recipe.training.threads,
-        "torch": torch.__version__,
-    }
-
-
-def _refuse_changes(trainer: Trainer) -> None:
-    """A checkpoint goes on only with what it was made with: anything else would be another run."""
-    found = trainer.checkpoints.latest()
-    if found is None:
-        return
-    before = trainer.checkpoints.facts(found[0])
-    for name, now in trainer.facts.items():
-        if before.get(name) != now:
-            raise ModelFolderError(
-                f"{trainer.checkpoints.path(found[0])}: was saved with {name} {str(before.get(name))[:16]}, "
-                f"now it is {str(now)[:16]}; put it back, or start a new run in another folder"
-            )
-
-
-def _finish(trainer: Trainer, recipe: Recipe, folder: Path) -> None:
-    """Make the model folder, with the card."""
-    updates, final = put_final_weights(trainer)
-    corpus = trainer.prepared
-    notes = {
-        "source_language": recipe.data.source_language,
-        "target_language": recipe.data.target_language,
-        "search": recipe.search.to_table(),
-    }
-    contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
-    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
-    save_model(folder / MODEL, contents, card)
-    if final is not None:
-        trainer.journal.write("final", updates=updates, loss=final.loss, accuracy=final.accuracy, **final.scores)
+    precision = recipe.training.precision
+    if precision == "auto":
+        precision = "bfloat16" if device == "cuda" else "float32"
+    width: int = getattr(recipe.model, "model_dim", 0) or getattr(recipe.model, "hidden_dim", LARGEST_SLICE)
+    slices = recipe.training.slice_tokens or usual_slice(width)
+    return recipe.but_training(threads=threads, device=device, precision=precision, slice_tokens=slices)

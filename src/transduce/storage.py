@@ -17,6 +17,8 @@ from transduce.config import Table
 from transduce.errors import Busy, CannotCreate, ModelFolderError, StorageError, TransduceError
 
 MANIFEST = "manifest.json"
+SEAL = "seal"
+"""The manifest's last entry: the SHA-256 of the rest of it."""
 REMEDY = "copy the folder again"
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 """What the system says when writing began well and there was no room to end."""
@@ -87,6 +89,17 @@ def _put_back(old: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def put_right(folder: Path) -> None:
+    """Put back what had stepped aside for a replacement that never came, and remove what was never finished.
+
+    For a folder that is ours alone: what killed processes left there, nobody is writing any more.
+    """
+    for old in folder.glob(".*.replaced"):
+        _put_back(old, folder / old.name[1:].removesuffix(".replaced"))
+    for left in folder.glob(".*.writing"):
+        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+
+
 @contextlib.contextmanager
 def parents_of(path: Path, shown: Path) -> Iterator[None]:
     """Make the folders above a path; on an error those that were not there go again, unless something is in them.
@@ -96,6 +109,8 @@ def parents_of(path: Path, shown: Path) -> Iterator[None]:
     with storage_errors(shown):
         made = [parent for parent in path.parents if not parent.exists()]
         path.parent.mkdir(parents=True, exist_ok=True)
+        for parent in made:
+            sync(parent.parent)  # or what is forced to disk inside may have no name after a power cut
     try:
         yield
     except BaseException:
@@ -111,14 +126,8 @@ def _claimed(aside: Path, folder: Path) -> Iterator[None]:
     while True:
         aside.mkdir(exist_ok=True)
         lock = os.open(aside, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise Busy(f"{folder}: another process is writing it; wait for it to end") from None
-        if aside.exists() and os.path.samestat(os.fstat(lock), aside.stat()):
+        if _held(lock, aside, f"{folder}: another process is writing it; wait for it to end"):
             break
-        os.close(lock)  # it was moved into place between opening and locking
     try:
         for left in aside.iterdir():
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
@@ -137,9 +146,19 @@ def seal(folder: Path, kind: str, **notes: Any) -> None:
         if path.is_file():
             sync(path)
             files[path.relative_to(folder).as_posix()] = {"size": path.stat().st_size, "sha256": sha256(path)}
-    write_json(folder / MANIFEST, {"kind": kind, **notes, "files": files})
+    write_manifest(folder, {"kind": kind, **notes, "files": files})
     for place in [*(path for path in folder.rglob("*") if path.is_dir()), folder]:
         sync(place)
+
+
+def write_manifest(folder: Path, manifest: Table) -> None:
+    """Write a folder's manifest with its seal; an older seal in it is replaced."""
+    write_json(folder / MANIFEST, _sealed(manifest))
+
+
+def _sealed(manifest: Table) -> Table:
+    rest = {name: value for name, value in manifest.items() if name != SEAL}
+    return {**rest, SEAL: hashlib.sha256(_json(rest)).hexdigest()}
 
 
 def verify(
@@ -155,7 +174,7 @@ def verify(
     """
     if not (folder / MANIFEST).is_file():
         raise fault(f"{folder}: is not a {kind} (no {MANIFEST}); {remedy}")
-    manifest = read_json(folder / MANIFEST, fault, remedy)
+    manifest = _read_manifest(folder / MANIFEST, fault, remedy)
     files = manifest.get("files")
     if manifest.get("kind") != kind or not isinstance(files, dict):
         found = str(manifest.get("kind", "foreign folder"))[:80]
@@ -170,6 +189,23 @@ def verify(
         if (hash_up_to is None or size <= hash_up_to) and _digest(path, fault) != expected.get("sha256"):
             raise fault(f"{path}: is damaged (its SHA-256 differs from the manifest's); {remedy}")
     return manifest
+
+
+def _read_manifest(path: Path, fault: type[TransduceError], remedy: str) -> Table:
+    """Read a manifest and check it, byte for byte, against its own seal; a flipped bit of it is then never a fact.
+
+    One from before there were seals ends with its files, and is believed as it stands.
+    """
+    manifest = read_json(path, fault, remedy)
+    if SEAL not in manifest and ("files" not in manifest or [*manifest][-1] == "files"):
+        return manifest
+    try:
+        whole = path.read_bytes() == _json(_sealed(manifest))
+    except (OSError, ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise fault(f"{path}: is damaged (its SHA-256 differs from its seal); {remedy}")
+    return {name: value for name, value in manifest.items() if name != SEAL}
 
 
 def _digest(path: Path, fault: type[TransduceError]) -> str:
@@ -194,21 +230,37 @@ def read_json(path: Path, fault: type[TransduceError] = ModelFolderError, remedy
 
 def write_json(path: Path, table: Table) -> None:
     """Write a JSON object, always as the same bytes, and force it to disk."""
-    path.write_text(json.dumps(table, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    path.write_bytes(_json(table))
     sync(path)
+
+
+def _json(table: Table) -> bytes:
+    return (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
+
+
+def _held(lock: int, path: Path, busy: str) -> bool:
+    """Lock what was opened, or refuse; False, and closed, if it was moved or removed between opening and locking."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise Busy(busy) from None
+    if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
+        return True
+    os.close(lock)
+    return False
 
 
 @contextlib.contextmanager
 def locked(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder for this process alone; the lock ends with the process, however it ends."""
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise Busy(f"{folder}: another process is {what} there; wait for it or choose another folder") from None
+    path = folder / ".lock"
+    while True:
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if _held(lock, path, f"{folder}: another process is {what} there; wait for it or choose another folder"):
+            break
     try:
         yield
     finally:

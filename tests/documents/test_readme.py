@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from torch.distributed.run import get_args_parser
 
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, commands, name
 from transduce.cli.main import VERBS, run
@@ -25,8 +26,12 @@ def words_of(shown: tuple[str, list[str]]) -> str:
 
 
 def own(words: list[str]) -> list[str]:
-    """`.venv/bin/transduce` and `transduce` are one program."""
-    return [words[0].removeprefix(".venv/bin/"), *words[1:]]
+    """`.venv/bin/transduce` and `transduce` are one program, and so is what `torchrun` starts."""
+    if words[0] != "torchrun":
+        return [words[0].removeprefix(".venv/bin/"), *words[1:]]
+    options = get_args_parser().parse_args(words[1:])
+    assert options.module
+    return [options.training_script, *options.training_script_args]
 
 
 def test_the_first_screen_has_the_two_commands_and_a_picture() -> None:

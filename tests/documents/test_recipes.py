@@ -9,7 +9,8 @@ import pytest
 
 import transduce
 from transduce.data.synthetic import SyntheticTask
-from transduce.recipe import Recipe, read_recipe, train
+from transduce.recipe import Recipe, read_recipe
+from transduce.run import train
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
@@ -44,9 +45,15 @@ def test_training_and_validation_pairs_of_a_task_are_drawn_with_different_seeds(
 
 
 def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) -> None:
-    """Two updates of a smaller corpus: whether it learns is asked by `make learn`."""
+    """Two updates of a smaller corpus: whether it learns is asked by `make learn`. Where a recipe names files, a task
+    stands in for them."""
     changes = ["training.updates=2", "training.validate_every=2", "training.decode_pairs=3"]
-    changes += ["data.train.size=300", "data.validation.size=20"]
+    if isinstance(read_recipe(path)[0].data.train, SyntheticTask):
+        changes += ["data.train.size=300", "data.validation.size=20"]
+    else:
+        changes += [
+            f"data.{split}={{task='reverse', size={size}}}" for split, size in (("train", 300), ("validation", 20))
+        ]
     recipe, _ = read_recipe(path, changes)
     run = train(recipe, tmp_path / "run")
     source = next(recipe.data.train.pairs()).source

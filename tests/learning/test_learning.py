@@ -15,7 +15,8 @@ from transduce.config import Table, merge
 from transduce.data.pronunciation import pronunciations
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import MissingInput
-from transduce.recipe import Recipe, read_recipe, train
+from transduce.recipe import Recipe, read_recipe
+from transduce.run import train
 
 pytestmark = pytest.mark.learning
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,15 @@ def test_an_event_is_on_disk_as_soon_as_it_is_written(tmp_path: Path) -> None:
     journal.write("update", update=1)
     assert len(read_journal(tmp_path / "journal.jsonl")) == 1
     assert journal.size == (tmp_path / "journal.jsonl").stat().st_size
+    journal.close()
+
+
+def test_what_a_checkpoint_counts_on_is_forced_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size is what a checkpoint saves; after a power cut the journal may be longer than that, but not shorter."""
+    journal, synced = Journal(tmp_path), []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    journal.write("update", update=1)
+    assert [journal.size] == synced
     journal.close()
 
 

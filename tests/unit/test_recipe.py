@@ -22,7 +22,8 @@ from transduce.errors import CannotCreate, MissingInput, ModelFolderError, Setti
 from transduce.journal import read_journal
 from transduce.models.attentive_rnn import AttentiveRnnConfig
 from transduce.models.transformer import TransformerConfig, small
-from transduce.recipe import Recipe, read_recipe, resume_recipe, train
+from transduce.recipe import Recipe, read_recipe, resume_recipe
+from transduce.run import train
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Step
 
@@ -103,10 +104,10 @@ def test_the_command_line_goes_over_the_file_and_the_file_over_the_preset(tmp_pa
     assert (found.training.metric, found.search.beam, found.search.alpha) == ("exact_match", 3, 1.0)
 
 
-def test_the_file_goes_over_the_corpora_of_the_command_line(tmp_path: Path) -> None:
-    """`base` is what options like --source name; a file may complete and change it."""
-    path = write(tmp_path, {"data": {"max_length": 77}, "training": {}})
-    found, _ = read_recipe(path, base={"data": {"train": TASK, "max_length": 5}})
+def test_the_corpora_of_the_command_line_go_over_the_files(tmp_path: Path) -> None:
+    """`base` is what options like --source name: whole corpora, which take the place of the file's."""
+    path = write(tmp_path, {"data": {"train": {"path": "other.tsv"}, "max_length": 77}, "training": {}})
+    found, _ = read_recipe(path, base={"data": {"train": TASK}})
     assert (found.data.max_length, found.data.train.size) == (77, 31)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +14,18 @@ import pytest
 
 from transduce import storage
 from transduce.errors import Busy, CannotCreate, ModelFolderError, StorageError
-from transduce.storage import MANIFEST, file_aside, folder_aside, locked, read_json, seal, verify, write_json
+from transduce.storage import (
+    MANIFEST,
+    file_aside,
+    folder_aside,
+    locked,
+    put_right,
+    read_json,
+    seal,
+    verify,
+    write_json,
+    write_manifest,
+)
 
 KIND = "transduce model"
 
@@ -164,6 +177,16 @@ def test_what_a_killed_process_left_behind_is_put_right_by_the_next(tmp_path: Pa
     assert everything(tmp_path) == {"model/a.txt": "old"}
 
 
+def test_what_killed_processes_left_in_a_folder_is_put_right(tmp_path: Path) -> None:
+    for name in (".a.replaced", ".b.replaced", "b", ".c.writing"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    (tmp_path / ".d.123.writing").write_text("half")
+    put_right(tmp_path)
+    assert everything(tmp_path) == {"a/file": ".a.replaced", "b/file": "b"}
+    put_right(tmp_path / "nowhere")
+
+
 def test_two_at_once_do_not_write_one_folder(tmp_path: Path) -> None:
     with folder_aside(tmp_path / "model") as aside:
         (aside / "a.txt").write_text("first")
@@ -206,8 +229,47 @@ def test_a_manifest_cannot_point_outside_its_folder(tmp_path: Path, name: str) -
     (tmp_path / "outside.txt").write_text("alpha")
     manifest = read_json(folder / MANIFEST)
     manifest["files"][name] = manifest["files"]["a.txt"]
-    write_json(folder / MANIFEST, manifest)
+    write_manifest(folder, manifest)
     with pytest.raises(ModelFolderError, match="missing or not a plain file"):
+        verify(folder, KIND)
+
+
+def test_a_manifest_whose_bytes_changed_is_refused_even_if_it_means_the_same(tmp_path: Path) -> None:
+    folder = sealed(tmp_path / "model")
+    whole = (folder / MANIFEST).read_bytes()
+    for content in (whole[:-1], whole.replace(b": 3", b":  3"), whole.replace(b": 3", b": 7"), whole + b" "):
+        assert content != whole
+        (folder / MANIFEST).write_bytes(content)
+        with pytest.raises(ModelFolderError, match=r"manifest\.json: is damaged"):
+            verify(folder, KIND)
+
+
+def test_the_seal_is_the_hash_of_the_manifest_without_it(tmp_path: Path) -> None:
+    text = (sealed(tmp_path / "model") / MANIFEST).read_text()
+    table = json.loads(text)
+    seal_line = f',\n  "seal": "{table.pop("seal")}"'
+    assert text.count(seal_line) == 1
+    assert hashlib.sha256(text.replace(seal_line, "").encode()).hexdigest() in seal_line
+
+
+def test_a_manifest_from_before_there_were_seals_is_believed(tmp_path: Path) -> None:
+    folder = sealed(tmp_path / "model")
+    manifest = read_json(folder / MANIFEST)
+    del manifest["seal"]
+    write_json(folder / MANIFEST, manifest)
+    assert verify(folder, KIND) == manifest
+    (folder / "a.txt").write_text("alphA")
+    with pytest.raises(ModelFolderError, match=r"a\.txt: is damaged"):
+        verify(folder, KIND)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"kind": "\\ud800", "files": {}, "seal": ""}', '{"files": {}, "x": ' + "[" * 900 + "]" * 900 + "}"]
+)
+def test_a_manifest_that_cannot_be_written_is_refused_like_any_other(tmp_path: Path, text: str) -> None:
+    folder = sealed(tmp_path / "model")
+    (folder / MANIFEST).write_text(text)
+    with pytest.raises(ModelFolderError, match=r"manifest\.json"):
         verify(folder, KIND)
 
 
@@ -251,4 +313,19 @@ def test_a_locked_folder_is_busy_for_another_process_and_free_afterwards(tmp_pat
             pass
         other.kill()
     with locked(tmp_path, "training"):
+        pass
+
+
+def test_a_lock_that_its_holder_removed_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened while somebody held it, and locked when he had removed it: a third would find a new one, and go on too."""
+    real = os.open
+
+    def opened(path: Path, *arguments: int) -> int:
+        monkeypatch.setattr(os, "open", real)
+        descriptor = real(path, *arguments)
+        path.unlink()
+        return descriptor
+
+    monkeypatch.setattr(os, "open", opened)
+    with locked(tmp_path, "training"), pytest.raises(Busy), locked(tmp_path, "training"):
         pass

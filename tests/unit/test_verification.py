@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import TransduceError
-from transduce.recipe import Recipe, train
+from transduce.recipe import Recipe
+from transduce.run import train
 from transduce.verification import _compare, verify_resume
 
 RECIPE = {

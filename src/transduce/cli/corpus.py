@@ -10,12 +10,15 @@ from typing import Any
 import click
 
 from transduce.config import Table
+from transduce.errors import SettingsError
 
 CORPORA = {"train": "training", "validation": "validation", "test": "test"}
 
 
 def corpus_options(function: Any) -> Any:
-    """Add the options that name the three corpora; the training corpus has the plain names."""
+    """Add the options that name the three corpora; the training corpus has the plain names, `--mix` adds more."""
+    mixed = "One more training corpus, as path=more.tsv,weight=0.5 or source=a.de,target=a.en (any number of times)."
+    function = click.option("--mix", "mixed", multiple=True, metavar="SETTINGS", help=mixed)(function)
     for name, what in reversed(CORPORA.items()):
         prefix = "" if name == "train" else f"{name}-"
         for option, text in (
@@ -34,7 +37,28 @@ def corpus_tables(options: dict[str, Any]) -> Table:
         corpus = {side: options[f"{name}_{side}"] for side in ("source", "target", "path") if options[f"{name}_{side}"]}
         if corpus:
             found[name] = corpus
+    if options["mixed"]:
+        found["train"] = [found["train"]] if "train" in found else []
+        found["train"] += [_settings(text) for text in options["mixed"]]
     return found
+
+
+def _settings(text: str) -> Table:
+    """Read `path=a.tsv,weight=2` as a table."""
+    corpus: Table = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f"--mix {text}: write it as path=more.tsv,weight=0.5 or source=a.de,target=a.en")
+        corpus[name.strip()] = _number(value) if name.strip() == "weight" else value
+    return corpus
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 class PreparationProgress:

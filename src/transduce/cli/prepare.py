@@ -16,6 +16,7 @@ _EXAMPLES = """
 Examples:
   transduce prepare --source train.de --target train.en --output prepared/de-en
   transduce prepare --path pairs.tsv.gz --test-path test.tsv --tokenizer unigram --vocab-size 4000 --output prepared/x
+  transduce prepare --path large.tsv --mix path=small.tsv,weight=4 --output prepared/mixed
   transduce prepare --recipe recipe.toml --set data.copies=drop --output prepared/y
 """
 

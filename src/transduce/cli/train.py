@@ -28,6 +28,7 @@ Examples:
 @corpus_options
 @click.option("--recipe", metavar="FILE", help="TOML file with the tables data, tokenizer, model, training, search.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as model.num_layers=4.")
+@click.option("--tokens", metavar="N|auto", help="Tokens of a batch; auto finds what suits the corpus and the memory.")
 @click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
 @click.option("--output", metavar="RUN", help="Run folder to make.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
@@ -41,19 +42,21 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
     Without a recipe the settings are chosen from the corpus, and what was chosen is said with its reasons. Ctrl-C
     saves before it stops; `--resume` then goes on to the same result as if the run had never been stopped.
     """
-    from transduce.recipe import read_recipe, resume_recipe, train
+    from transduce.recipe import read_recipe, resume_recipe
+    from transduce.run import train
+    from transduce.training.ranks import leads
 
     reasons: list[str] = []
     if resume is not None:
         given = (output, prepared, options["recipe"])
-        if any(value is not None for value in given) or options["assignments"] or corpus_tables(options):
+        if any(value is not None for value in given) or _assignments(options) or corpus_tables(options):
             raise SettingsError("a resumed run keeps its own recipe; give --resume alone")
         recipe = resume_recipe(Path(resume))
     else:
         path = Path(options["recipe"]) if options["recipe"] else None
         base, opened = _base(options, prepared)
-        recipe, reasons = read_recipe(path, options["assignments"], base, opened)
-    for reason in reasons:
+        recipe, reasons = read_recipe(path, _assignments(options), base, opened)
+    for reason in reasons if leads() else ():
         click.echo(f"chosen: {reason}", err=True)
     if options["dry_run"]:
         click.echo(recipe.to_toml(), nl=False)
@@ -71,7 +74,16 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
 
     with PreparationProgress() as progress, reporting() as reporter:
         train(recipe, folder, resume=resume is not None, prepared=prepared, reporter=reporter, progress=progress.show)
-    click.echo(folder)
+    if leads():
+        click.echo(folder)
+
+
+def _assignments(options: dict[str, Any]) -> list[str]:
+    """Return `--set` and what has an option of its own, in the same form."""
+    tokens = options["tokens"]
+    if tokens is not None and tokens != "auto" and not tokens.isdecimal():
+        raise SettingsError(f"--tokens is a number or auto, not '{tokens}'")
+    return [*options["assignments"], *([] if tokens is None else [f"training.tokens={tokens}"])]
 
 
 def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepared | None]:

@@ -1,29 +1,35 @@
 """Which rows make the next batch, from any position of a run on; and a batch as tensors.
 
-The order is a function of (seed, epoch): a keyed permutation of all rows, taken in pools. A pool is sorted by
+The order is a function of (seed, epoch): a keyed permutation of all places of an epoch, which are its rows (or, where
+corpora are mixed by weights, stand for them: `mixture`), taken in pools. A pool is sorted by
 length and cut into batches by a budget of tokens, so that little is padding, and its batches are shuffled. Nothing
 is drawn from a stream, so a run that resumes computes the pool it stopped in and goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transduce.data.mixture import Mixture, Part
 from transduce.data.permutation import Rows, permute, round_keys
 from transduce.data.ragged import Lengths, Ragged
 from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError
 from transduce.text.specials import Specials
 
+T = TypeVar("T")
+
 POOL_SIZE = 65_536
 """Rows sorted together: enough for hundreds of full batches, little enough to sort in milliseconds."""
+COUNTED_POOLS = 4
+"""An epoch of more pools is not counted batch by batch."""
 
 
 def _bands(top: int = 2**40) -> NDArray[np.int64]:
@@ -59,9 +65,14 @@ class Batches:
         tokens: int,
         seed: int,
         pool_size: int = POOL_SIZE,
+        parts: Sequence[Part] | None = None,
     ) -> None:
-        """Lengths are without special tokens; `tokens` bounds rows × longest row of each side, end token included."""
-        assert len(source_lengths) == len(target_lengths)
+        """Lengths are without special tokens; `tokens` bounds rows × longest row of each side, end token included.
+
+        `parts` are the corpora that the rows come from, one after the other, to be mixed by their weights.
+        """
+        parts = [Part(len(target_lengths))] if parts is None else parts
+        assert len(source_lengths) == len(target_lengths) == sum(part.size for part in parts)
         if len(target_lengths) == 0:
             raise DataError("a corpus without pairs has no batches; check what preparing it left out")
         if tokens < 1 or pool_size < 1:
@@ -70,23 +81,28 @@ class Batches:
         self._target_lengths = target_lengths
         self._tokens = tokens
         self._seed = seed
-        self._size = len(target_lengths)
+        self._mixture = Mixture(parts, seed)
+        self._size = self._mixture.size
         self.num_pools = -(-self._size // pool_size)
         self._pool_size = -(-self._size // self.num_pools)  # equal pools: a small last one would be mostly padding
 
     @classmethod
     def of(cls, store: PairStore, tokens: int, seed: int, pool_size: int = POOL_SIZE) -> Self:
         """The batches of a prepared split."""
-        return cls(store.source_lengths, store.target_lengths, tokens, seed, pool_size)
+        return cls(store.source_lengths, store.target_lengths, tokens, seed, pool_size, store.parts)
 
-    def starting(self, position: Position = START) -> Iterator[tuple[Position, Rows]]:
+    def starting(
+        self, position: Position = START, make: Callable[[int, int], list[T]] | None = None
+    ) -> Iterator[tuple[Position, T]]:
         """Yield the batches from a position on, epoch after epoch, each with the position *after* it.
 
-        The yielded position is what a checkpoint keeps once the batch was used.
+        The yielded position is what a checkpoint keeps once the batch was used. `make(epoch, pool)` makes the batches
+        of a pool where they are something else than rows.
         """
+        make = make or cast("Callable[[int, int], list[T]]", self.pool)
         epoch, pool, batch = position
         while True:
-            batches = self.pool(epoch, pool)
+            batches = make(epoch, pool)
             for index in range(batch, len(batches)):
                 if index + 1 < len(batches):
                     after = Position(epoch, pool, index + 1)
@@ -100,24 +116,46 @@ class Batches:
                 epoch, pool = epoch + 1, 0
 
     def epoch(self, number: int) -> Iterator[Rows]:
-        """Yield the batches of one epoch: every row exactly once."""
+        """Yield the batches of one epoch: every row exactly once, or as often as its corpus's weight says."""
         for pool in range(self.num_pools):
             yield from self.pool(number, pool)
 
+    @property
+    def pairs_in_epoch(self) -> int:
+        """How many pairs an epoch has, each counted as often as it is seen."""
+        return self._size
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether `batches_in_epoch` is only about right."""
+        return self.num_pools > COUNTED_POOLS
+
     def batches_in_epoch(self, number: int) -> int:
-        """Count the batches of one epoch; epochs differ by a few, as their pools do."""
+        """Count the batches of one epoch; epochs differ by a few, as their pools do.
+
+        A large corpus is not cut into batches just to count them: it is judged by the first pool.
+        """
+        if self.is_estimated:
+            return len(self._cut(number, 0)) * self.num_pools
         return sum(len(self._cut(number, pool)) for pool in range(self.num_pools))
 
     def pool(self, epoch: int, pool: int) -> list[Rows]:
         """Return the batches of one pool in the order they are used."""
-        batches = self._cut(epoch, pool)
+        return self.shuffled(self._cut(epoch, pool), epoch, pool)
+
+    def shuffled(self, batches: list[T], epoch: int, pool: int) -> list[T]:
+        """Return what was made of one pool in the order it is used."""
         places = np.arange(len(batches), dtype=np.int64)
         return [batches[place] for place in permute(places, len(batches), round_keys(self._seed, epoch, pool))]
 
-    def _cut(self, epoch: int, pool: int) -> list[Rows]:
+    def rows(self, epoch: int, pool: int) -> tuple[int, Rows]:
+        """Return where in the epoch a pool begins, and its rows."""
         start = pool * self._pool_size
         places = np.arange(start, min(start + self._pool_size, self._size), dtype=np.int64)
-        rows = permute(places, self._size, round_keys(self._seed, epoch))
+        return start, self._mixture.rows(permute(places, self._size, round_keys(self._seed, epoch)), epoch)
+
+    def _cut(self, epoch: int, pool: int) -> list[Rows]:
+        _, rows = self.rows(epoch, pool)
         return cut_by_budget(rows, self._source_lengths[rows], self._target_lengths[rows], self._tokens)
 
 
@@ -198,14 +236,12 @@ def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) ->
 
 
 def _padded(side: Ragged, rows: Rows, special: Specials, start: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    lengths = side.lengths[rows]
+    tokens, lengths = side.take(rows)
     first = int(start)
     tokens_BT = np.full((len(rows), first + int(lengths.max(initial=0)) + 1), special.pad, dtype=np.int64)
     if start:
         tokens_BT[:, 0] = special.start
-    if lengths.any():
-        place_T = np.arange(tokens_BT.shape[1])
-        inside_BT = (place_T >= first) & (place_T < first + lengths[:, None])
-        tokens_BT[inside_BT] = np.concatenate([side[int(row)] for row in rows])
+    place_T = np.arange(tokens_BT.shape[1])
+    tokens_BT[(place_T >= first) & (place_T < first + lengths[:, None])] = tokens
     tokens_BT[np.arange(len(rows)), first + lengths] = special.end
     return tokens_BT, lengths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Any, Literal, Self
 
 import pydantic
@@ -34,8 +35,23 @@ def _which(value: Any) -> Any:
         raise ValueError(str(error).removeprefix("it: ")) from None
 
 
+def _which_of_many(value: Any) -> Any:
+    """Read one corpus, or a list of them as several."""
+    if not isinstance(value, list | tuple):
+        return _which(value)
+    if not value:
+        raise ValueError("an empty list names no pairs; give at least one corpus")
+    return tuple(_which(corpus) for corpus in value)
+
+
 Corpus = Annotated[CorpusFiles | SyntheticTask, pydantic.BeforeValidator(_which)]
 """Where pairs come from: files, or a task that makes them."""
+
+
+Mixed = Annotated[
+    CorpusFiles | SyntheticTask | tuple[CorpusFiles | SyntheticTask, ...], pydantic.BeforeValidator(_which_of_many)
+]
+"""One corpus, or several to be mixed by their weights."""
 
 
 class DataConfig(Config):
@@ -46,8 +62,9 @@ class DataConfig(Config):
     or test corpus these are counted and kept, so that scores stay comparable with other people's.
     """
 
-    train: Corpus
-    """The pairs to learn from."""
+    train: Mixed
+    """The pairs to learn from: one corpus, or a list of them, each with its `weight`, which is how often its pairs are
+    seen in an epoch. A pair that stands in several is taken from the one with the highest weight."""
     validation: Corpus | None = None
     """The pairs to choose by; without it some are held out of the training pairs."""
     test: Corpus | None = None
@@ -78,13 +95,27 @@ class DataConfig(Config):
     """What to do with a training pair whose source also stands in the validation or test corpus."""
 
     @pydantic.model_validator(mode="after")
-    def _stdin_once(self) -> Self:
-        files = [corpus for corpus in (self.train, self.validation, self.test) if isinstance(corpus, CorpusFiles)]
-        if sum(STDIN in (corpus.source, corpus.target, corpus.path) for corpus in files) > 1:
+    def _possible(self) -> Self:
+        if sum(map(reads_stdin, (*self.corpora, self.validation, self.test))) > 1:
             raise ValueError("standard input can be only one of the corpora; give the others as files")
+        for name, corpus in (("validation", self.validation), ("test", self.test)):
+            if corpus is not None and corpus.weight is not None:
+                raise ValueError(f"a weight is for training corpora; leave it out of {name}")
         return self
 
+    @property
+    def corpora(self) -> tuple[CorpusFiles | SyntheticTask, ...]:
+        """The training corpora, in order."""
+        return self.train if isinstance(self.train, tuple) else (self.train,)
 
-def corpus_pairs(corpus: CorpusFiles | SyntheticTask) -> Iterator[Pair]:
-    """Yield the pairs of a corpus, wherever they come from."""
+
+def reads_stdin(corpus: CorpusFiles | SyntheticTask | None) -> bool:
+    """Whether a corpus comes from standard input, which can be read once only."""
+    return isinstance(corpus, CorpusFiles) and STDIN in (corpus.source, corpus.target, corpus.path)
+
+
+def corpus_pairs(corpus: CorpusFiles | SyntheticTask | tuple[CorpusFiles | SyntheticTask, ...]) -> Iterator[Pair]:
+    """Yield the pairs of a corpus, wherever they come from; of several, one after the other."""
+    if isinstance(corpus, tuple):
+        return chain.from_iterable(map(corpus_pairs, corpus))
     return corpus.pairs() if isinstance(corpus, SyntheticTask) else read_pairs(corpus)

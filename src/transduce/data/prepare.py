@@ -16,24 +16,16 @@ from itertools import compress
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from transduce.data.audit import (
-    CHUNK_ROWS,
-    HELD_OUT,
-    MARKS,
-    Progress,
-    Spool,
-    Tally,
-    hold_out,
-    mark_duplicates,
-    mark_leaks,
-    spool,
-)
+from transduce.data.audit import CHUNK_ROWS, HELD_OUT, MARKS, Marks, Progress, Span, Spool, spool
 from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, corpus_pairs
 from transduce.data.folder import seal, written_aside
-from transduce.data.report import REASONS, Finding, Report, SplitReport
-from transduce.data.split import Limits, SplitWriter, token_bytes
+from transduce.data.marking import hold_out, mark_duplicates, mark_leaks
+from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport
+from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
+from transduce.data.tally import Tally
 from transduce.errors import DataError
 from transduce.storage import write_json
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -71,15 +63,16 @@ class _Preparation:
         rules["duplicate"] = data.duplicates
         self.dropped = sum(MARKS[reason] for reason, rule in rules.items() if rule == "drop")
         """The marks that leave a training pair out."""
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, list[Tally]] = {}
+        """For each split, one for each of its corpora."""
 
     def run(self) -> Report:
         corpora = self._read()
         train = corpora["train"]
         tokenizers, tokenizer_pairs = self._tokenizers(train)
         reports: dict[str, SplitReport] = {}
-        for name, corpus in corpora.items():
-            reports |= self._write(name, corpus, tokenizers)
+        for name, spooled in corpora.items():
+            reports |= self._write(name, spooled, tokenizers)
         for name, split in reports.items():
             if split.kept == 0 and name in corpora:
                 raise DataError(_nothing_left(name, split.read, split.findings, split.held_out))
@@ -97,37 +90,50 @@ class _Preparation:
 
     def _read(self) -> dict[str, Spool]:
         """Pass one over all corpora; the small ones first, so that their errors come early."""
-        wanted = {"test": self.data.test, "validation": self.data.validation, "train": self.data.train}
-        corpora = {}
-        for name, corpus in wanted.items():
-            if corpus is None:
+        wanted = {"test": (self.data.test,), "validation": (self.data.validation,), "train": self.data.corpora}
+        spools = {}
+        for name, corpora in wanted.items():
+            given = [corpus for corpus in corpora if corpus is not None]
+            if not given:
                 continue
-            tally = self.tallies[name] = Tally()
-            corpora[name] = spool(
-                corpus_pairs(corpus),
+            several = len(given) > 1
+            weights = [1.0 if corpus.weight is None else corpus.weight for corpus in given]
+            tallies = [
+                Tally(corpus.name if several else None, weight) for corpus, weight in zip(given, weights, strict=True)
+            ]
+            self.tallies[name] = tallies
+            spools[name] = spool(
+                [(corpus_pairs(corpus), tally) for corpus, tally in zip(given, tallies, strict=True)],
                 self.work / name,
                 CHARACTERS_PER_TOKEN * self.data.max_length,
-                tally,
                 partial(self.progress, f"reading {name}"),
             )
-            mark_duplicates(corpora[name])
-        train = corpora["train"]
-        mark_leaks(train, [corpus for name, corpus in corpora.items() if name != "train"])
+            mark_duplicates(spools[name], weights)
+        train = spools["train"]
+        mark_leaks(train, [other for name, other in spools.items() if name != "train"])
         if self.data.validation is None and self.data.validation_share > 0:
             hold_out(train, self.dropped, self.data.validation_share, self.data.validation_max)
-        return corpora
+        return spools
+
+    def _learns(self, marks: Marks) -> NDArray[np.bool_]:
+        learns: NDArray[np.bool_] = marks & (self.dropped | HELD_OUT) == 0
+        return learns
 
     def _tokenizers(self, train: Spool) -> tuple[tuple[Tokenizer, Tokenizer], int]:
         """Learn from the training pairs and save."""
-        usable = int(np.count_nonzero(train.marks & (self.dropped | HELD_OUT) == 0))
+        usable = train.count(self._learns)
         if usable == 0:
             self._count_dropped(train)
-            raise DataError(_nothing_left("train", self.tallies["train"].read, self.tallies["train"].findings()))
+            total = Tally.total(self.tallies["train"])
+            raise DataError(_nothing_left("train", total.read, total.findings()))
         chosen = usable
         highest = np.uint64(2**64 - 1)
         if usable > TOKENIZER_PAIRS:
             highest = np.uint64(2**64 * TOKENIZER_PAIRS // usable)
-            chosen = sum(1 for _ in self._sample(train, highest))
+            chosen = sum(
+                int(np.count_nonzero(self._learns(marks) & (hashes <= highest)))
+                for _, hashes, marks in train.marked("pair")
+            )
         self.progress("learning the tokenizer", chosen)
         source, target = train_tokenizers(self.tokenizer, lambda: self._sample(train, highest))
         names = [JOINT_TOKENIZER] if self.tokenizer.joint else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
@@ -136,46 +142,63 @@ class _Preparation:
         return (source, target), chosen
 
     def _sample(self, train: Spool, highest: np.uint64) -> Iterator[tuple[str, str]]:
-        for start, hashes in train.hashes("pair"):
-            chosen = (train.marks[start : start + len(hashes)] & (self.dropped | HELD_OUT) == 0) & (hashes <= highest)
+        for start, hashes, marks in train.marked("pair"):
+            chosen = self._learns(marks) & (hashes <= highest)
             for begin in range(0, len(hashes), CHUNK_ROWS):
-                pairs = train.pairs(start + begin, start + begin + CHUNK_ROWS)
-                for pair in compress(pairs, chosen[begin : begin + CHUNK_ROWS]):
-                    yield pair.source, pair.target
+                some = chosen[begin : begin + CHUNK_ROWS].tolist()
+                sources, targets = train.texts(start + begin, start + begin + len(some))
+                yield from zip(compress(sources, some), compress(targets, some), strict=True)
 
     def _count_dropped(self, train: Spool) -> None:
         """Count every marked training pair once, for the first rule that drops it."""
-        for start in range(0, train.size, CHUNK_ROWS):
-            marks = train.marks[start : start + CHUNK_ROWS] & self.dropped
+        for span in train.spans(CHUNK_ROWS):
+            marks = train.marks(span.start, span.stop) & self.dropped
             for reason, mark in MARKS.items():
-                self.tallies["train"].found_many(reason, train, start + np.flatnonzero(marks & mark))
-                marks = np.where(marks & mark, 0, marks)
+                rows = span.start + np.flatnonzero(marks & mark)
+                if len(rows):
+                    examples = [train.pairs(int(row), int(row) + 1)[0] for row in rows[:MAX_EXAMPLES]]
+                    self.tallies["train"][span.corpus].found(reason, examples, dropped=len(rows))
+                    marks[marks & mark != 0] = 0
 
-    def _write(self, name: str, corpus: Spool, tokenizers: tuple[Tokenizer, Tokenizer]) -> dict[str, SplitReport]:
-        """Pass two over one corpus, which is one split, or two when validation is held out of training."""
+    def _write(self, name: str, corpora: Spool, tokenizers: tuple[Tokenizer, Tokenizer]) -> dict[str, SplitReport]:
+        """Pass two over the corpora of one split, which is two when validation is held out of training."""
         is_train = name == "train"
         if is_train:
-            self._count_dropped(corpus)
+            self._count_dropped(corpora)
         limits = Limits(self.data.max_length, self.data.max_ratio, drop_ratio=is_train)
         dropped = self.dropped if is_train else 0
-        held_out = int(np.count_nonzero((corpus.marks & HELD_OUT != 0) & (corpus.marks & dropped == 0)))
-        self.tallies[name].held_out = held_out
+        tallies = {"validation": [Tally(tally.corpus) for tally in self.tallies[name]], name: self.tallies[name]}
         with ExitStack() as stack:
-            own = SplitWriter(self.folder / name, tokenizers, limits, self.tallies[name])
-            writers = {name: stack.enter_context(own)}
-            if held_out:
-                other = SplitWriter(self.folder / "validation", tokenizers, limits, Tally(read=held_out))
+            writers = {name: stack.enter_context(SplitWriter(self.folder / name, tokenizers, limits))}
+            if corpora.count(lambda marks: (marks & HELD_OUT != 0) & (marks & dropped == 0)):
+                other = SplitWriter(self.folder / "validation", tokenizers, limits)
                 writers["validation"] = stack.enter_context(other)
-            for start in range(0, corpus.size, CHUNK_ROWS):
-                pairs = corpus.pairs(start, start + CHUNK_ROWS)
-                marks = corpus.marks[start : start + CHUNK_ROWS]
-                used = marks & dropped == 0
-                is_held = marks & HELD_OUT != 0
+            for span in corpora.spans(CHUNK_ROWS):
+                marks = corpora.marks(span.start, span.stop)
+                used, is_held = marks & dropped == 0, marks & HELD_OUT != 0
+                held_out = int(np.count_nonzero(used & is_held))
+                tallies[name][span.corpus].held_out += held_out
+                tallies["validation"][span.corpus].read += held_out
                 for split, chosen in ((name, used & ~is_held), ("validation", used & is_held)):
                     if chosen.any():
-                        writers[split].write(list(compress(pairs, chosen)), marks[chosen])
-                self.progress(f"tokenising {name}", start + len(marks))
-        return {split: writer.report() for split, writer in writers.items()}
+                        writers[split].write(_texts(corpora, span, chosen, marks), tallies[split][span.corpus])
+                self.progress(f"tokenising {name}", span.stop)
+        held_total = [Tally.total(tallies["validation"])]
+        return {
+            split: writer.report(tallies[name] if split == name else held_total) for split, writer in writers.items()
+        }
+
+
+def _texts(corpora: Spool, span: Span, chosen: NDArray[np.bool_], marks: Marks) -> Texts:
+    sources, targets = corpora.texts(span.start, span.stop)
+    some = chosen.tolist()
+    rows = span.start + np.flatnonzero(chosen)
+    return Texts(
+        list(compress(sources, some)),
+        list(compress(targets, some)),
+        marks[chosen],
+        lambda place: corpora.pairs(int(rows[place]), int(rows[place]) + 1)[0],
+    )
 
 
 def _nothing_left(name: str, read: int, findings: dict[str, Finding], held_out: int = 0) -> str:

@@ -1,7 +1,9 @@
-"""Rows of unequal length on disk: one file of values, one of offsets, both memory-mapped."""
+"""Rows of unequal length on disk: one file of values, one of offsets; mapped, or read piece by piece if large."""
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Sequence
 from itertools import chain, pairwise
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.errors import DataError, MissingInput
+from transduce.text.rows import take_rows
 
 Array = NDArray[Any]
 
@@ -26,10 +29,65 @@ def offsets_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.offsets.bin"
 
 
+MAPPED_BYTES = 2**25
+"""Files up to this size are memory-mapped; of larger ones only what is asked for is read. The pages of a mapped file
+that was touched all over count as the process's memory, and rows in random order touch all of them."""
+NEAR = 2**12
+"""Values asked for that stand no further apart than this many are read together."""
+STRETCH = 2**17
+"""Most values read together."""
+
+
+class FileArray:
+    """An array in a file, read where it is indexed: what a numpy array of its kind gives, for one axis."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], size: int) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._file)
+        self._dtype = dtype
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, start: int, stop: int) -> Array:
+        """Return consecutive values."""
+        width = self._dtype.itemsize
+        content = os.pread(self._file, (stop - start) * width, start * width)
+        if len(content) != (stop - start) * width:
+            raise DataError(f"{self._path}: is shorter than it was; prepare the corpus again")
+        return np.frombuffer(content, dtype=self._dtype)
+
+    def __getitem__(self, at: Any) -> Any:
+        """Return a value, consecutive values (a slice), or the values at some places (an array)."""
+        if isinstance(at, slice):
+            start, stop, step = at.indices(self._size)
+            assert step == 1
+            return self.read(start, max(start, stop))
+        if not isinstance(at, np.ndarray):
+            at = int(at) + (self._size if at < 0 else 0)
+            return self.read(at, at + 1)[0]
+        order = np.argsort(at, kind="stable")
+        places = at[order]
+        cuts = (np.diff(places) > NEAR) | (np.diff(places // STRETCH) > 0)
+        found = np.empty(len(at), dtype=self._dtype)
+        for begin, end in pairwise([0, *(np.flatnonzero(cuts) + 1).tolist(), len(at)] if len(at) else []):
+            first = int(places[begin])
+            found[order[begin:end]] = self.read(first, int(places[end - 1]) + 1)[places[begin:end] - first]
+        return found
+
+    def rows(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Array:
+        """Return rows of values one after the other."""
+        file, width = self._file, self._dtype.itemsize
+        bounds = zip((starts * width).tolist(), ((ends - starts) * width).tolist(), strict=True)
+        return np.frombuffer(b"".join([os.pread(file, length, start) for start, length in bounds]), dtype=self._dtype)
+
+
 class Lengths:
     """The lengths of all rows, read from the offsets when asked for: nothing is held for rows nobody asks about."""
 
-    def __init__(self, offsets: Array) -> None:
+    def __init__(self, offsets: Array | FileArray) -> None:
         self._offsets = offsets
 
     def __len__(self) -> int:
@@ -41,7 +99,8 @@ class Lengths:
             start, stop, step = rows.indices(len(self))
             assert step == 1
             return np.diff(np.asarray(self._offsets[start : max(start, stop) + 1])).astype(np.int64)
-        return np.asarray(self._offsets[rows + 1] - self._offsets[rows], dtype=np.int64)
+        starts, ends = bounds_of(self._offsets, rows)
+        return ends - starts
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All of them as one array: for corpora known to be small."""
@@ -49,10 +108,19 @@ class Lengths:
         return lengths if dtype is None else lengths.astype(dtype)
 
 
+def bounds_of(offsets: Array | FileArray, rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each of these rows starts and ends."""
+    if isinstance(offsets, FileArray) and len(rows) * NEAR < len(offsets):  # far apart: one read for each
+        pairs = offsets.rows(rows, rows + 2).astype(np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+    both = np.asarray(offsets[np.concatenate([rows, rows + 1])], dtype=np.int64)
+    return both[: len(rows)], both[len(rows) :]
+
+
 class Ragged:
     """Rows of unequal length: row i is `values[offsets[i]:offsets[i + 1]]`."""
 
-    def __init__(self, values: Array, offsets: Array) -> None:
+    def __init__(self, values: Array | FileArray, offsets: Array | FileArray) -> None:
         self._values = values
         self._offsets = offsets
         self.lengths = Lengths(offsets)
@@ -65,9 +133,9 @@ class Ragged:
 
     @classmethod
     def open(cls, folder: Path, name: str, dtype: Any) -> Self:
-        """Map the two files of `RaggedWriter`."""
-        values = _map(values_path(folder, name), np.dtype(dtype))
-        offsets = _map(offsets_path(folder, name), OFFSET)
+        """Open the two files of `RaggedWriter`."""
+        values = _open(values_path(folder, name), np.dtype(dtype))
+        offsets = _open(offsets_path(folder, name), OFFSET)
         if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(values):
             raise DataError(
                 f"{offsets_path(folder, name)}: does not fit the values beside it; prepare the corpus again"
@@ -78,7 +146,20 @@ class Ragged:
         return len(self._offsets) - 1
 
     def __getitem__(self, row: int) -> Array:
-        return self._values[self._offsets[row] : self._offsets[row + 1]]
+        start, end = self._offsets[row : row + 2]
+        return np.asarray(self._values[start:end])
+
+    def stretch(self, start: int, stop: int) -> tuple[Array, NDArray[np.int64]]:
+        """Return consecutive rows in one array, and their lengths."""
+        ends = np.asarray(self._offsets[start : stop + 1])
+        return np.asarray(self._values[int(ends[0]) : int(ends[-1])]), np.diff(ends).astype(np.int64)
+
+    def take(self, rows: Array) -> tuple[Array, NDArray[np.int64]]:
+        """Return some rows one after the other in one array, and their lengths."""
+        starts, ends = bounds_of(self._offsets, rows)
+        if isinstance(self._values, FileArray):
+            return self._values.rows(starts, ends), ends - starts
+        return take_rows(self._values, starts, ends)
 
 
 def read_strings(folder: Path, name: str, start: int, stop: int) -> list[str]:
@@ -89,12 +170,14 @@ def read_strings(folder: Path, name: str, start: int, stop: int) -> list[str]:
     return [block[begin:end].decode() for begin, end in pairwise((ends - first).tolist())]
 
 
-def _map(path: Path, dtype: np.dtype[Any]) -> Array:
-    """Map a file read-only; an empty one, which cannot be mapped, becomes an empty array."""
+def _open(path: Path, dtype: np.dtype[Any]) -> Array | FileArray:
+    """Open a file for reading: mapped, or as a large one; an empty one, which cannot be mapped, is an empty array."""
     try:
         size = path.stat().st_size
         if size % dtype.itemsize:
             raise DataError(f"{path}: {size:,} bytes is no whole number of values; prepare the corpus again")
+        if size > MAPPED_BYTES:
+            return FileArray(path, dtype, size // dtype.itemsize)
         # as a plain array: taking single rows of a memmap object is several times slower
         return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if size else np.zeros(0, dtype=dtype)
     except OSError as error:
@@ -117,18 +200,23 @@ class RaggedWriter:
 
     def append(self, rows: Sequence[Sequence[int]]) -> None:
         """Append rows of numbers."""
-        total = sum(map(len, rows))
-        self._append(rows, np.fromiter(chain.from_iterable(rows), dtype=self._dtype, count=total).tobytes())
+        lengths = np.fromiter(map(len, rows), dtype=OFFSET, count=len(rows))
+        self.append_flat(np.fromiter(chain.from_iterable(rows), self._dtype, count=int(lengths.sum())), lengths)
 
     def append_bytes(self, rows: Sequence[bytes]) -> None:
         """Append rows of bytes (UTF-8 text, for one)."""
         assert self._dtype.itemsize == 1
-        self._append(rows, b"".join(rows))
+        lengths = np.fromiter(map(len, rows), dtype=OFFSET, count=len(rows))
+        self._append(b"".join(rows), lengths)
 
-    def _append(self, rows: Sequence[Sequence[int] | bytes], values: bytes) -> None:
-        if not rows:
+    def append_flat(self, values: Array, lengths: NDArray[np.int64]) -> None:
+        """Append rows that stand in one array, one after the other."""
+        self._append(values.astype(self._dtype, copy=False).tobytes(), lengths)
+
+    def _append(self, values: bytes, lengths: NDArray[np.int64]) -> None:
+        if not len(lengths):
             return
-        offsets = self._end + np.cumsum(np.fromiter(map(len, rows), dtype=OFFSET, count=len(rows)))
+        offsets = self._end + np.cumsum(lengths)
         self._end = int(offsets[-1])
         self._values.write(values)
         self._offsets.write(offsets.astype(OFFSET).tobytes())

@@ -13,7 +13,7 @@ REASONS = {
     "copy": "source and target are equal",
     "leaked_pair": "the pair stands in validation or test",
     "leaked_source": "the source stands in validation or test",
-    "duplicate": "the pair stood here before",
+    "duplicate": "the pair stands here already",
     "too_long": "a side is too long",
     "ratio": "one side is far longer than the other",
 }
@@ -32,6 +32,8 @@ class Example(Config):
     """The source, cut."""
     target: str
     """The target, cut."""
+    corpus: str | None = None
+    """Which corpus, when there are several."""
 
 
 class Finding(Config):
@@ -62,6 +64,23 @@ class Side(Config):
     """The longest."""
 
 
+class CorpusReport(Config):
+    """One of several corpora that a split is mixed of: `read = kept + held_out + the sum of dropped`."""
+
+    name: str
+    """Its files."""
+    weight: float
+    """How often each pair is seen in an epoch."""
+    read: int
+    """Lines read."""
+    kept: int
+    """Pairs in the prepared split, where the corpora stand one after the other."""
+    held_out: int = 0
+    """Pairs moved to validation."""
+    dropped: dict[str, int]
+    """Pairs left out, by reason."""
+
+
 class SplitReport(Config):
     """One split: `read = kept + held_out + the sum of dropped`."""
 
@@ -77,6 +96,8 @@ class SplitReport(Config):
     """The sources kept."""
     target: Side
     """The targets kept."""
+    corpora: tuple[CorpusReport, ...] | None = pydantic.Field(default=None, strict=False)
+    """The corpora it is mixed of, in the order of their rows; absent when it is one, each pair once an epoch."""
 
     @property
     def dropped(self) -> int:
@@ -125,16 +146,26 @@ class Report(Config):
             )
 
 
+def _corpus_lines(corpus: CorpusReport) -> Iterator[str]:
+    dropped = [f"{count:,} dropped ({REASONS[reason]})" for reason, count in corpus.dropped.items()]
+    held = [f"{corpus.held_out:,} held out"] if corpus.held_out else []
+    counts = ", ".join([f"{corpus.read:,} read", f"{corpus.kept:,} kept", *held, *dropped])
+    yield f"  {corpus.name}: weight {corpus.weight:g}: {counts}"
+
+
 def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
     held = f", {split.held_out:,} held out for validation" if split.held_out else ""
     pairs = "pair" if split.read == 1 else "pairs"
     yield f"{name:<12} {split.read:,} {pairs} read, {split.kept:,} kept, {split.dropped:,} dropped{held}"
+    for corpus in split.corpora or ():
+        yield from _corpus_lines(corpus)
     for reason, finding in split.findings.items():
         for count, verb in ((finding.dropped, "dropped"), (finding.kept, "kept")):
             if count:
                 yield f"  {verb:<8} {count:>10,}  {REASONS[reason]}"
         for example in finding.examples:
-            yield f"    line {example.line:,}: {example.source!r} | {example.target!r}"
+            where = "" if example.corpus is None else f"{example.corpus}: "
+            yield f"    {where}line {example.line:,}: {example.source!r} | {example.target!r}"
     for side_name, side in (("source", split.source), ("target", split.target)):
         unknown = ""
         if side.unknown is not None:

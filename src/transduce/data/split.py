@@ -1,10 +1,11 @@
-"""The second pass over a corpus: pairs become tokens, and one split's files are written."""
+"""The second pass over corpora: pairs become tokens, and one split's files are written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,12 +13,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.audit import MARKS, Tally
+from transduce.data.audit import MARKS
 from transduce.data.config import RATIO_FLOOR
 from transduce.data.ragged import RaggedWriter
-from transduce.data.report import Side, SplitReport
+from transduce.data.report import MAX_EXAMPLES, Side, SplitReport
+from transduce.data.tally import Tally
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import Tokenizer
+from transduce.text.word_cache import WordCache
+
+Lengths = NDArray[np.int64]
+Chosen = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -39,15 +45,14 @@ class _SideCount:
     """Token counts of one side, by length."""
 
     def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
-        self._tokenizer = tokenizer
+        self._token = tokenizer.unknown
         self._unknown = 0
         self._by_length: NDArray[np.int64] = np.zeros(max_length + 1, dtype=np.int64)
 
-    def add(self, rows: Sequence[Sequence[int]]) -> None:
-        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    def add(self, tokens: NDArray[np.uint32], lengths: Lengths) -> None:
         self._by_length += np.bincount(lengths, minlength=len(self._by_length))
-        if self._tokenizer.unknown is not None:
-            self._unknown += sum(self._tokenizer.count_unknown(row) for row in rows)
+        if self._token is not None:
+            self._unknown += int(np.count_nonzero(tokens == self._token))
 
     def side(self) -> Side:
         total = int(self._by_length.sum())
@@ -56,7 +61,7 @@ class _SideCount:
         median, percentile_90, percentile_99, longest = at if total else (0, 0, 0, 0)
         return Side(
             tokens=int(self._by_length @ np.arange(len(self._by_length))),
-            unknown=None if self._tokenizer.unknown is None else self._unknown,
+            unknown=None if self._token is None else self._unknown,
             median=median,
             percentile_90=percentile_90,
             percentile_99=percentile_99,
@@ -64,14 +69,26 @@ class _SideCount:
         )
 
 
+@dataclass(frozen=True)
+class Texts:
+    """Some pairs of one corpus that go to one split."""
+
+    sources: Sequence[str]
+    targets: Sequence[str]
+    marks: NDArray[np.uint8]
+    """The findings each came with."""
+    pair: Callable[[int], Pair]
+    """Gives one of them, by its place here, with its line number."""
+
+
 class SplitWriter:
     """Writes the files of one split and counts what goes in and what does not."""
 
-    def __init__(self, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], limits: Limits, tally: Tally) -> None:
+    def __init__(self, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], limits: Limits) -> None:
         folder.mkdir()
-        self.tally = tally
         self._limits = limits
-        self._tokenizers = tokenizers
+        caches = {id(tokenizer): WordCache(tokenizer) for tokenizer in tokenizers}
+        self._caches = [caches[id(tokenizer)] for tokenizer in tokenizers]
         self._counts = [_SideCount(tokenizer, limits.max_length) for tokenizer in tokenizers]
         with ExitStack() as stack:
             self._tokens, self._texts = [], []
@@ -81,52 +98,54 @@ class SplitWriter:
                 self._texts.append(stack.enter_context(RaggedWriter(folder, f"{name}.text", np.uint8)))
             self._files = stack.pop_all()
 
-    def write(self, pairs: Sequence[Pair], marks: NDArray[np.uint8]) -> None:
-        """Tokenise pairs and append those within the limits; `marks` are the findings each came with."""
-        if not pairs:
-            return
-        sources = self._tokenizers[0].encode_batch([pair.source for pair in pairs])
-        targets = self._tokenizers[1].encode_batch([pair.target for pair in pairs])
-        kept = [row for row, pair in enumerate(pairs) if self._keeps(pair, sources[row], targets[row], int(marks[row]))]
-        for side, tokens in enumerate((sources, targets)):
-            rows = [tokens[row] for row in kept]
-            self._counts[side].add(rows)
-            self._tokens[side].append(rows)
-        self._texts[0].append_bytes([pairs[row].source.encode() for row in kept])
-        self._texts[1].append_bytes([pairs[row].target.encode() for row in kept])
-        self.tally.kept += len(kept)
+    def write(self, texts: Texts, tally: Tally) -> None:
+        """Tokenise pairs and append those within the limits."""
+        sides = (texts.sources, texts.targets)
+        encoded = [cache.encode(side) for cache, side in zip(self._caches, sides, strict=True)]
+        kept = self._keeps(texts, encoded[0][1], encoded[1][1], tally)
+        for side, (tokens, lengths) in enumerate(encoded):
+            if not kept.all():
+                tokens, lengths = tokens[np.repeat(kept, lengths)], lengths[kept]
+            self._counts[side].add(tokens, lengths)
+            self._tokens[side].append_flat(tokens, lengths)
+            self._texts[side].append_bytes([text.encode() for text in compress(sides[side], kept.tolist())])
+        tally.kept += int(np.count_nonzero(kept))
 
-    def _keeps(self, pair: Pair, source: list[int], target: list[int], marks: int) -> bool:
-        shorter, longer = sorted((len(source), len(target)))
-        if shorter == 0:  # the tokenizer drops some invisible characters
-            self.tally.found("empty", pair, dropped=1)
-            return False
-        if longer > self._limits.max_length:
-            self.tally.found("too_long", pair, dropped=1)
-            return False
-        extreme = longer > self._limits.max_ratio * max(shorter, RATIO_FLOOR)
-        if extreme and self._limits.drop_ratio:
-            self.tally.found("ratio", pair, dropped=1)
-            return False
-        if extreme:
-            self.tally.found("ratio", pair, kept=1)
-        if marks:
-            for reason, mark in MARKS.items():
-                if marks & mark:
-                    self.tally.found(reason, pair, kept=1)
-        return True
+    def _keeps(self, texts: Texts, source: Lengths, target: Lengths, tally: Tally) -> Chosen:
+        """Return which pairs stay; each of the others is counted for the first reason against it."""
+        shorter, longer = np.minimum(source, target), np.maximum(source, target)
+        kept = np.ones(len(source), dtype=np.bool_)
 
-    def report(self) -> SplitReport:
+        def found(reason: str, which: Chosen, dropped: bool) -> None:
+            places = np.flatnonzero(which & kept)
+            if len(places):
+                examples = [texts.pair(int(place)) for place in places[:MAX_EXAMPLES]]
+                tally.found(reason, examples, **{"dropped" if dropped else "kept": len(places)})
+            if dropped:
+                kept[places] = False
+
+        found("empty", shorter == 0, dropped=True)  # the tokenizer drops some invisible characters
+        found("too_long", longer > self._limits.max_length, dropped=True)
+        extreme = longer > self._limits.max_ratio * np.maximum(shorter, RATIO_FLOOR)
+        found("ratio", extreme, dropped=self._limits.drop_ratio)
+        for reason, mark in MARKS.items():
+            found(reason, texts.marks & mark != 0, dropped=False)
+        return kept
+
+    def report(self, tallies: Iterable[Tally]) -> SplitReport:
         """Return what was counted."""
+        tallies = list(tallies)
         source, target = (count.side() for count in self._counts)
-        tally = self.tally
+        total = Tally.total(tallies)
+        is_mixed = len(tallies) > 1 or tallies[0].weight != 1
         return SplitReport(
-            read=tally.read,
-            kept=tally.kept,
-            held_out=tally.held_out,
-            findings=tally.findings(),
+            read=total.read,
+            kept=total.kept,
+            held_out=total.held_out,
+            findings=total.findings(),
             source=source,
             target=target,
+            corpora=tuple(tally.report() for tally in tallies) if is_mixed else None,
         )
 
     def __enter__(self) -> Self:

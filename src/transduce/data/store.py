@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from transduce.data.config import DataConfig
 from transduce.data.folder import read_json, read_manifest
+from transduce.data.mixture import Part
 from transduce.data.ragged import Lengths, Ragged
-from transduce.data.report import Report
+from transduce.data.report import Report, SplitReport
 from transduce.errors import DataError, SettingsError
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -22,25 +24,39 @@ JOINT_TOKENIZER = "tokenizer.json"
 SOURCE_TOKENIZER = "source.tokenizer.json"
 TARGET_TOKENIZER = "target.tokenizer.json"
 REPORT = "report.json"
+TEXT_ROWS = 4096
+"""Texts read at a time."""
 
 
 class PairStore:
     """One split: pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end."""
 
-    def __init__(self, sources: Ragged, targets: Ragged, source_texts: Ragged, target_texts: Ragged) -> None:
+    def __init__(
+        self,
+        sources: Ragged,
+        targets: Ragged,
+        source_texts: Ragged,
+        target_texts: Ragged,
+        parts: Sequence[Part] | None = None,
+    ) -> None:
         assert len(sources) == len(targets) == len(source_texts) == len(target_texts)
+        self.parts = (Part(len(sources)),) if parts is None else tuple(parts)
+        """The corpora that the rows come from, one after the other."""
         self.sources = sources
         self.targets = targets
         self._texts = (source_texts, target_texts)
 
     @classmethod
-    def open(cls, folder: Path, token_bytes: dict[str, Any]) -> PairStore:
-        """Map the files of a split."""
+    def open(cls, folder: Path, token_bytes: dict[str, Any], report: SplitReport) -> PairStore:
+        """Open the files of a split; the report says how many pairs and of which corpora they hold."""
         sides = [Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes[side]}") for side in ("source", "target")]
         texts = [Ragged.open(folder, f"{side}.text", np.uint8) for side in ("source", "target")]
-        if len({len(part) for part in (*sides, *texts)}) != 1:
+        parts = [Part(corpus.kept, corpus.weight) for corpus in report.corpora or ()] or [Part(report.kept)]
+        if {len(part) for part in (*sides, *texts)} != {sum(part.size for part in parts)}:
             raise DataError(f"{folder}: its files hold different numbers of pairs; prepare the corpus again")
-        return cls(*sides, *texts)
+        sources, targets = sides
+        source_texts, target_texts = texts
+        return cls(sources, targets, source_texts, target_texts, parts)
 
     @classmethod
     def of(cls, source_tokens: list[list[int]], target_tokens: list[list[int]]) -> PairStore:
@@ -76,7 +92,15 @@ class PairStore:
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield source and target of every pair, in order."""
-        return (self.text(row) for row in range(len(self)))
+        for start in range(0, len(self), TEXT_ROWS):
+            stop = min(start + TEXT_ROWS, len(self))
+            sources, targets = (_strings(*side.stretch(start, stop)) for side in self._texts)
+            yield from zip(sources, targets, strict=True)
+
+
+def _strings(content: NDArray[np.uint8], lengths: NDArray[np.int64]) -> list[str]:
+    block = content.tobytes()
+    return [block[start:end].decode("utf-8") for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
 
 
 @dataclass(frozen=True)
@@ -107,7 +131,6 @@ def load_prepared(folder: Path, thorough: bool = False) -> Prepared:
     splits = {name: folder / name for name in SPLITS if any(Path(file).parts[0] == name for file in manifest.files)}
     if "train" not in splits:
         raise DataError(f"{folder}: has no training split; prepare the corpus again")
-    stores = {name: PairStore.open(path, dict(manifest.token_bytes)) for name, path in splits.items()}
     where = str(folder)
     try:
         data = DataConfig.from_table(manifest.settings.get("data", {}), where)
@@ -115,6 +138,10 @@ def load_prepared(folder: Path, thorough: bool = False) -> Prepared:
         report = Report.from_table(read_json(folder / REPORT), where)
     except SettingsError as error:
         raise DataError(f"{error}; it was prepared by another version: prepare the corpus again") from None
+    reports = report.splits()
+    if not splits.keys() <= reports.keys():
+        raise DataError(f"{folder / REPORT}: speaks of other splits than there are; prepare the corpus again")
+    stores = {name: PairStore.open(path, dict(manifest.token_bytes), reports[name]) for name, path in splits.items()}
     return Prepared(
         folder=folder,
         data=data,

@@ -33,6 +33,8 @@ class SyntheticTask(Config):
     """Most symbols of a source."""
     symbols: int = pydantic.Field(default=26, ge=1, le=100_000)
     """How many different symbols there are (keys for recall; addition always has ten digits)."""
+    weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
+    """How often each of its pairs is seen in an epoch, 1 if not given."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -41,6 +43,11 @@ class SyntheticTask(Config):
         if self.task == "recall" and self.max_length > self.symbols:
             raise ValueError(f"recall needs as many symbols as keys: {self.max_length} keys, {self.symbols} symbols")
         return self
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        return f"{self.task} (seed {self.seed})"
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the pairs, always the same ones; the line number counts from one."""

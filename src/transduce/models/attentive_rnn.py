@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.attention.additive import AdditiveAttention, MultiplicativeAttention, Readable
-from transduce.nn.dropout import Dropout
+from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.recurrence import Bridge, Carried, Cell, PassOn, Recurrence, reversed_within
 
@@ -55,6 +55,8 @@ class AttentiveRnnConfig(Config):
     """A bias in the layer before the softmax."""
     dropout: Rate = 0.5
     """On the embeddings and between recurrent layers."""
+    word_dropout: Rate = 0.0
+    """On whole embeddings: words of both sides that the model must do without."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> AttentiveRnnConfig:
@@ -287,6 +289,7 @@ class AttentiveRnn(Transducer[RnnMemory, RnnState]):
         self.target_embedding = (
             self.source_embedding if config.tied == "all" else Embedding(sizes.target, dim, scaled=False)
         )
+        self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.encoder = Recurrence(
             config.cell, dim, config.hidden_dim, config.num_layers, config.bidirectional, config.dropout
@@ -310,14 +313,14 @@ class AttentiveRnn(Transducer[RnnMemory, RnnState]):
         if self.config.reverse_source:
             source = reversed_within(source, lengths)
         padded = not bool(allowed.all())
-        embedded_BSE = self.dropout(self.source_embedding(source))
+        embedded_BSE = self.dropout(self.word_dropout(self.source_embedding(source)))
         states, final = self.encoder(embedded_BSE, lengths=lengths if padded else None)
         if self.config.reverse_source:
             states = reversed_within(states, lengths)
         return RnnMemory(states, allowed, final)
 
     def forward(self, target: Tensor, memory: RnnMemory) -> Tensor:
-        embedded_BTE = self.dropout(self.target_embedding(target))
+        embedded_BTE = self.dropout(self.word_dropout(self.target_embedding(target)))
         readout: Tensor = self.decoder(embedded_BTE, self.decoder.read(memory), self._first(memory))[0]
         return readout
 

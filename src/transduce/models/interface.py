@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from torch import Tensor, nn
 
@@ -78,6 +78,10 @@ class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
     sizes: VocabularySizes
     output: Output
     """The layer before the softmax, so that a loss can be fused with it."""
+    can_recompute: ClassVar[bool] = False
+    """Whether `recompute` means something to this model."""
+    recompute: bool = False
+    """Keep only what enters each block while training, and compute the rest again for the gradient."""
 
     @property
     @abstractmethod

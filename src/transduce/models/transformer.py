@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.attention.multi_head import CrossAttention, SelfAttention
-from transduce.nn.dropout import Dropout
+from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.feed_forward import FEED_FORWARD
 from transduce.nn.mask import continued_allowed
 from transduce.nn.position import LearnedPositions, Positions, SinusoidalPositions
+from transduce.nn.recompute import recomputed
 from transduce.nn.residual import RESIDUAL
 from transduce.nn.state import KeyValues
 from transduce.nn.tap import Tap
@@ -69,6 +70,8 @@ class TransformerConfig(Config):
     """On the attention weights; the paper does not mention it."""
     activation_dropout: Rate = 0.0
     """Inside the feed-forward network; the paper does not mention it."""
+    word_dropout: Rate = 0.0
+    """On whole embeddings, before positions are added: words of both sides that the model must do without."""
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> TransformerConfig:
@@ -211,6 +214,8 @@ class TransformerState(State):
 class Transformer(Transducer[Memory, TransformerState]):
     """Source → target by attention alone."""
 
+    can_recompute = True
+
     def __init__(self, config: TransformerConfig, sizes: VocabularySizes) -> None:
         super().__init__()
         dim = config.model_dim
@@ -220,6 +225,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.target_embedding = self.source_embedding if config.tied == "all" else Embedding(sizes.target, dim)
         self.source_positions = _positions(config)
         self.target_positions = _positions(config)
+        self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
         self.encoder_norm = RESIDUAL[config.norm].final(dim)
@@ -237,16 +243,18 @@ class Transformer(Transducer[Memory, TransformerState]):
         return self.target_positions.limit
 
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
-        hidden = self.dropout(self.source_embedding(source) + self.source_positions.first(source.shape[1]))
+        embedded = self.word_dropout(self.source_embedding(source))
+        hidden = self.dropout(embedded + self.source_positions.first(source.shape[1]))
         allowed_B11S = _broadcast(allowed)
         for block in self.encoder:
-            hidden = block(hidden, allowed_B11S)
+            hidden = self._through(block, hidden, allowed_B11S)
         return Memory(self.encoder_norm(hidden), allowed)
 
     def forward(self, target: Tensor, memory: Memory) -> Tensor:
-        hidden = self.dropout(self.target_embedding(target) + self.target_positions.first(target.shape[1]))
+        embedded = self.word_dropout(self.target_embedding(target))
+        hidden = self.dropout(embedded + self.target_positions.first(target.shape[1]))
         for block in self.decoder:
-            hidden = block(hidden, memory)
+            hidden = self._through(block, hidden, memory)
         normalised: Tensor = self.decoder_norm(hidden)
         return normalised
 
@@ -272,6 +280,10 @@ class Transformer(Transducer[Memory, TransformerState]):
         hidden = self._extend(tokens[:, None], state)
         state.past.advance(1)
         return hidden[:, 0], state
+
+    def _through(self, block: nn.Module, *inputs: Any) -> Tensor:
+        passed: Tensor = recomputed(block, *inputs) if self.recompute and self.training else block(*inputs)
+        return passed
 
     @property
     def _decoder_blocks(self) -> Iterable[DecoderBlock]:

@@ -10,7 +10,8 @@ met to 1/65,536, and drawing them costs a small part of what `F.dropout` takes o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -52,20 +53,43 @@ class Dropout(nn.Module):
             return value
         if self.key is None or value.device.type != "cpu":
             return F.dropout(value, self.rate)  # torch's own stream; on a GPU its kernel is the fast one
-        keep = keyed_bits(self.key, self.site, self.calls, value) >= self.threshold - 2**15
+        bits = keyed_bits(self.key, self.site, self.calls, value)
         self.calls += 1
-        dropped: Tensor = _Masked.apply(value, keep, 2**16 / (2**16 - self.threshold))  # type: ignore[no-untyped-call]
-        return dropped
+        return value * _mask(bits, self.threshold, value.detach())
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
 
 
+class WordDropout(nn.Module):
+    """Zero whole vectors with probability `rate`: words that the model must do without (Gal & Ghahramani 2016)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(rate)
+
+    def forward(self, embedded: Tensor) -> Tensor:
+        """(B N D) -> (B N D)."""
+        if not self.training or self.dropout.rate == 0:
+            return embedded
+        kept_BN1: Tensor = self.dropout(embedded.new_ones(*embedded.shape[:2], 1))
+        return embedded * kept_BN1
+
+
 def set_dropout_key(model: nn.Module, key: DropoutKey | None) -> None:
     """Give every dropout of a model the key of the pass that begins now."""
-    sites = [module for module in model.modules() if isinstance(module, Dropout)]
-    for site, module in enumerate(sites):
+    for site, module in enumerate(_sites(model)):
         module.key, module.site, module.calls = key, site, 0
+
+
+_SITES: WeakKeyDictionary[nn.Module, list[Dropout]] = WeakKeyDictionary()
+
+
+def _sites(model: nn.Module) -> list[Dropout]:
+    """The dropouts of a model, in their order; looked for once, since that takes longer than many an operation."""
+    if model not in _SITES:
+        _SITES[model] = [module for module in model.modules() if isinstance(module, Dropout)]
+    return _SITES[model]
 
 
 def keyed_bits(key: DropoutKey, site: int, call: int, value: Tensor) -> Tensor:
@@ -93,16 +117,8 @@ def _finalise(z: int) -> int:
     return z ^ (z >> 31)
 
 
-class _Masked(torch.autograd.Function):
-    """value · keep · scale, remembering only the mask's bytes."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, keep: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(keep)
-        ctx.scale = scale
-        return torch.ops.aten.native_dropout_backward(value, keep, scale)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
-        (keep,) = ctx.saved_tensors
-        return torch.ops.aten.native_dropout_backward(upstream[0], keep, ctx.scale), None, None
+def _mask(bits: Tensor, threshold: int, like: Tensor) -> Tensor:
+    """Return 0 or 1 / (1 - rate) for each value. Comparing straight into floats is several times faster than through
+    booleans, for which torch has no vector code on a CPU."""
+    mask = torch.empty_like(like, memory_format=torch.contiguous_format)
+    return torch.ge(bits, threshold - 2**15, out=mask).mul_(2**16 / (2**16 - threshold))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, Self
 
@@ -58,6 +59,10 @@ class CorpusFiles(Config):
     target_column: int | str | None = None
     """Column of the target: 1 in a TSV and "target" in a JSONL by default."""
 
+    weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
+    """How often each of its pairs is seen in an epoch, 1 if not given. For training corpora; 0.25 is another quarter
+    of the pairs in each epoch."""
+
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
         if self.path is not None and (self.source is not None or self.target is not None):
@@ -93,6 +98,11 @@ class CorpusFiles(Config):
                 raise ValueError(f"there is no column {column!r}; a TSV's are counted from 0, a JSONL's have names")
         if self.columns[0] == self.columns[1]:
             raise ValueError(f"source and target cannot both be column {self.columns[0]!r}")
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        return f"{self.source}, {self.target}" if self.path is None else self.path
 
     @property
     def layout(self) -> Format:
@@ -136,19 +146,21 @@ def read_pairs(files: CorpusFiles) -> Iterator[Pair]:
 def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
     sources, targets = read_lines(source_path), read_lines(target_path)
     number = 0
-    while True:
-        source, target = next(sources, None), next(targets, None)
+    source: str | None = None
+    target: str | None = None
+    for source, target in zip_longest(sources, targets):
         if source is None or target is None:
             break
         number += 1
         yield Pair(source, target, number)
+    else:
+        return
     num_sources = number + (source is not None) + sum(1 for _ in sources)
     num_targets = number + (target is not None) + sum(1 for _ in targets)
-    if num_sources != num_targets:
-        raise DataError(
-            f"{shown(source_path)} has {num_sources:,} lines but {shown(target_path)} has {num_targets:,}; "
-            "line n of one must be the partner of line n of the other"
-        )
+    raise DataError(
+        f"{shown(source_path)} has {num_sources:,} lines but {shown(target_path)} has {num_targets:,}; "
+        "line n of one must be the partner of line n of the other"
+    )
 
 
 def _read_tsv(files: CorpusFiles, path: str) -> Iterator[Pair]:

@@ -21,11 +21,16 @@ from transduce.errors import DataError, MissingInput
 MAX_LINE_BYTES = 16 * 2**20
 """Longest line that is read, in bytes: far above any sentence, far below what would exhaust memory."""
 
+BLOCK_BYTES = 2**18
+"""How much of a file is decoded at a time; enough that lines cost little, little enough to stay in the cache."""
+
 STDIN = "-"
 """The path that means standard input."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF8_BOM = b"\xef\xbb\xbf"
+_UNCOUNTED = len(_UTF8_BOM) + len(b"\r\n")
+"""Bytes of a line that do not count for its limit: a mark before the first, and its end."""
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -61,7 +66,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
             yield from _decode(_unpack(sys.stdin.buffer), name)
         else:
             with Path(path).open("rb") as stream:
-                yield from _decode(_unpack(stream), name)
+                yield from _decode_blocks(_unpack(stream), name)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); get it again") from None
     except OSError as error:
@@ -83,9 +88,14 @@ def _unpack(stream: IO[bytes]) -> io.BufferedReader:
 
 
 def _decode(stream: io.BufferedReader, name: str) -> Iterator[str]:
+    """Yield the lines as they come: whoever types them should not have to fill a block first."""
     _refuse_binary(stream.peek(), name)
-    number = 0
-    while raw := stream.readline(MAX_LINE_BYTES + 2):  # + 2: the line's end does not count
+    return _each(stream, name, 0)
+
+
+def _each(stream: IO[bytes], name: str, number: int) -> Iterator[str]:
+    """Yield lines one by one; `number` is how many there were before."""
+    while raw := stream.readline(MAX_LINE_BYTES + _UNCOUNTED):
         number += 1
         if number == 1:
             raw = raw.removeprefix(_UTF8_BOM)
@@ -94,6 +104,32 @@ def _decode(stream: io.BufferedReader, name: str) -> Iterator[str]:
         if raw.endswith(b"\n"):
             raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
         yield _text(raw, name, number)
+
+
+def _decode_blocks(stream: io.BufferedReader, name: str) -> Iterator[str]:
+    """Yield the same lines as `_decode`, several times faster: a block with nothing odd in it is decoded at once."""
+    _refuse_binary(stream.peek(), name)
+    number = 0
+    while block := stream.read(BLOCK_BYTES):
+        if not block.endswith(b"\n"):
+            block += stream.readline(MAX_LINE_BYTES + _UNCOUNTED)
+        plain = _plain_lines(block)
+        for line in _each(io.BytesIO(block), name, number) if plain is None else plain:
+            number += 1
+            yield line
+
+
+def _plain_lines(block: bytes) -> list[str] | None:
+    """Return the lines of a block that need no change and no complaint, or None."""
+    if b"\0" in block or b"\r" in block or block.startswith(_UTF8_BOM) or len(block) > MAX_LINE_BYTES:
+        return None
+    try:
+        text = block.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if not (text.isascii() or unicodedata.is_normalized("NFC", text)):
+        return None
+    return text.removesuffix("\n").split("\n")
 
 
 def _refuse_binary(head: bytes, name: str) -> None:

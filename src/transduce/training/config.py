@@ -13,17 +13,33 @@ Positive = Annotated[float, Field(gt=0.0)]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+LARGEST_SLICE, SLICE_VALUES = 1024, 2**18
+"""Tokens of a slice for narrow models, and tokens × width for wide ones: large enough for the products to run at full
+speed, small enough for memory and caches."""
+
+
+def usual_slice(width: int) -> int:
+    """Return the tokens of a slice that suit a model of this width."""
+    return max(LARGEST_SLICE // 8, min(LARGEST_SLICE, SLICE_VALUES // width))
+
+
 class TrainingConfig(Config):
     """How a model is trained. The defaults follow section 5 of the paper where it says something."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Of the first weights, the order of the data and dropout."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Threads of torch; filled in with this machine's, because results differ between thread counts."""
+    """Slices of a batch that are computed side by side on a CPU; filled in with this machine's cores. Results are the
+    same for any number."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
-    tokens: Count = 4096
-    """Tokens a side of one batch, padding included."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """bfloat16 computes products in sixteen bits (autocast); auto does so on a CUDA GPU."""
+    tokens: Count | Literal["auto"] = 4096
+    """Tokens a side of one batch, padding included; auto chooses by the size of the corpus, and slices by memory."""
+    slice_tokens: Count | None = None
+    """Tokens a side of what goes through the model at once: batches are cut into slices of this size. Memory depends
+    on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above."""
     accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Batches whose gradients are added before the weights move."""
     updates: Count = 100_000
@@ -44,6 +60,22 @@ class TrainingConfig(Config):
     """For adamw."""
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """Share of the probability that is spread evenly over the wrong tokens."""
+    r_drop: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    """Weight of the disagreement between two passes with different dropout (Liang et al. 2021, who take 5); 0 for one
+    pass. It takes twice the time and is worth it where data is small."""
+    subword_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Chance that a merge of a BPE tokenizer is left out, drawn anew for every word of every epoch (BPE-dropout,
+    Provilkov et al. 2020, who take 0.1): rare pieces are seen more often and words in more than one way."""
+    ema: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Decay of a running average of the weights, which is then what is validated and kept; 0 for none."""
+    shard: bool = False
+    """Spread weights, gradients and moments over the ranks of `torchrun` instead of keeping all of them on each: for
+    models that do not fit one device."""
+    recompute: bool = False
+    """Keep only what enters each block and compute the rest again for the gradient: less memory, more time."""
+    roll_back: Annotated[int, Field(ge=0, le=1000)] = 0
+    """How often a run whose loss ran away may go back to its last checkpoint and leave out the batches since; 0 only
+    warns."""
     clip: Annotated[float, Field(ge=0.0)] = 0.0
     """Longest gradient; 0 leaves it as it is."""
     source_vectors: str | None = None
@@ -65,7 +97,20 @@ class TrainingConfig(Config):
     keep_last: Annotated[int, Field(ge=1, le=1_000)] = 3
     """Checkpoints kept besides the best."""
     average: Annotated[int, Field(ge=0, le=1_000)] = 0
-    """Make the final model the average of this many last checkpoints; 0 takes the best one."""
+    """Make the final model the average of this many checkpoints; 0 takes the best one."""
+    average_window: Literal["last", "best"] = "last"
+    """Which ones: the last, or those next to each other, of all that are kept, whose average validates best."""
+
+    @property
+    def slice_size(self) -> int:
+        """`slice_tokens`, or what suits a small model."""
+        return self.slice_tokens or LARGEST_SLICE
+
+    @property
+    def batch_tokens(self) -> int:
+        """`tokens`, once it was chosen."""
+        assert self.tokens != "auto", "settings are filled in before anything is built"
+        return self.tokens
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -77,6 +122,8 @@ class TrainingConfig(Config):
             raise ValueError("weight_decay belongs to the optimizer 'adamw'; set training.optimizer to it")
         if self.metric != "loss" and not self.decode_pairs:
             raise ValueError(f"choosing by {self.metric} needs translations; set decode_pairs above 0")
+        if self.shard and self.tokens == "auto":
+            raise ValueError("tokens = 'auto' tries out the whole model, which shard avoids; give a number of tokens")
         if self.freeze_vectors and not (self.source_vectors or self.target_vectors):
             raise ValueError("freeze_vectors needs source_vectors or target_vectors")
         return self

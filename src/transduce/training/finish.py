@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transduce.checkpoint import WEIGHTS, load_weights, put_weights
+from transduce.checkpoint import load_weights, put_weights
 from transduce.training.averaging import average_weights
 from transduce.training.loop import Trainer
 from transduce.training.reporter import Validation
@@ -13,14 +13,12 @@ from transduce.training.reporter import Validation
 def put_final_weights(trainer: Trainer) -> tuple[list[int], Validation | None]:
     """Put the final weights into the trainer's model; return the updates they come from and what they are worth.
 
-    They are the best checkpoint's, or the average of the last ones where the recipe asks for one and it is no worse:
-    averaging helps once a run has settled and does harm before.
+    They are the best checkpoint's, or an average where the recipe asks for one and it is no worse: averaging helps
+    once a run has settled and does harm before.
     """
-    average, best = trainer.config.average, trainer.progress.best_update
-    trainer.checkpoints.thin_out(trainer.config.keep_last, best)  # a run stopped before it could goes on from here
-    candidates = [[best], trainer.checkpoints.updates()[-average:]] if average > 1 else [[best]]
+    trainer.checkpoints.thin_out(trainer.config.keep_last, trainer.progress.best_update)  # one stopped before it could
     judged = []
-    for updates in candidates:
+    for updates in _candidates(trainer):
         _put(trainer, updates)
         judged.append((updates, trainer.validator.validate(trainer.progress.update) if trainer.validator else None))
     (updates, found), *others = judged
@@ -33,9 +31,18 @@ def put_final_weights(trainer: Trainer) -> tuple[list[int], Validation | None]:
     return updates, found
 
 
+def _candidates(trainer: Trainer) -> list[list[int]]:
+    """The best checkpoint, then what could be averaged: the last ones, or every window of neighbours, oldest first."""
+    count, best, kept = trainer.config.average, trainer.progress.best_update, trainer.checkpoints.updates()
+    if count < 2:
+        return [[best]]
+    windows = [kept[start : start + count] for start in range(max(1, len(kept) - count + 1))]
+    return [[best], *(windows[-1:] if trainer.config.average_window == "last" else windows)]
+
+
 def _put(trainer: Trainer, updates: Sequence[int]) -> None:
     for update in updates:
         trainer.checkpoints.facts(update)  # whole, to the last bit
-    paths = [trainer.checkpoints.path(update) for update in updates]
-    weights = average_weights(paths) if len(paths) > 1 else load_weights(paths[0] / WEIGHTS)
-    put_weights(trainer.model, weights, paths[0])
+    files = [trainer.checkpoints.kept_weights(update) for update in updates]
+    weights = average_weights(files) if len(files) > 1 else load_weights(files[0])
+    put_weights(trainer.model, weights, files[0])

@@ -1,6 +1,6 @@
 """The loop: batches in, updates out, validation and checkpoints at their times.
 
-A run is a function of (recipe, data, seed, threads). The order of the data and the randomness of dropout are
+A run is a function of (recipe, data, seed). The order of the data and the randomness of dropout are
 functions of the seed and the position, so that stopping and resuming changes nothing, to the last bit.
 """
 
@@ -8,86 +8,73 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
-import torch
-
-from transduce.data.batches import Batch, Batches, Position, collate
+from transduce.data.batches import Batch, Position
 from transduce.data.store import Prepared
-from transduce.errors import StorageError, TransduceError
-from transduce.journal import Journal
+from transduce.errors import TransduceError
 from transduce.models.interface import AnyTransducer
-from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.training.allocator import keep_freed_memory
+from transduce.training.calibration import Calibration
 from transduce.training.config import TrainingConfig
+from transduce.training.feed import Feed
 from transduce.training.interruption import Interruption
-from transduce.training.objective import batch_loss
-from transduce.training.optimizer import build_optimizer, gradient_norm, scale_gradients, set_learning_rate
+from transduce.training.keeping import Keeper
+from transduce.training.memory import SMALLEST_SLICE, expected_peak, ran_out_of_memory
+from transduce.training.ranks import ALONE, Ranks
 from transduce.training.reporter import Plan, Reporter, Step, Validation
 from transduce.training.resident import resident_bytes
-from transduce.training.resume import Checkpoints, Progress
+from transduce.training.resume import Progress
 from transduce.training.schedule import build_schedule
+from transduce.training.update import Outcome, Updater
 from transduce.training.validation import Validator
+
+T = TypeVar("T")
 
 MOST_SKIPPED = 10
 """Updates in a row without a finite loss and gradient until the run gives up."""
-
-
-class Outcome(NamedTuple):
-    """What one update did."""
-
-    loss: float
-    """Sum over its tokens."""
-    tokens: int
-    gradient_norm: float
-    finite: bool
 
 
 class Trainer:
     """One run: a model, its data, and how far it has come."""
 
     def __init__(
-        self, model: AnyTransducer, prepared: Prepared, config: TrainingConfig, folder: Path, facts: dict[str, Any]
+        self,
+        model: AnyTransducer,
+        prepared: Prepared,
+        config: TrainingConfig,
+        folder: Path,
+        facts: dict[str, Any],
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.model, self.prepared, self.config = model, prepared, config
-        self.facts = facts
-        """What the weights depend on; saved with each checkpoint, and compared on resuming."""
-        self.device = model.output.weight.device
-        self.optimizer = build_optimizer(model, config)
+        """`facts` are what the weights depend on; saved with each checkpoint, and compared on resuming."""
+        self.model, self.prepared, self.config, self.facts, self.ranks = model, prepared, config, facts, ranks
+        keep_freed_memory()
+        self.updater = Updater(model, prepared.target_tokenizer.pad, config, ranks)
+        self.calibration = Calibration(self.updater.workers)
         self.schedule = build_schedule(config, model.output.weight.shape[1])
-        self.batches = Batches.of(prepared.train, config.tokens, config.seed)
-        validation = prepared.validation
-        self.validator = Validator(model, prepared, validation, config) if validation is not None else None
-        self.checkpoints = Checkpoints(folder, config.validate_every)
-        self.journal = Journal(folder)
-        self.progress = Progress()
+        self.feed = Feed(prepared, config, self.updater.device, (model.max_source, model.max_target))
+        validation, workers = prepared.validation, self.updater.workers
+        self.validator = Validator(workers, prepared, validation, config) if validation is not None else None
+        self.keeper = Keeper(folder, config, self.updater, facts)
+        self.checkpoints, self.journal = self.keeper.checkpoints, self.keeper.journal
+        self.progress = Progress(slice_tokens=config.slice_size)
 
     def resume(self, reporter: Reporter) -> None:
         """Go back to the newest whole checkpoint, if there is one."""
-        found = self.checkpoints.latest()
-        if found is None:
-            self.journal.cut(0)
-            return
-        update, complaints = found
-        for complaint in complaints:
-            reporter.warn(f"{complaint}; going back to update {update:,}")
-        self.progress = self.checkpoints.restore(update, self.model, self.optimizer)
-        self.journal.cut(self.progress.journal_size)
-        self.journal.time("resumed", update=update)
+        self.progress = self.keeper.resume(reporter)
 
     def run(self, reporter: Reporter, interruption: Interruption) -> Progress:
         """Train until the recipe's end, an early stop, or an interruption, which saves and raises."""
-        keep_freed_memory()
-        self._refuse_full_disk()
-        reporter.begin(self._plan())
+        self.keeper.refuse_full_disk()
         if self.progress.update == 0:
             self.journal.write("began", **self.facts)
-        self.model.train()
+        reporter.begin(self._plan(reporter))
         for batches, position in self._updates():
-            step = self._timed_update(batches, position)
+            step = self._timed_update(batches, position, reporter)
             reporter.step(step)
             self._watch(step, reporter)
             self._log(step)
@@ -95,33 +82,39 @@ class Trainer:
                 self._validate(reporter)
             if self._is_over():
                 break
-            if interruption.wanted:
-                self._save()
+            if self.ranks.agree(interruption):
+                self.keeper.save(self.progress)
                 interruption.stop(self.progress.update)
         self.journal.time("ended", update=self.progress.update)
         return self.progress
+
+    def close(self) -> None:
+        """Let go of what the run holds, however it ended."""
+        self.updater.workers.close()
+        self.journal.close()
 
     def _updates(self) -> Iterator[tuple[list[Batch], Position]]:
         """Yield the batches of each update, and the position behind them."""
         if self._is_over():
             return
-        source, target = self.prepared.source_tokenizer.specials, self.prepared.target_tokenizer.specials
         batches: list[Batch] = []
-        for position, rows in self.batches.starting(self.progress.position):
-            batches.append(collate(self.prepared.train, rows, source, target).to(self.device))
+        for position, batch in self.feed.starting(self.progress.position):
+            batches.append(batch)
             if len(batches) == self.config.accumulate:
                 yield batches, position
                 batches = []
 
-    def _timed_update(self, batches: list[Batch], position: Position) -> Step:
+    def _timed_update(self, batches: list[Batch], position: Position, reporter: Reporter) -> Step:
         began = time.perf_counter()
         progress = self.progress
         update = progress.update + 1
         rate = self.schedule(update)
-        outcome = self._update(batches, update, rate)
+        outcome = self._update(batches, update, rate, reporter)
         epoch = progress.position.epoch
         progress.update, progress.position = update, position
         if outcome.finite:
+            if self.keeper.ema is not None:
+                self.keeper.ema.take_in(update)
             progress.skipped_in_a_row = 0
             progress.tokens += outcome.tokens
             progress.window_loss += outcome.loss
@@ -129,27 +122,34 @@ class Trainer:
         else:
             self._count_skipped(outcome)
         seconds = time.perf_counter() - began
+        if self.calibration.observe(outcome.tokens, seconds):
+            threads = self.updater.workers.active
+            self.journal.time("calibrated", threads=threads, tokens_per_second=self.calibration.speeds)
         return Step(update, epoch, outcome.loss / outcome.tokens, rate, outcome.gradient_norm, outcome.tokens, seconds)
 
-    def _update(self, batches: list[Batch], update: int, rate: float) -> Outcome:
-        """Move the weights once: the mean gradient over all real tokens of these batches."""
-        tokens = sum(batch.num_target_tokens for batch in batches)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = torch.zeros((), device=self.device)
-        for index, batch in enumerate(batches):
-            set_dropout_key(self.model, DropoutKey(self.config.seed, update, index))
-            torch.manual_seed(_mix(self.config.seed, update, index))  # for what draws from torch's stream, on a GPU
-            result = batch_loss(self.model, batch, self.prepared.target_tokenizer.pad, self.config.label_smoothing)
-            (result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
-            loss += result.smoothed.detach()
-        norm = float(gradient_norm(self.model))
-        finite = math.isfinite(norm) and math.isfinite(float(loss))
-        if finite:
-            if 0 < self.config.clip < norm:
-                scale_gradients(self.model, self.config.clip / norm)
-            set_learning_rate(self.optimizer, rate)
-            self.optimizer.step()
-        return Outcome(float(loss), tokens, norm, finite)
+    def _update(self, batches: list[Batch], update: int, rate: float, reporter: Reporter) -> Outcome:
+        return self._in_memory(lambda size: self.updater.update(batches, update, rate, size), reporter)
+
+    def _in_memory(self, work: Callable[[int], T], reporter: Reporter) -> T:
+        """Do what needs memory for slices; where it runs out, in slices half as large, now and from now on."""
+        progress = self.progress
+        while True:
+            try:
+                return work(progress.slice_tokens)
+            except (MemoryError, RuntimeError) as error:
+                if not ran_out_of_memory(error) or self.ranks.world > 1:
+                    raise
+                if progress.slice_tokens <= SMALLEST_SLICE:
+                    raise TransduceError(
+                        f"there is not enough memory for update {progress.update + 1:,}, even in slices of "
+                        f"{progress.slice_tokens} tokens; choose a smaller model, or shorter texts with data.max_length"
+                    ) from None
+            progress.slice_tokens //= 2
+            self.journal.write("out_of_memory", update=progress.update + 1, slice_tokens=progress.slice_tokens)
+            reporter.warn(
+                f"memory ran out at update {progress.update + 1:,}; going on in slices of {progress.slice_tokens:,} "
+                "tokens, with the same batches"
+            )
 
     def _count_skipped(self, outcome: Outcome) -> None:
         """Leave the weights as they were; too often in a row means that there is no way on."""
@@ -164,13 +164,17 @@ class Trainer:
             )
 
     def _watch(self, step: Step, reporter: Reporter) -> None:
-        """Say so when the loss runs away."""
-        if math.isfinite(step.loss) and self.progress.divergence.observe(step.loss):
-            self.journal.write("diverging", update=step.update, loss=step.loss)
-            reporter.warn(
-                f"the loss ran away at update {step.update:,}, to {step.loss:.3f}; "
-                "if it does not come back, lower training.learning_rate or set training.clip"
-            )
+        """Say so when the loss runs away, and go back if the recipe wants it."""
+        if not math.isfinite(step.loss) or not self.progress.divergence.observe(step.loss):
+            return
+        self.journal.write("diverging", update=step.update, loss=step.loss)
+        said = f"the loss ran away at update {step.update:,}, to {step.loss:.3f}"
+        before = self.keeper.go_back(self.progress) if self.progress.roll_backs < self.config.roll_back else None
+        if before is None:
+            reporter.warn(f"{said}; if it does not come back, lower training.learning_rate or set training.clip")
+            return
+        self.progress = before
+        reporter.warn(f"{said}; going back to update {before.update:,} and leaving out the batches since")
 
     def _log(self, step: Step) -> None:
         progress = self.progress
@@ -196,8 +200,10 @@ class Trainer:
         """Look how good the model is, and save it."""
         progress = self.progress
         if self.validator is not None:
-            validation = self.validator.validate(progress.update)
+            with self.keeper.kept_in_place():
+                validation = self.validator.validate(progress.update)
             best, score = self.validator.better(validation, progress.best_score)
+            best, score = bool(self.ranks.from_leader(best)), self.ranks.from_leader(score)
             if best:
                 progress.best_score, progress.best_update, progress.validations_since_best = score, progress.update, 0
             else:
@@ -205,8 +211,8 @@ class Trainer:
             self._note(replace(validation, best=best), reporter)
         else:
             progress.best_update = progress.update
-        self._save()
-        self.checkpoints.thin_out(self.config.keep_last, progress.best_update)
+        self.keeper.save(progress)
+        self.keeper.thin_out(progress.best_update)
 
     def _note(self, validation: Validation, reporter: Reporter) -> None:
         self.journal.write(
@@ -221,45 +227,21 @@ class Trainer:
         )
         reporter.validation(validation)
 
-    def _save(self) -> None:
-        self.progress.journal_size = self.journal.size
-        try:
-            self.checkpoints.save(self.model, self.optimizer, self.progress, self.facts)
-        except StorageError as error:
-            needed, free = self.checkpoints.room(self.model)
-            raise StorageError(f"{error} (a checkpoint needs {needed:,} bytes, {free:,} are free)") from None
-
-    def _refuse_full_disk(self) -> None:
-        """Say before the first update, not at the first save, that the checkpoints will not fit."""
-        one, free = self.checkpoints.room(self.model)
-        needed = one * (
-            self.config.keep_last + 2 - len(self.checkpoints.updates())
-        )  # the best one, and one being written
-        if needed > free:
-            raise StorageError(
-                f"{self.checkpoints.folder}: the checkpoints need {needed:,} bytes and {free:,} are free; "
-                "make room, or lower training.keep_last"
-            )
-
     def _is_over(self) -> bool:
         patience = self.config.patience
         tired = patience > 0 and self.progress.validations_since_best >= patience
         return tired or self.progress.update >= self.config.updates
 
-    def _plan(self) -> Plan:
+    def _plan(self, reporter: Reporter) -> Plan:
         return Plan(
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             train_pairs=len(self.prepared.train),
             validation_pairs=0 if self.prepared.validation is None else len(self.prepared.validation),
             updates=self.config.updates,
             first_update=self.progress.update + 1,
-            batches_per_epoch=self.batches.batches_in_epoch(self.progress.position.epoch),
-            threads=torch.get_num_threads(),
-            device=str(self.device),
+            updates_per_epoch=self.feed.batches.batches_in_epoch(self.progress.position.epoch) / self.config.accumulate,
+            threads=len(self.updater.workers.models),
+            ranks=self.ranks.world,
+            device=str(self.updater.device),
+            memory=self._in_memory(lambda size: expected_peak(self.updater, self.prepared, size), reporter),
         )
-
-
-def _mix(seed: int, update: int, index: int) -> int:
-    """Make one number of three, so that neighbouring updates draw unrelated randomness."""
-    mixed = (seed * 0x9E3779B97F4A7C15 + update * 0xBF58476D1CE4E5B9 + index * 0x94D049BB133111EB) % 2**64
-    return mixed ^ (mixed >> 31)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from transduce.data.batches import Batch
 from transduce.models.interface import AnyTransducer
 from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.paired_cross_entropy import paired_cross_entropy
 
 
-def batch_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float) -> CrossEntropy:
+def batch_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Read the source, then every target token given the true ones before it, all at once.
 
-    Only real tokens are scored: the output layer is the most expensive one, and padding needs no score.
+    Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With
+    `r_drop` the model reads everything twice, with different dropout, and both readings should agree.
     """
-    memory = model.encode(batch.source, batch.source_allowed)
-    hidden_BTD = model(batch.target[:, :-1], memory)
     output_BT = batch.target[:, 1:]
     real_BT = output_BT != pad  # no text has the pad token: the tokenizer never reads it from text
-    output = model.output
-    return linear_cross_entropy(hidden_BTD[real_BT], output.weight, output.bias, output_BT[real_BT], smoothing)
+    output_N = output_BT[real_BT]
+
+    def read() -> Tensor:
+        memory = model.encode(batch.source, batch.source_allowed)
+        hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
+        return hidden_BTD[real_BT]
+
+    if r_drop and model.training:
+        pair = (read(), read())
+        return paired_cross_entropy(pair, model.output.weight, model.output.bias, output_N, smoothing, r_drop)
+    hidden_ND = read()  # before the output layer is asked for: of a sharded model only what was read through is whole
+    return linear_cross_entropy(hidden_ND, model.output.weight, model.output.bias, output_N, smoothing)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, AdamW
 
 from transduce.training.config import TrainingConfig
+from transduce.training.sharding import full, spread_like
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -38,7 +39,7 @@ def put_optimizer_tensors(model: nn.Module, optimizer: Adam, tensors: dict[str, 
     for name, parameter in model.named_parameters():
         if f"step/{name}" in tensors:
             optimizer.state[parameter] = {
-                moment: tensors[f"{moment}/{name}"].to(parameter.device).clone() for moment in MOMENTS
+                moment: spread_like(tensors[f"{moment}/{name}"], parameter).clone() for moment in MOMENTS
             }
 
 
@@ -51,7 +52,7 @@ def set_learning_rate(optimizer: Adam, rate: float) -> None:
 def gradient_norm(model: nn.Module) -> Tensor:
     """Return the length of the whole gradient."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    return torch.nn.utils.get_total_norm(gradients)
+    return full(torch.nn.utils.get_total_norm(gradients))
 
 
 def scale_gradients(model: nn.Module, factor: float) -> None:

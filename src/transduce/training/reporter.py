@@ -15,9 +15,12 @@ class Plan:
     validation_pairs: int
     updates: int
     first_update: int
-    batches_per_epoch: int
+    updates_per_epoch: float
     threads: int
+    ranks: int
     device: str
+    memory: int
+    """Bytes that this process will hold at its peak, about."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Checkpoints of a run: saved in one motion, found by looking, never by a pointer, and thinned out.
 
-checkpoints/update-00001000/   model.safetensors, optimizer.safetensors, progress.json, manifest.json
+checkpoints/update-00001000/   model.safetensors, optimizer.safetensors, progress.json, manifest.json,
+                               average.safetensors where a running average of the weights is kept
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Adam
 
 from transduce.checkpoint import WEIGHTS, load_weights, put_weights, save_weights, weights_of
 from transduce.config import Table
 from transduce.data.batches import START, Position
-from transduce.errors import ModelFolderError
+from transduce.errors import ModelFolderError, StorageError
 from transduce.models.interface import AnyTransducer
-from transduce.storage import folder_aside, read_json, seal, verify, write_json
+from transduce.storage import MANIFEST, folder_aside, read_json, seal, sync, verify, write_json
 from transduce.training.divergence import Divergence
+from transduce.training.ema import Ema
+from transduce.training.optimizer import MOMENTS as MOMENT_NAMES
 from transduce.training.optimizer import optimizer_tensors, put_optimizer_tensors
+from transduce.training.sharding import gathered, spread_like
 
 KIND = "transduce checkpoint"
 FORMAT = 1
-MOMENTS, PROGRESS = "optimizer.safetensors", "progress.json"
+MOMENTS, PROGRESS, AVERAGE = "optimizer.safetensors", "progress.json", "average.safetensors"
 
 
 @dataclass
@@ -46,6 +51,10 @@ class Progress:
     """Sum of the loss since the last line of the journal, …"""
     window_tokens: int = 0
     """… and how many tokens it is of."""
+    slice_tokens: int = 0
+    """Size of a slice now: halved when memory ran out."""
+    roll_backs: int = 0
+    """How often the run went back because its loss ran away."""
     divergence: Divergence = field(default_factory=Divergence)
     """What the watch over the loss remembers."""
     journal_size: int = 0
@@ -80,23 +89,40 @@ class Checkpoints:
 
     def updates(self) -> list[int]:
         """The updates of which there is a checkpoint, oldest first."""
-        names = [path.name for path in self.folder.glob("update-*")] if self.folder.is_dir() else []
-        return sorted(int(name.removeprefix("update-")) for name in names if name.removeprefix("update-").isdigit())
+        names = [path.name for path in self.folder.glob("update-*") if path.is_dir()] if self.folder.is_dir() else []
+        updates = sorted(int(number) for name in names if (number := name.removeprefix("update-")).isdecimal())
+        return [update for update in updates if self.path(update).name in names]
 
-    def save(self, model: AnyTransducer, optimizer: Adam, progress: Progress, facts: dict[str, Any]) -> None:
-        """Write a checkpoint: aside, forced to disk, sealed, moved into place."""
-        with folder_aside(self.path(progress.update)) as aside:
-            save_weights(aside / WEIGHTS, weights_of(model))
-            save_weights(aside / MOMENTS, optimizer_tensors(model, optimizer))
+    def save(
+        self, model: AnyTransducer, optimizer: Adam, progress: Progress, facts: dict[str, Any], ema: Ema | None = None
+    ) -> None:
+        """Write a checkpoint: aside, forced to disk, sealed, moved into place, and read back before older ones go.
+
+        One that says the same already stays: an interruption right after a validation has nothing to add.
+        """
+        place, tensors = self.path(progress.update), checkpoint_tensors(model, optimizer, ema)
+        if self._says(place, progress, facts):
+            return
+        with folder_aside(place) as aside:
+            for name, found in tensors.items():
+                save_weights(aside / name, found)
             write_json(aside / PROGRESS, progress.to_table())
             seal(aside, KIND, format=FORMAT, facts=facts)
+        verify(place, KIND, fault=StorageError, remedy="what was written cannot be read back: check the disk")
+
+    def _says(self, place: Path, progress: Progress, facts: dict[str, Any]) -> bool:
+        """Whether a whole checkpoint stands there, of the same run at the same point."""
+        try:
+            return verify(place, KIND).get("facts") == facts and read_json(place / PROGRESS) == progress.to_table()
+        except ModelFolderError:
+            return False
 
     def latest(self) -> tuple[int, list[str]] | None:
         """Find the newest checkpoint that is whole; what was wrong with newer ones is said beside it."""
         complaints: list[str] = []
         for update in reversed(self.updates()):
             try:
-                verify(self.path(update), KIND)
+                self._check(self.path(update))
             except ModelFolderError as error:
                 complaints.append(str(error))
             else:
@@ -105,9 +131,17 @@ class Checkpoints:
             raise ModelFolderError(f"no checkpoint is whole: {complaints[0]}")
         return None
 
+    def _check(self, place: Path) -> Table:
+        """Return the manifest of a checkpoint that is whole; nothing is read that it does not vouch for."""
+        manifest = verify(place, KIND)
+        for name in (WEIGHTS, MOMENTS, PROGRESS):
+            if name not in manifest["files"] and manifest.get("format") == FORMAT:
+                raise ModelFolderError(f"{place / MANIFEST}: does not list {name}; the checkpoint is incomplete")
+        return manifest
+
     def facts(self, update: int) -> Table:
         """What the run was when it saved this checkpoint: recipe, data, threads."""
-        manifest = verify(self.path(update), KIND)
+        manifest = self._check(self.path(update))
         if manifest.get("format") != FORMAT:
             raise ModelFolderError(
                 f"{self.path(update)}: has format {manifest.get('format')}, this version reads {FORMAT}; "
@@ -116,15 +150,34 @@ class Checkpoints:
         facts = manifest.get("facts")
         return facts if isinstance(facts, dict) else {}
 
-    def restore(self, update: int, model: AnyTransducer, optimizer: Adam) -> Progress:
-        """Put weights and moments back, and return where the run stood; newer checkpoints, all damaged, are removed."""
+    def remove_newer(self, update: int) -> None:
+        """Remove the checkpoints after an update: damaged ones, or those of a way that led nowhere."""
         for newer in self.updates():
             if newer > update:
                 shutil.rmtree(self.path(newer))
+
+    def restore(self, update: int, model: AnyTransducer, optimizer: Adam, ema: Ema | None = None) -> Progress:
+        """Put weights and moments back, and return where the run stood."""
         folder = self.path(update)
-        put_weights(model, load_weights(folder / WEIGHTS), folder / WEIGHTS)
-        put_optimizer_tensors(model, optimizer, load_weights(folder / MOMENTS))
+        mine = weights_of(model)
+        weights, moments = load_weights(folder / WEIGHTS), load_weights(folder / MOMENTS)
+        _refuse_others(weights, mine, folder / WEIGHTS)
+        _refuse_others(
+            moments, {f"{moment}/{name}": mine[name] for name in mine for moment in MOMENT_NAMES}, folder / MOMENTS
+        )
+        parts = {name: spread_like(weight, mine[name]) for name, weight in weights.items()}
+        put_weights(model, parts, folder / WEIGHTS)
+        put_optimizer_tensors(model, optimizer, moments)
+        if ema is not None:
+            average = load_weights(folder / AVERAGE)
+            _refuse_others(average, mine, folder / AVERAGE)
+            ema.put(average)
         return Progress.from_table(read_json(folder / PROGRESS), folder / PROGRESS)
+
+    def kept_weights(self, update: int) -> Path:
+        """The file with the weights that an update is worth keeping for: their running average where there is one."""
+        average = self.path(update) / AVERAGE
+        return average if average.is_file() else self.path(update) / WEIGHTS
 
     def thin_out(self, keep_last: int, best: int) -> None:
         """Remove all but the newest few and the best, now that a regular one was saved."""
@@ -134,8 +187,32 @@ class Checkpoints:
             if update not in regular[-keep_last:] and update != best:
                 shutil.rmtree(self.path(update))
 
-    def room(self, model: AnyTransducer) -> tuple[int, int]:
-        """Return (bytes that one checkpoint needs: weights and two moments, bytes that are free)."""
+    def room(self, model: AnyTransducer, ema: Ema | None = None) -> tuple[int, int]:
+        """Return (bytes that one checkpoint needs: weights, two moments, an average; bytes that are free)."""
         weights = sum(parameter.numel() for parameter in model.parameters()) * torch.float32.itemsize
         self.folder.mkdir(parents=True, exist_ok=True)
-        return 3 * weights, shutil.disk_usage(self.folder).free
+        sync(self.folder.parent)
+        return (3 if ema is None else 4) * weights, shutil.disk_usage(self.folder).free
+
+
+def checkpoint_tensors(
+    model: AnyTransducer, optimizer: Adam, ema: Ema | None = None, keep: bool = True
+) -> dict[str, dict[str, Tensor]]:
+    """Return the tensors of each file of a checkpoint. Of a sharded model all ranks have to ask; the leader keeps."""
+    files = {WEIGHTS: weights_of(model), MOMENTS: optimizer_tensors(model, optimizer)}
+    if ema is not None:
+        files[AVERAGE] = ema.weights
+    return {name: gathered(tensors, keep) for name, tensors in files.items()}
+
+
+def _refuse_others(found: dict[str, Tensor], mine: dict[str, Tensor], where: Path) -> None:
+    """Refuse tensors that another model or another precision left; a step is a single number."""
+    for name, tensor in found.items():
+        if name not in mine:
+            raise ModelFolderError(f"{where}: holds '{name}', which is not part of this model; start a new run")
+        shape = torch.Size() if name.startswith("step/") else mine[name].shape
+        if (tensor.shape, tensor.dtype) != (shape, mine[name].dtype):
+            raise ModelFolderError(
+                f"{where}: '{name}' has shape {tuple(tensor.shape)} of {tensor.dtype}, "
+                f"this model's is {tuple(shape)} of {mine[name].dtype}; start a new run"
+            )

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transduce.errors import CannotCreate
-from transduce.storage import locked, parents_of, storage_errors
+from transduce.storage import locked, parents_of, put_right, storage_errors
 
-RECIPE, DATA, MODEL, LOCK = "recipe.toml", "data", "model", ".lock"
+RECIPE, DATA, MODEL, CHECKPOINTS, LOCK = "recipe.toml", "data", "model", "checkpoints", ".lock"
 
 
 @contextlib.contextmanager
@@ -24,16 +24,22 @@ def held(folder: Path, resume: bool) -> Iterator[None]:
                 f"{folder}: holds a run already; go on with `transduce train --resume {folder}`, "
                 "or choose another folder"
             )
+        with storage_errors(folder):
+            for place in (folder, folder / CHECKPOINTS):
+                put_right(place)
         yield
 
 
 @contextlib.contextmanager
 def emptied_on_error(folder: Path) -> Iterator[None]:
-    """Leave a new run's folder empty when it could not be set up, so that the same command can be given again."""
+    """Leave a new run's folder empty when it could not be set up, so that the same command can be given again.
+
+    The recipe goes late, so that what is left is a run if we are killed meanwhile; the lock goes last.
+    """
     try:
         yield
     except BaseException:
-        for entry in folder.iterdir():
+        for entry in sorted(folder.iterdir(), key=lambda entry: (entry.name == LOCK, entry.name == RECIPE)):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         raise
 
@@ -44,5 +50,6 @@ def _refuse_foreign(folder: Path) -> None:
         if folder.exists() and not folder.is_dir():
             raise CannotCreate(f"{folder}: exists and is not a folder; choose another name")
         names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    names = {name for name in names if not name.startswith(f".{RECIPE}.")}  # of one who was killed while writing it
     if names - {LOCK} and RECIPE not in names:
         raise CannotCreate(f"{folder}: holds files that are not a run; choose a new folder")

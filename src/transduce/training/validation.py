@@ -16,8 +16,11 @@ from transduce.models.interface import AnyTransducer
 from transduce.training.config import TrainingConfig
 from transduce.training.objective import batch_loss
 from transduce.training.reporter import Sample, Validation
+from transduce.training.workers import Workers
 
 SAMPLES = 3
+DECODED_TOGETHER = 64
+"""Pairs that one thread translates at a time."""
 DECODED = {"bleu": ("bleu", "chrf"), "exact_match": ("exact_match",), "chrf": ("chrf", "bleu")}
 """Which metrics to report beside the one that chooses; the others stand alone with exact match."""
 
@@ -25,21 +28,17 @@ DECODED = {"bleu": ("bleu", "chrf"), "exact_match": ("exact_match",), "chrf": ("
 class Validator:
     """Validates one model on one split, always the same pairs in the same order."""
 
-    def __init__(self, model: AnyTransducer, prepared: Prepared, store: PairStore, config: TrainingConfig) -> None:
-        self.model, self.store, self.config = model, store, config
+    def __init__(self, workers: Workers, prepared: Prepared, store: PairStore, config: TrainingConfig) -> None:
+        self.workers, self.store, self.config = workers, store, config
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
-        self.batches = validation_batches(store, config.tokens)
+        self.batches = validation_batches(store, config.slice_size)
         self.decoded = range(min(len(store), config.decode_pairs))
-        self.device = model.output.weight.device
+        self.device = workers.models[0].output.weight.device
 
     def validate(self, update: int) -> Validation:
         """Look at every validation pair once, and translate the first few."""
-        self.model.eval()
-        try:
-            loss, tokens, correct = self._teacher_forced()
-            translations = self._translate()
-        finally:
-            self.model.train()
+        loss, tokens, correct = self._teacher_forced()
+        translations = self._translate()
         texts = [self.store.text(row) for row in self.decoded]
         references = [[target] for _, target in texts]
         samples = zip(texts[:SAMPLES], translations[:SAMPLES], strict=True)
@@ -68,18 +67,26 @@ class Validator:
         return ("bleu", "chrf") if name == "loss" else DECODED.get(name, (name, "exact_match"))
 
     def _teacher_forced(self) -> tuple[float, int, int]:
-        loss, tokens, correct = 0.0, 0, 0
-        with torch.inference_mode():
-            for rows in self.batches:
-                batch = collate(self.store, rows, self.source.specials, self.target.specials).to(self.device)
-                result = batch_loss(self.model, batch, self.target.pad, smoothing=0.0)
-                loss += float(result.plain)
-                correct += int(result.correct)
-                tokens += batch.num_target_tokens
-        return loss, tokens, correct
+        def judge(model: AnyTransducer, part: int) -> tuple[float, int, int]:
+            rows = self.batches[part]
+            batch = collate(self.store, rows, self.source.specials, self.target.specials).to(self.device)
+            with torch.inference_mode():
+                result = batch_loss(model, batch, self.target.pad, smoothing=0.0)
+            return float(result.plain), batch.num_target_tokens, int(result.correct)
+
+        losses, tokens, correct = zip(*self.workers.each(judge, len(self.batches)), strict=True)
+        return math.fsum(losses), sum(tokens), sum(correct)
 
     def _translate(self) -> list[str]:
         options = SearchOptions(method="greedy")
         requests = [Request(row, self.store.source(row).tolist(), options) for row in self.decoded]
-        engine = TorchEngine(self.model, self.source.specials, self.target.specials)
-        return [self.target.decode(found[0].tokens) for found in engine.translate(requests)]
+        parts = -(-len(requests) // DECODED_TOGETHER)
+
+        def translate(model: AnyTransducer, part: int) -> list[str]:
+            engine = TorchEngine(model, self.source.specials, self.target.specials)
+            return [self.target.decode(found[0].tokens) for found in engine.translate(requests[part::parts])]
+
+        translations = [""] * len(requests)
+        for part, found in enumerate(self.workers.each(translate, parts)):
+            translations[part::parts] = found
+        return translations

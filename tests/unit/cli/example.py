@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from transduce.storage import MANIFEST
+from transduce.storage import MANIFEST, write_manifest
 
 RECIPE = """
 [data]
@@ -74,7 +74,7 @@ def seal_again(folder: Path) -> None:
     for name in manifest["files"]:
         content = (folder / name).read_bytes()
         manifest["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
 
 
 def change_config(**changes: Any) -> Callable[[Path], None]:

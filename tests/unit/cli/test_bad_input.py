@@ -8,7 +8,6 @@ pipes, a full disk or a second process is in `test_interruption.py`.
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import shutil
 import struct
@@ -20,6 +19,7 @@ import torch
 from tests.unit.cli.example import complaint, snapshot
 from tests.unit.cli.worlds import Case, config, content, cut, file, flip, folder, manifest, replaced, thesis, weights
 from transduce.cli.main import run
+from transduce.storage import read_json, write_manifest
 
 PAIRS = "".join(f"s{row}\tt{row}\n" for row in range(2000)).encode()
 NEW = "--output new"
@@ -369,9 +369,7 @@ RUNS = {
         f"train --prepared run/data {NEW}",
         65,
         "format 99 is newer",
-        lambda place: (place / "run/data/manifest.json").write_text(
-            json.dumps(json.loads((place / "run/data/manifest.json").read_text()) | {"format": 99})
-        ),
+        lambda place: write_manifest(place / "run/data", read_json(place / "run/data/manifest.json") | {"format": 99}),
     ),
 }
 

@@ -47,6 +47,19 @@ def test_a_recipe_is_read_and_options_go_over_it(pairs: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["train"]["read"] == 201
 
 
+def test_more_corpora_are_mixed_in(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.txt").write_text("eins\nzwei\n")
+    Path("b.txt").write_text("one\ntwo\n")
+    more = ["--mix", "source=a.txt,target=b.txt,weight=2.5", "--set", "data.validation_share=0"]
+    assert run(["prepare", "--path", "pairs.tsv", *more, "--tokenizer", "byte", "--output", "o", "--json"]) == 0
+    corpora = json.loads(capsys.readouterr().out)["train"]["corpora"]
+    assert [(corpus["name"], corpus["weight"], corpus["kept"]) for corpus in corpora] == [
+        ("pairs.tsv", 1.0, 200),
+        ("a.txt, b.txt", 2.5, 2),
+    ]
+    assert load_prepared(Path("o")).train.parts == ((200, 1.0), (2, 2.5))
+
+
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
@@ -59,6 +72,8 @@ def test_a_recipe_is_read_and_options_go_over_it(pairs: Path, capsys: pytest.Cap
         (["--path", "pairs.tsv", "--set", "data=3"], 2, "'data' must be a table"),
         (["--path", "pairs.tsv", "--set", "data.max_ratio=nan"], 2, "max_ratio"),
         (["--path", "pairs.tsv", "--set", "data.max_length=1"], 65, "no training pair is left of 201"),
+        (["--path", "pairs.tsv", "--mix", "more.tsv"], 2, "write it as path=more.tsv"),
+        (["--path", "pairs.tsv", "--mix", "path=pairs.tsv,weight=much"], 2, "weight = 'much'"),
         (["--recipe", "none.toml"], 66, "none.toml"),
         (["--recipe", "pairs.tsv"], 2, "not valid TOML"),
     ],

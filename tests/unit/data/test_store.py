@@ -1,20 +1,25 @@
 from __future__ import annotations
 
-import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.data import folder as folder_module
+from transduce.data import ragged as ragged_module
 from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.ragged import Ragged, RaggedWriter, read_strings
 from transduce.data.store import load_prepared
 from transduce.errors import DataError, MissingInput, TransduceError
+from transduce.storage import read_json, write_manifest
 from transduce.text.tokenizer import TokenizerConfig
 
 
@@ -32,7 +37,17 @@ def prepared(original: Path, tmp_path: Path) -> Path:
     return tmp_path / "prepared"
 
 
+def large(folder: Path, name: str, dtype: Any) -> Ragged:
+    """Open files as if they were too large to map."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged_module, "MAPPED_BYTES", -1)
+        opened = Ragged.open(folder, name, dtype)
+    assert isinstance(opened._values, ragged_module.FileArray)
+    return opened
+
+
 @given(rows=st.lists(st.lists(st.integers(0, 2**16 - 1), max_size=7), max_size=20), cut=st.integers(0, 20))
+@settings(deadline=None)  # it waits for a disk
 def test_rows_written_in_parts_are_read_back(
     rows: list[list[int]], cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -43,12 +58,80 @@ def test_rows_written_in_parts_are_read_back(
     ragged = Ragged.open(folder, "rows", np.uint16)
     assert [ragged[row].tolist() for row in range(len(ragged))] == rows
     assert ragged.lengths[:].tolist() == [len(row) for row in rows]
+    for opened in (ragged, large(folder, "rows", np.uint16)):
+        some = np.random.default_rng(len(rows)).integers(0, max(1, len(rows)), 2 * len(rows))
+        taken, lengths = opened.take(some)
+        assert lengths.tolist() == opened.lengths[some].tolist() == [len(rows[row]) for row in some]
+        assert taken.tolist() == [value for row in some for value in rows[row]]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ragged_module, "NEAR", 0)  # every row is far from every other
+            assert opened.take(some)[0].tolist() == taken.tolist()
+            assert opened.lengths[some].tolist() == lengths.tolist()
+        assert [opened[row].tolist() for row in range(len(rows))] == rows
+        assert opened.lengths[:].tolist() == [len(row) for row in rows]
+        taken, lengths = opened.stretch(min(cut // 2, len(rows)), min(cut, len(rows)))
+        assert taken.tolist() == [value for row in rows[cut // 2 : cut] for value in row]
     backwards = np.arange(len(rows))[::-1]
     assert ragged.lengths[backwards].tolist() == [len(row) for row in reversed(rows)]
     assert np.asarray(ragged.lengths).tolist() == ragged.lengths[:].tolist()
 
 
+@pytest.mark.parametrize(("near", "stretch"), [(1, 2), (5, 7), (10**6, 13), (10**6, 10**6)])
+def test_values_of_a_large_file_are_read_in_stretches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, near: int, stretch: int
+) -> None:
+    monkeypatch.setattr(ragged_module, "NEAR", near)
+    monkeypatch.setattr(ragged_module, "STRETCH", stretch)
+    values = np.random.default_rng(5).integers(0, 99, 211)
+    values.tofile(tmp_path / "values")
+    array = ragged_module.FileArray(tmp_path / "values", np.dtype("<i8"), 211)
+    places = np.random.default_rng(6).integers(0, 211, 67)
+    assert array[places].tolist() == values[places].tolist()
+    assert array[:].tolist() == values.tolist() and array[-1] == values[-1] and array[7] == values[7]
+    os.truncate(tmp_path / "values", 100)
+    with pytest.raises(DataError, match="is shorter than it was"):
+        array[places]
+
+
+MEMORY = """
+import re, sys
+from pathlib import Path
+import numpy as np
+from transduce.data import ragged
+from transduce.data.batches import Batches, collate
+from transduce.data.store import PairStore
+from transduce.text.specials import Specials
+from transduce.data.ragged import Ragged
+ragged.MAPPED_BYTES = int(sys.argv[2])
+folder = Path(sys.argv[1])
+side, text = Ragged.open(folder, "tokens", np.uint16), Ragged.open(folder, "text", np.uint8)
+store = PairStore(side, side, text, text)
+batches = Batches.of(store, 4096, seed=1, pool_size=1000).starting()
+for _ in range(300):
+    collate(store, next(batches)[1], Specials(0, 1, 2), Specials(0, 1, 2))
+status = Path("/proc/self/status").read_text()
+print(sum(int(re.search(rf"{name}:\\s+(\\d+) kB", status)[1]) for name in ("RssAnon", "RssFile")) / 1024)
+"""
+
+
+def test_batches_of_a_large_corpus_hold_none_of_it_in_memory(tmp_path: Path) -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("resident memory is read from /proc; Linux removes this skip")
+    resident = []
+    for size in (20_000, 2_000_000):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        with RaggedWriter(folder, "tokens", np.uint16) as tokens, RaggedWriter(folder, "text", np.uint8) as text:
+            tokens.append_flat(np.full(11 * size, 5, dtype=np.uint16), np.full(size, 11))
+            text.append_flat(np.zeros(0, dtype=np.uint8), np.zeros(size, dtype=np.int64))
+        command = [sys.executable, "-c", MEMORY, str(folder), str(2**20)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        resident.append(float(done.stdout))
+    assert resident[1] < resident[0] + 8  # the files of the larger have 58 MB
+
+
 @given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=9), data=st.data())
+@settings(deadline=None)  # it waits for a disk
 def test_text_is_read_back_in_blocks(
     texts: list[str], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -117,8 +200,7 @@ def test_a_manifest_that_is_none_is_refused(prepared: Path, manifest: str) -> No
 
 
 def test_a_newer_format_is_refused_with_advice(prepared: Path) -> None:
-    manifest = json.loads((prepared / "manifest.json").read_text())
-    (prepared / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    write_manifest(prepared, read_json(prepared / "manifest.json") | {"format": 99})
     with pytest.raises(DataError, match="format 99 is newer"):
         load_prepared(prepared)
 

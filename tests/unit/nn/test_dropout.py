@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transduce.nn.dropout import Dropout, DropoutKey, set_dropout_key
+from transduce.nn.dropout import Dropout, DropoutKey, WordDropout, set_dropout_key
 
 
 def test_nothing_is_dropped_outside_training() -> None:
@@ -99,3 +99,14 @@ def test_a_gradient_passes_where_a_keyed_value_did() -> None:
 
 def test_an_empty_batch_passes() -> None:
     assert _keyed(0.5, torch.ones(0, 3), DropoutKey(1, 1)).shape == (0, 3)
+
+
+def test_word_dropout_takes_whole_vectors_at_its_rate_and_scales_the_rest() -> None:
+    dropout = WordDropout(0.25).train()
+    set_dropout_key(dropout, DropoutKey(seed=1, update=1))
+    dropped = dropout(torch.ones(101, 97, 5))
+    per_word = dropped.sum(dim=-1)
+    gone = per_word == 0
+    assert bool((gone | torch.isclose(per_word, torch.tensor(5 / 0.75))).all())
+    assert abs(float(gone.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / (101 * 97)) ** 0.5
+    assert torch.equal(dropout.eval()(torch.ones(3, 2, 5)), torch.ones(3, 2, 5))

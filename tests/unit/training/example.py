@@ -64,7 +64,7 @@ def run(training: Trainer, listener: Silent | None = None, interruption: Interru
     try:
         training.run(listener or heard, interruption or Interruption())
     finally:
-        training.journal.close()
+        training.close()
     return heard
 
 

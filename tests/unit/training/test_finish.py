@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from tests.unit.training.example import run, trainer
-from transduce.checkpoint import load_weights, weights_of
+from transduce.checkpoint import load_weights, put_weights, weights_of
 from transduce.data.store import Prepared
+from transduce.training.averaging import average_weights
 from transduce.training.finish import put_final_weights
 from transduce.training.loop import Trainer
 from transduce.training.reporter import Validation
@@ -70,3 +71,19 @@ def test_without_averaging_it_is_the_best_checkpoint_to_the_last_bit(
 def test_without_validation_pairs_the_average_is_taken_as_asked(prepared: Prepared, tmp_path: Path) -> None:
     training = finished(Prepared(**{**vars(prepared), "validation": None}), tmp_path, average=2)
     assert put_final_weights(training) == ([9, 11], None)
+
+
+def test_the_best_window_is_the_neighbours_whose_average_validates_best(prepared: Prepared, tmp_path: Path) -> None:
+    settings = {"updates": 10, "validate_every": 2, "keep_last": 5, "average": 2, "average_window": "best"}
+    training = trainer(prepared, tmp_path, **settings)
+    run(training)
+    updates, found = put_final_weights(training)
+    assert training.validator is not None
+    assert found is not None
+    candidates = [[training.progress.best_update], *([first, first + 2] for first in (2, 4, 6, 8))]
+    losses = {}
+    for candidate in candidates:
+        files = [training.checkpoints.kept_weights(update) for update in candidate]
+        put_weights(training.model, average_weights(files), files[0])
+        losses[tuple(candidate)] = training.validator.validate(10).loss
+    assert losses[tuple(updates)] == min(losses.values()) == found.loss

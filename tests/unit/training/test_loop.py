@@ -27,7 +27,7 @@ Snapshot = dict[str, Tensor]
 
 def snapshot(training: Trainer) -> Snapshot:
     """Every weight and every moment."""
-    tensors = {**training.model.state_dict(), **optimizer_tensors(training.model, training.optimizer)}
+    tensors = {**training.model.state_dict(), **optimizer_tensors(training.model, training.updater.optimizer)}
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
@@ -51,7 +51,14 @@ def resumed(prepared: Prepared, folder: Path, **changes: object) -> tuple[Traine
     return training, listener
 
 
-@pytest.mark.parametrize("changes", [{}, {"accumulate": 2, "clip": 0.5, "tokens": 53}], ids=["plain", "accumulate"])
+REGULARISED = {"ema": 0.9, "r_drop": 2.0, "recompute": True, "threads": 2, "slice_tokens": 29}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"accumulate": 2, "clip": 0.5, "tokens": 53}, REGULARISED],
+    ids=["plain", "accumulate", "regularised"],
+)
 @pytest.mark.parametrize("stops", [[1], [5], [7], [3, 4, 11], [16]], ids=str)
 def test_a_run_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
     prepared: Prepared, tmp_path: Path, stops: list[int], changes: dict[str, object]
@@ -75,6 +82,34 @@ def test_a_run_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
     assert last.progress == whole.progress
     assert (tmp_path / "parts/journal.jsonl").read_bytes() == (tmp_path / "whole/journal.jsonl").read_bytes()
     assert whole.progress.position.epoch == 1
+
+
+def test_recomputing_changes_nothing(prepared: Prepared, tmp_path: Path) -> None:
+    results = []
+    for recompute in (False, True):
+        training = trainer(prepared, tmp_path / str(recompute), recompute=recompute)
+        run(training)
+        results.append(snapshot(training))
+    assert same(*results)
+
+
+def test_r_drop_without_dropout_is_the_usual_loss(prepared: Prepared, tmp_path: Path) -> None:
+    results = []
+    for alpha in (0.0, 5.0):
+        training = trainer(prepared, tmp_path / str(alpha), {"dropout": 0.0}, r_drop=alpha, updates=3)
+        results.append([step.loss for step in run(training).steps])
+    assert results[0] == pytest.approx(results[1], rel=1e-5)
+
+
+def test_bfloat16_learns_about_the_same(prepared: Prepared, tmp_path: Path) -> None:
+    """On a CPU, where autocast works too; on a GPU it is the default."""
+    results = []
+    for precision in ("float32", "bfloat16"):
+        training = trainer(prepared, tmp_path / precision, precision=precision)
+        results.append([step.loss for step in run(training).steps])
+        assert all(parameter.dtype == torch.float32 for parameter in training.model.parameters())
+    assert results[0] != results[1]
+    assert results[0] == pytest.approx(results[1], rel=0.05)
 
 
 def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(prepared: Prepared, tmp_path: Path) -> None:
@@ -332,7 +367,7 @@ def test_an_epoch_is_every_pair_once(prepared: Prepared, tmp_path: Path) -> None
     all_tokens = int((prepared.train.target_lengths[:] + 1).sum())
     assert sum(step.tokens for step in listener.steps if step.epoch == 0) == all_tokens
     assert {step.epoch for step in listener.steps} >= {0, 1}
-    assert listener.plans[0].batches_per_epoch == sum(step.epoch == 0 for step in listener.steps)
+    assert listener.plans[0].updates_per_epoch == sum(step.epoch == 0 for step in listener.steps)
 
 
 def test_a_stop_between_two_validations_saves_before_it_stops(prepared: Prepared, tmp_path: Path) -> None:
@@ -356,3 +391,77 @@ def test_the_plan_says_what_is_about_to_happen(prepared: Prepared, tmp_path: Pat
     assert plan.parameters == sum(parameter.numel() for parameter in training.model.parameters())
     assert (plan.train_pairs, plan.validation_pairs) == (len(prepared.train), len(training.validator.store))
     assert (plan.updates, plan.first_update, plan.threads, plan.device) == (1, 1, 1, "cpu")
+
+
+@pytest.mark.parametrize("changes", [{}, {"accumulate": 2, "clip": 0.5}], ids=["plain", "accumulate"])
+def test_the_weights_do_not_depend_on_the_number_of_threads(
+    prepared: Prepared, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    results = []
+    for threads in (1, 2, 5):
+        training = trainer(prepared, tmp_path / str(threads), threads=threads, slice_tokens=31, **changes)
+        run(training)
+        results.append(snapshot(training))
+    assert same(results[0], results[1])
+    assert same(results[0], results[2])
+
+
+def test_the_weights_depend_on_the_slices_by_rounding_only(prepared: Prepared, tmp_path: Path) -> None:
+    """With dropout: its masks belong to the rows, however they are cut."""
+    results = []
+    for slice_tokens in (1, 29, 1000):
+        settings = {"slice_tokens": slice_tokens, "epsilon": 1e-4, "updates": 5}
+        training = trainer(prepared, tmp_path / str(slice_tokens), **settings)
+        run(training)
+        results.append(snapshot(training))
+    assert not same(results[0], results[2])
+    for other in results[:2]:
+        for name, tensor in results[2].items():
+            torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_a_loss_that_runs_away_takes_the_run_back_and_past_the_batches(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alarm at the 12th and every later update that is observed: back to 10, twice, then only a warning."""
+    observed = []
+
+    def observe(_: object, loss: float) -> bool:
+        observed.append(loss)
+        return len(observed) >= 12
+
+    monkeypatch.setattr("transduce.training.divergence.Divergence.observe", observe)
+    training, at_ten = trainer(prepared, tmp_path, roll_back=2), {}
+
+    class Look(Listener):
+        def step(self, step: Step) -> None:
+            super().step(step)
+            if step.update == 11 and at_ten:
+                return
+            if step.update == 10:
+                at_ten.update(snapshot(training))
+
+        def warn(self, message: str) -> None:
+            super().warn(message)
+            if "going back to update 10" in message:
+                assert same(snapshot(training), at_ten)
+
+    heard = Look()
+    run(training, heard)
+    assert [step.update for step in heard.steps] == [*range(1, 13), 11, *range(11, 18)]
+    assert training.progress.roll_backs == 2
+    assert [message for message in heard.warnings if "going back" not in message]
+    events = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "rolled_back"]
+    assert [(line["update"], line["to"]) for line in events] == [(12, 10), (11, 10)]
+    seen = trainer(prepared, tmp_path / "other")
+    run(seen)
+    assert training.progress.position != seen.progress.position, "three batches were left out"
+
+
+def test_without_a_checkpoint_there_is_nowhere_to_go_back_to(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transduce.training.divergence.Divergence.observe", lambda _, loss: True)
+    heard = run(trainer(prepared, tmp_path, roll_back=2, updates=3))
+    assert len(heard.warnings) == 3
+    assert all("if it does not come back" in warning for warning in heard.warnings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import pytest
 import torch
 
 from tests.unit.training.example import run, small_model, trainer
-from transduce.checkpoint import weights_of
+from transduce.checkpoint import load_weights, save_weights, weights_of
 from transduce.data.batches import Position
 from transduce.data.store import Prepared
-from transduce.errors import ModelFolderError
-from transduce.storage import read_json, write_json
+from transduce.errors import ModelFolderError, StorageError
+from transduce.storage import read_json, seal, write_json, write_manifest
 from transduce.training.config import TrainingConfig
 from transduce.training.divergence import Divergence
 from transduce.training.optimizer import build_optimizer, optimizer_tensors
@@ -36,7 +37,7 @@ def flip(path: Path, place: int = -7) -> None:
 
 def test_progress_comes_back_as_it_was(tmp_path: Path) -> None:
     watch = Divergence(seen=31, fast=1.0 / 7.0, slow=0.3, last=0.2, variance=0.01, alarmed=True)
-    progress = Progress(31, Position(2, 0, 5), 997, 29, 1.0 / 3.0, 2, 3, 1, 12.7, 211, watch, 8191)
+    progress = Progress(31, Position(2, 0, 5), 997, 29, 1.0 / 3.0, 2, 3, 1, 12.7, 211, 512, 1, watch, 8191)
     write_json(tmp_path / "progress.json", progress.to_table())
     assert Progress.from_table(read_json(tmp_path / "progress.json"), tmp_path) == progress
     fresh = Progress()
@@ -58,7 +59,7 @@ def test_what_is_restored_is_what_was_saved(prepared: Prepared, tmp_path: Path) 
     assert progress == training.progress
     for name, weight in weights_of(training.model).items():
         assert torch.equal(weights_of(model)[name], weight), name
-    saved, put = optimizer_tensors(training.model, training.optimizer), optimizer_tensors(model, optimizer)
+    saved, put = optimizer_tensors(training.model, training.updater.optimizer), optimizer_tensors(model, optimizer)
     assert saved.keys() == put.keys()
     assert all(torch.equal(saved[name], put[name]) for name in saved)
 
@@ -75,11 +76,73 @@ def test_a_checkpoint_of_a_run_that_has_not_moved_yet_can_be_saved_and_restored(
     assert optimizer_tensors(model, optimizer) == {}
 
 
+def test_a_checkpoint_that_says_the_same_is_not_written_again(prepared: Prepared, tmp_path: Path) -> None:
+    """An interruption right after a validation saves the same update twice; the second time there is nothing to do."""
+    model, checkpoints = small_model(prepared), Checkpoints(tmp_path)
+    optimizer = build_optimizer(model, TrainingConfig())
+    first = checkpoints.path(3)
+    checkpoints.save(model, optimizer, Progress(update=3), {"seed": 1})
+    made = first.stat().st_ino
+    checkpoints.save(model, optimizer, Progress(update=3), {"seed": 1})
+    assert first.stat().st_ino == made
+    for progress, facts in ((Progress(update=3, tokens=5), {"seed": 1}), (Progress(update=3, tokens=5), {"seed": 2})):
+        checkpoints.save(model, optimizer, progress, facts)
+        assert first.stat().st_ino != made
+        made = first.stat().st_ino
+    flip(first / "model.safetensors")
+    checkpoints.save(model, optimizer, Progress(update=3, tokens=5), {"seed": 2})
+    assert checkpoints.latest() == (3, [])
+
+
+def test_a_checkpoint_that_cannot_be_read_back_is_an_error_at_once(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older ones go after this, so it must not wait until the run is resumed."""
+
+    def seal_and_damage(folder: Path, *arguments: object, **notes: object) -> None:
+        seal(folder, *arguments, **notes)  # type: ignore[arg-type]
+        flip(folder / "model.safetensors")
+
+    monkeypatch.setattr("transduce.training.resume.seal", seal_and_damage)
+    model = small_model(prepared)
+    with pytest.raises(StorageError, match=r"model\.safetensors: is damaged .* check the disk"):
+        Checkpoints(tmp_path).save(model, build_optimizer(model, TrainingConfig()), Progress(update=3), {})
+
+
+def test_a_manifest_that_does_not_list_what_is_read_is_refused(finished: Path) -> None:
+    checkpoints = Checkpoints(finished)
+    manifest = read_json(checkpoints.path(12) / "manifest.json")
+    del manifest["files"]["optimizer.safetensors"]
+    write_manifest(checkpoints.path(12), manifest)
+    found = checkpoints.latest()
+    assert found is not None and found[0] == 8
+    assert "does not list optimizer.safetensors" in found[1][0]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
+@pytest.mark.parametrize("change", ["name", "shape", "precision"])
+def test_tensors_of_another_model_are_refused(prepared: Prepared, finished: Path, name: str, change: str) -> None:
+    path = Checkpoints(finished).path(12) / name
+    tensors = load_weights(path)
+    key = max(tensors, key=lambda key: tensors[key].numel())
+    tensor = tensors.pop(key)
+    tensors |= {
+        "name": {f"{key}.other": tensor},
+        "shape": {key: tensor[1:].clone()},
+        "precision": {key: tensor.bfloat16()},
+    }[change]
+    save_weights(path, tensors)
+    model = small_model(prepared)
+    with pytest.raises(ModelFolderError, match=re.escape(f"{path}: ")):
+        Checkpoints(finished).restore(12, model, build_optimizer(model, TrainingConfig()))
+
+
 def test_checkpoints_are_found_by_looking(finished: Path) -> None:
     checkpoints = Checkpoints(finished)
     assert checkpoints.updates() == [4, 8, 12]
-    for foreign in ("update-", "update-x", "notes", ".update-00000016.writing"):
+    for foreign in ("update-", "update-x", "update-16", "update-\u00b2", "notes", ".update-00000016.writing"):
         (checkpoints.folder / foreign).mkdir()
+    (checkpoints.folder / "update-00000020").write_text("a file")
     assert checkpoints.updates() == [4, 8, 12]
     assert checkpoints.latest() == (12, [])
     assert Checkpoints(finished / "nowhere").latest() is None
@@ -117,7 +180,7 @@ def test_facts_are_what_the_run_gave_and_a_later_format_is_refused(finished: Pat
     checkpoints = Checkpoints(finished)
     assert checkpoints.facts(12) == {"recipe": "of a test"}
     manifest = read_json(checkpoints.path(12) / "manifest.json")
-    write_json(checkpoints.path(12) / "manifest.json", manifest | {"format": 99})
+    write_manifest(checkpoints.path(12), manifest | {"format": 99})
     with pytest.raises(ModelFolderError, match="has format 99"):
         checkpoints.facts(12)
 

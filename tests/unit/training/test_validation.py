@@ -17,12 +17,13 @@ from transduce.decoding.scoring import score_targets
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Validation
 from transduce.training.validation import Validator
+from transduce.training.workers import Workers
 
 
 def validator(prepared: Prepared, **changes: object) -> Validator:
     assert prepared.validation is not None
     config = TrainingConfig(**TABLES["training"]).but(**changes)
-    return Validator(small_model(prepared), prepared, prepared.validation, config)
+    return Validator(Workers(small_model(prepared), 1), prepared, prepared.validation, config)
 
 
 def judged(loss: float, **scores: float) -> Validation:
@@ -33,10 +34,10 @@ def test_loss_perplexity_and_accuracy_are_those_of_scoring_every_pair(prepared: 
     validating = validator(prepared, label_smoothing=0.3)
     found = validating.validate(update=29)
     store, tokenizer = validating.store, prepared.target_tokenizer
-    validating.model.eval()
+    validating.workers.models[0].eval()
     scored = [
         score_targets(
-            validating.model,
+            validating.workers.models[0],
             [store.source(row).tolist()],
             [store.target(row).tolist()],
             tokenizer.specials,
@@ -57,7 +58,7 @@ def test_the_first_pairs_are_translated_greedily_and_scored(prepared: Prepared) 
     found = validating.validate(update=1)
     store, tokenizer = validating.store, prepared.target_tokenizer
     requests = [Request(row, store.source(row).tolist(), SearchOptions(method="greedy")) for row in range(7)]
-    engine = TorchEngine(validating.model, tokenizer.specials, tokenizer.specials)
+    engine = TorchEngine(validating.workers.models[0], tokenizer.specials, tokenizer.specials)
     translations = [tokenizer.decode(hypotheses[0].tokens) for hypotheses in engine.translate(requests)]
     references = [store.text(row)[1] for row in range(7)]
     assert found.scores.keys() == {"bleu", "chrf"}
@@ -93,15 +94,14 @@ def test_more_translations_than_there_are_pairs_are_all_of_them(prepared: Prepar
     validating.validate(1)
 
 
-def test_validating_twice_says_the_same_and_leaves_the_model_training(prepared: Prepared) -> None:
+def test_validating_twice_says_the_same_and_changes_nothing(prepared: Prepared) -> None:
     validating = validator(prepared)
-    validating.model.train()
-    before = {name: tensor.clone() for name, tensor in validating.model.state_dict().items()}
+    validating.workers.models[0].train()
+    before = {name: tensor.clone() for name, tensor in validating.workers.models[0].state_dict().items()}
     state = torch.get_rng_state()
     assert validating.validate(1) == validating.validate(1)
-    assert validating.model.training
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in validating.model.state_dict().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in validating.workers.models[0].state_dict().items())
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, ca
 def short_attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
     """Two batched products with the softmax between, for sentences whose weights are few enough to keep."""
     score_BHQM = (query / math.sqrt(key.shape[-1])) @ key.transpose(-2, -1)
-    if allowed is not None:
-        score_BHQM = score_BHQM.masked_fill_(~allowed, -torch.inf)
+    if allowed is not None:  # adding is several times faster than filling by a boolean mask
+        score_BHQM += torch.zeros_like(allowed, dtype=score_BHQM.dtype).masked_fill_(~allowed, -torch.inf)
     return score_BHQM.softmax(dim=-1) @ value
 
 

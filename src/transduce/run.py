@@ -1,0 +1,257 @@
+"""A recipe carried out: corpus prepared, model built, trained, and kept with its card in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from transduce.checkpoint import ModelFolder, save_model
+from transduce.config import Table, write_toml
+from transduce.data.prepare import prepare
+from transduce.data.store import Prepared, load_prepared
+from transduce.errors import ModelFolderError, SettingsError
+from transduce.models import catalog
+from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
+from transduce.storage import MANIFEST, file_aside, sha256
+from transduce.training.allocator import keep_freed_memory
+from transduce.training.card import model_card
+from transduce.training.finish import put_final_weights
+from transduce.training.interruption import listening
+from transduce.training.loop import Trainer
+from transduce.training.memory import batch_for, fitting_slice
+from transduce.training.ranks import Ranks, joined
+from transduce.training.reporter import Reporter, Silent
+from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
+from transduce.training.sharding import shard, whole
+from transduce.training.update import Updater
+from transduce.training.vectors import start_from_vectors
+
+
+def train(
+    recipe: Recipe | Path | str,
+    output: Path | str,
+    *,
+    resume: bool = False,
+    prepared: Path | str | None = None,
+    reporter: Reporter | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> Path:
+    """Carry out a recipe in a run folder and return the folder; `transduce.load` then gives the translator.
+
+    `prepared` is a folder that `transduce prepare` wrote, used instead of preparing the recipe's corpora. With
+    `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had.
+    """
+    if not isinstance(recipe, Recipe):
+        recipe, _ = read_recipe(Path(recipe))
+    folder, reporter = Path(output), reporter or Silent()
+    recipe = fill_in(recipe)
+    if resume and fill_in(resume_recipe(folder)) != recipe:
+        raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
+    with joined(recipe.training.device) as ranks, _as_found():
+        if recipe.training.shard and ranks.world == 1:
+            raise SettingsError(
+                "training.shard: there is one process only, and nothing to spread the model over; start several with "
+                "`torchrun --nproc_per_node=N -m transduce train …`, or set it to false"
+            )
+        if ranks.restarted and (folder / RECIPE).is_file():
+            recipe, resume = fill_in(resume_recipe(folder)), True
+        if not ranks.leads:
+            reporter = Silent()
+        with held(folder, resume) if ranks.leads else contextlib.nullcontext():
+            given = None if prepared is None else Path(prepared)
+            trainer = _set_up(recipe, folder, resume, given, ranks, reporter, progress)
+            try:
+                _refuse_changes(trainer, recipe)
+                trainer.resume(reporter)
+                with listening(str(folder)) as interruption:
+                    trainer.run(reporter, interruption)
+                with whole(trainer.model):
+                    if ranks.leads:
+                        _finish(trainer, recipe, folder)
+                    ranks.wait()
+            finally:
+                trainer.close()
+    reporter.end(str(folder))
+    return folder
+
+
+@contextlib.contextmanager
+def _as_found() -> Iterator[None]:
+    """Leave the process's own random numbers and number of threads as they were found."""
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+def _set_up(
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    prepared: Path | None,
+    ranks: Ranks,
+    reporter: Reporter,
+    progress: Callable[[str, int], None] | None,
+) -> Trainer:
+    """Make all that training needs; a new run for which that fails leaves nothing behind."""
+    if not ranks.leads:
+        ranks.wait()  # until the leader has prepared
+        return _trainer(resume_recipe(folder), load_prepared(folder / DATA), folder, ranks, reporter)
+    with contextlib.nullcontext() if resume else emptied_on_error(folder):
+        if not resume:
+            _write(recipe, folder)
+        _refuse_too_large(recipe, VocabularySizes(1, 1))  # before hours go into preparing
+        corpus = _corpus(folder, recipe, prepared, progress)
+        if recipe.training.tokens == "auto":
+            recipe = _sized(recipe, corpus, reporter)
+            _write(recipe, folder)
+        ranks.wait()
+        return _trainer(recipe, corpus, folder, ranks, reporter)
+
+
+def _write(recipe: Recipe, folder: Path) -> None:
+    with file_aside(folder / RECIPE) as aside:
+        aside.write_text(recipe.to_toml(), encoding="utf-8")
+
+
+def _trainer(recipe: Recipe, corpus: Prepared, folder: Path, ranks: Ranks, reporter: Reporter) -> Trainer:
+    model = _build(recipe, corpus, reporter)
+    return Trainer(model, corpus, recipe.training, folder, _facts(recipe, corpus, ranks), ranks)
+
+
+def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
+    """Choose the size of a batch by the corpus, and of a slice by the memory that there is."""
+    train = corpus.report.train
+    tokens = batch_for(train.target.tokens + train.kept)
+    keep_freed_memory()
+    slices = min(recipe.training.slice_size, tokens)
+    trial = recipe.but_training(tokens=tokens, slice_tokens=slices, threads=recipe.training.threads)
+    updater = Updater(_build(trial, corpus, Silent()), corpus.target_tokenizer.pad, trial.training)
+    try:
+        slices = fitting_slice(updater, corpus, slices)
+    finally:
+        updater.workers.close()
+    reporter.warn(f"batches of {tokens:,} tokens, computed in slices of {slices:,}, suit this corpus and this memory")
+    return trial.but_training(slice_tokens=slices)
+
+
+def _corpus(
+    folder: Path, recipe: Recipe, prepared: Path | None, progress: Callable[[str, int], None] | None
+) -> Prepared:
+    place = folder / DATA
+    if not place.exists():
+        if prepared is None:
+            prepare(recipe.data, recipe.tokenizer, place, progress)
+        else:
+            found = load_prepared(prepared)
+            _refuse_foreign_corpus(found, recipe)
+            place.symlink_to(found.folder.resolve())
+    return load_prepared(place)
+
+
+def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> AnyTransducer:
+    torch.set_num_threads(1)  # several slices side by side instead, see training.workers
+    sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
+    _refuse_too_large(recipe, sizes)
+    model = catalog.build(recipe.model, sizes, recipe.training.seed)
+    _refuse_too_long(model, corpus)
+    sides = (
+        ("source", recipe.training.source_vectors, corpus.source_tokenizer),
+        ("target", recipe.training.target_vectors, corpus.target_tokenizer),
+    )
+    for side, path, tokenizer in sides:
+        if path is not None:
+            embedding = getattr(model, f"{side}_embedding")
+            found = start_from_vectors(embedding, tokenizer, path, recipe.training.freeze_vectors)
+            reporter.warn(f"{path}: gave vectors to {found:,} of {tokenizer.size:,} {side} tokens")
+    device = recipe.training.device
+    return shard(model, device) if recipe.training.shard else model.to(device)
+
+
+def _refuse_too_large(recipe: Recipe, sizes: VocabularySizes) -> None:
+    """Say no to a model that this machine cannot hold, instead of filling its memory to find out."""
+    with torch.device("meta"):
+        parameters = sum(parameter.numel() for parameter in catalog.build(recipe.model, sizes).parameters())
+    here = recipe.training.device == "cpu" and not recipe.training.shard
+    needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there > 0:
+        raise SettingsError(
+            f"the model has {parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to train; this machine has "
+            f"{there / 2**30:,.1f} GiB: choose smaller sizes in [model] (`transduce cost` shows what they take)"
+        )
+
+
+def _refuse_too_long(model: AnyTransducer, corpus: Prepared) -> None:
+    """Say no to a text that the model cannot read before training comes to it."""
+    for name, split in corpus.report.splits().items():
+        for side, longest, limit in (
+            ("source", split.source.longest, model.max_source),
+            ("target", split.target.longest, model.max_target),
+        ):
+            if limit is not None and longest + 1 > limit:
+                raise SettingsError(
+                    f"a {side} of the {name} corpus has {longest:,} tokens, but the model learns {limit:,} positions, "
+                    f"the start or end token's among them; set data.max_length={limit - 1} or a larger max_positions"
+                )
+
+
+def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
+    """What the weights depend on; not on whether they are spread over ranks, so that a run may change that."""
+    tables = recipe.to_tables()
+    del tables["training"]["shard"]
+    return {
+        "recipe": hashlib.sha256(write_toml(tables).encode()).hexdigest(),
+        "data": sha256(corpus.folder / MANIFEST),
+        "seed": recipe.training.seed,
+        "threads": recipe.training.threads,
+        "ranks": ranks.world,
+        "torch": torch.__version__,
+    }
+
+
+def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
+    if (corpus.data, corpus.tokenizer) != (recipe.data, recipe.tokenizer):
+        raise SettingsError(
+            f"{corpus.folder}: was prepared with other settings of [data] or [tokenizer] than the recipe's; "
+            "leave these tables out, or prepare again"
+        )
+
+
+def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
+    """A checkpoint goes on only with what it was made with, and a corpus serves only the recipe it was prepared for."""
+    found = trainer.checkpoints.latest()
+    if found is None:
+        _refuse_foreign_corpus(trainer.prepared, recipe)
+        return
+    before = trainer.checkpoints.facts(found[0])
+    for name, now in trainer.facts.items():
+        if name != "ranks" and before.get(name) != now:
+            raise ModelFolderError(
+                f"{trainer.checkpoints.path(found[0])}: was saved with {name} {str(before.get(name))[:16]}, "
+                f"now it is {str(now)[:16]}; put it back, or start a new run in another folder"
+            )
+
+
+def _finish(trainer: Trainer, recipe: Recipe, folder: Path) -> None:
+    """Make the model folder, with the card."""
+    updates, final = put_final_weights(trainer)
+    corpus = trainer.prepared
+    notes = {
+        "source_language": recipe.data.source_language,
+        "target_language": recipe.data.target_language,
+        "search": recipe.search.to_table(),
+    }
+    contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
+    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
+    save_model(folder / MODEL, contents, card)
+    if final is not None:
+        trainer.journal.write("final", updates=updates, loss=final.loss, accuracy=final.accuracy, **final.scores)

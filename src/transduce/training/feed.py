@@ -1,0 +1,66 @@
+"""What training reads: the batches of a corpus as tensors, from any position on.
+
+With BPE-dropout every epoch has tokens of its own. They are made a pool at a time from the text that is kept beside the
+tokens, and the pool is cut into batches by their lengths. What comes of a line is a function of (seed, epoch, place),
+so a resumed run makes its pool again and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from transduce.data.batches import POOL_SIZE, Batch, Batches, Position, collate, cut_by_budget
+from transduce.data.permutation import Rows
+from transduce.data.store import PairStore, Prepared
+from transduce.text.subword_dropout import SubwordDropout
+from transduce.training.config import TrainingConfig
+
+DROPPED_POOL_SIZE = 8_192
+"""Rows that are tokenised together: about a second's work, done every half minute."""
+
+Limits = tuple[int | None, int | None]
+"""Most tokens that a model reads of the source and of the target, start and end among them; None for no limit."""
+
+
+class Feed:
+    """The batches of a run."""
+
+    def __init__(self, prepared: Prepared, config: TrainingConfig, device: torch.device, limits: Limits) -> None:
+        self.prepared, self.config, self.device, self.limits = prepared, config, device, limits
+        rate, tokenizers = config.subword_dropout, (prepared.source_tokenizer, prepared.target_tokenizer)
+        self._dropouts = [SubwordDropout(tokenizer, rate, config.seed) for tokenizer in tokenizers] if rate else []
+        pool_size = DROPPED_POOL_SIZE if rate else POOL_SIZE
+        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size)
+
+    def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        """Yield batches from a position on, each with the position after it."""
+        make = self._dropped_pool if self._dropouts else self._pool
+        source, target = self.prepared.source_tokenizer.specials, self.prepared.target_tokenizer.specials
+        for after, (store, rows) in self.batches.starting(position, make):
+            yield after, collate(store, rows, source, target).to(self.device)
+
+    def _pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
+        return [(self.prepared.train, rows) for rows in self.batches.pool(epoch, pool)]
+
+    def _dropped_pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
+        start, rows = self.batches.rows(epoch, pool)
+        texts = [self.prepared.train.text(int(row)) for row in rows]
+        sides = []
+        for side, (dropout, stored, limit) in enumerate(
+            zip(self._dropouts, (self.prepared.train.sources, self.prepared.train.targets), self.limits, strict=True)
+        ):
+            lines = [2 * (start + place) + side for place in range(len(rows))]
+            tokens = dropout.encode_many([text[side] for text in texts], epoch, lines)
+            sides.append(
+                [
+                    new if limit is None or len(new) < limit else stored[int(row)].tolist()
+                    for new, row in zip(tokens, rows, strict=True)
+                ]
+            )
+        store = PairStore.of(*sides)
+        places = np.arange(len(rows), dtype=np.int64)
+        batches = cut_by_budget(places, store.source_lengths[:], store.target_lengths[:], self.config.batch_tokens)
+        return self.batches.shuffled([(store, batch) for batch in batches], epoch, pool)

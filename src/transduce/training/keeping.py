@@ -1,0 +1,106 @@
+"""What a run keeps on disk: its checkpoints and its journal, and the ways back to them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from transduce.errors import StorageError
+from transduce.journal import Journal, NoJournal
+from transduce.training.config import TrainingConfig
+from transduce.training.ema import Ema
+from transduce.training.reporter import Reporter
+from transduce.training.resume import Checkpoints, Progress, checkpoint_tensors
+from transduce.training.sharding import whole
+from transduce.training.update import Updater
+
+
+class Keeper:
+    """Saves one run and brings it back. With several ranks the leader writes, and all read."""
+
+    def __init__(self, folder: Path, config: TrainingConfig, updater: Updater, facts: dict[str, Any]) -> None:
+        self.config, self.updater, self.facts, self.ranks = config, updater, facts, updater.ranks
+        self.ema = Ema(updater.model, config.ema) if config.ema else None
+        self.checkpoints = Checkpoints(folder, config.validate_every)
+        self.journal = Journal(folder) if self.ranks.leads else NoJournal()
+
+    def resume(self, reporter: Reporter) -> Progress:
+        """Go back to the newest whole checkpoint, if there is one."""
+        progress = Progress(slice_tokens=self.config.slice_size)
+        found = self.checkpoints.latest() if self.ranks.leads else None
+        update = int(self.ranks.from_leader(-1 if found is None else found[0]))
+        if update < 0:
+            self.journal.cut(0)
+            return progress
+        for complaint in found[1] if found is not None else ():
+            reporter.warn(f"{complaint}; going back to update {update:,}")
+        progress = self._restore(update)
+        self.journal.cut(progress.journal_size)
+        self._note_ranks(update)
+        self.journal.time("resumed", update=update)
+        return progress
+
+    def _note_ranks(self, update: int) -> None:
+        """Say from where on there are more or fewer ranks: order and dropout stay the same, sums round differently."""
+        before = self.checkpoints.facts(update).get("ranks") if self.ranks.leads else None
+        if before is not None and before != self.ranks.world:
+            self.journal.write("ranks", update=update, before=before, now=self.ranks.world)
+
+    @contextlib.contextmanager
+    def kept_in_place(self) -> Iterator[None]:
+        """Let the model be what will be kept of it while inside: its running average if there is one, and whole."""
+        with self.ema.in_place() if self.ema is not None else contextlib.nullcontext(), whole(self.updater.model):
+            yield
+
+    def go_back(self, progress: Progress) -> Progress | None:
+        """Return to the newest checkpoint but stay where we are in the data, and save that as the new beginning.
+
+        None where there is no checkpoint yet.
+        """
+        found = self.checkpoints.latest() if self.ranks.leads else None
+        update = int(self.ranks.from_leader(-1 if found is None else found[0]))
+        if update < 0:
+            return None
+        before = self._restore(update)
+        self.journal.write("rolled_back", update=progress.update, to=update)
+        before.position, before.roll_backs = progress.position, progress.roll_backs + 1
+        self.save(before)
+        return before
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint."""
+        if not self.ranks.leads:
+            checkpoint_tensors(self.updater.model, self.updater.optimizer, self.ema, keep=False)  # the leader asks too
+            return
+        progress.journal_size = self.journal.size
+        try:
+            self.checkpoints.save(self.updater.model, self.updater.optimizer, progress, self.facts, self.ema)
+        except StorageError as error:
+            needed, free = self.checkpoints.room(self.updater.model, self.ema)
+            raise StorageError(f"{error} (a checkpoint needs {needed:,} bytes, {free:,} are free)") from None
+
+    def thin_out(self, best: int) -> None:
+        """Remove checkpoints that are neither new nor the best."""
+        if self.ranks.leads:
+            self.checkpoints.thin_out(self.config.keep_last, best)
+
+    def refuse_full_disk(self) -> None:
+        """Say before the first update, not at the first save, that the checkpoints will not fit."""
+        if not self.ranks.leads:
+            return
+        one, free = self.checkpoints.room(self.updater.model, self.ema)
+        more = self.config.keep_last + 2 - len(self.checkpoints.updates())  # the best one, and one being written
+        if one * more > free:
+            raise StorageError(
+                f"{self.checkpoints.folder}: the checkpoints need {one * more:,} bytes and {free:,} are free; "
+                "make room, or lower training.keep_last"
+            )
+
+    def _restore(self, update: int) -> Progress:
+        progress = self.checkpoints.restore(update, self.updater.model, self.updater.optimizer, self.ema)
+        self.ranks.wait()  # all have read before anything goes
+        if self.ranks.leads:
+            self.checkpoints.remove_newer(update)
+        return progress

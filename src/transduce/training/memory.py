@@ -1,0 +1,99 @@
+"""How much memory training takes, found out before it begins, and what to do when there is too little."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from transduce.data.batches import Batch
+from transduce.data.store import Prepared
+from transduce.training.resident import resident_bytes
+from transduce.training.sharding import local
+from transduce.training.update import Updater
+
+SMALLEST_SLICE = 16
+"""Tokens of a slice below which halving it frees nothing any more."""
+USABLE = 0.8
+"""Share of the free memory that may be planned with."""
+
+
+SMALLEST_BATCH, LARGEST_BATCH = 1024, 32_768
+"""What is chosen between, in target tokens; the paper's batches have 25,000."""
+
+
+def batch_for(corpus_tokens: int) -> int:
+    """Return the tokens of a batch that suits a corpus of so many: a hundred batches or more in an epoch."""
+    tokens = SMALLEST_BATCH
+    while tokens < LARGEST_BATCH and 200 * tokens <= corpus_tokens:
+        tokens *= 2
+    return tokens
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether the system refused memory, in any of the ways that it says so."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and ("can't allocate memory" in said or "out of memory" in said)
+    )
+
+
+def available_bytes() -> int:
+    """Memory that this process could still take."""
+    if torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[0]
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
+    """Return the bytes that training will hold at its peak, from a trial with the longest pair of the corpus.
+
+    Memory that was used once is kept, so that what the trial added to this process is what one slice takes.
+    """
+    before = _held(updater.device)
+    updater.try_out(_longest(corpus, slice_tokens), slice_tokens)
+    one = max(0, _held(updater.device) - before)
+    weights = sum(local(parameter).nbytes for parameter in updater.model.parameters())
+    threads = len(updater.workers.models)
+    moments, gradients = 2 * weights, weights
+    return before + threads * max(0, one - gradients) + gradients + moments
+
+
+def _held(device: torch.device) -> int:
+    """Bytes held where training happens."""
+    return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else resident_bytes()
+
+
+def fitting_slice(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
+    """Halve a slice until training with it fits the memory that there is."""
+    free = available_bytes()
+    while slice_tokens > SMALLEST_SLICE:
+        held = _held(updater.device)
+        try:
+            if expected_peak(updater, corpus, slice_tokens) - held <= USABLE * free:
+                break
+        except (MemoryError, RuntimeError) as error:
+            if not ran_out_of_memory(error):
+                raise
+        slice_tokens //= 2
+    return slice_tokens
+
+
+def _longest(corpus: Prepared, tokens: int) -> Batch:
+    """One slice of pairs as long as the longest; what they say does not matter."""
+    train = corpus.report.train
+    rows = max(1, tokens // (1 + max(train.source.longest, train.target.longest)))
+    source = torch.full((rows, train.source.longest + 1), corpus.source_tokenizer.end)
+    target = torch.full((rows, train.target.longest + 2), corpus.target_tokenizer.end)
+    return Batch(
+        source=source,
+        source_allowed=torch.ones_like(source, dtype=torch.bool),
+        target=target,
+        num_target_tokens=rows * (train.target.longest + 1),
+        rows=torch.zeros(rows, dtype=torch.int64).numpy(),
+    )

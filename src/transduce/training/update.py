@@ -1,0 +1,165 @@
+"""One update: batches in, the weights moved once.
+
+The batches are cut into slices of rows, and each slice goes forwards and backwards by itself, so that memory depends
+on the slice and not on the batch. The gradient is the mean over all real tokens however the batches were cut, and
+dropout is keyed by row, so the result is the same but for the rounding of sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+
+from transduce.data.batches import Batch
+from transduce.errors import SettingsError
+from transduce.models.interface import AnyTransducer
+from transduce.nn.dropout import DropoutKey, set_dropout_key
+from transduce.training.config import TrainingConfig
+from transduce.training.gradient_sum import GradientSum
+from transduce.training.objective import batch_loss
+from transduce.training.optimizer import build_optimizer, gradient_norm, scale_gradients, set_learning_rate
+from transduce.training.ranks import ALONE, Ranks
+from transduce.training.sharding import is_sharded
+from transduce.training.workers import Workers
+
+
+class Outcome(NamedTuple):
+    """What one update did."""
+
+    loss: float
+    """Sum over its tokens."""
+    tokens: int
+    gradient_norm: float
+    finite: bool
+
+
+class Slice(NamedTuple):
+    """Some rows of one of the batches of an update."""
+
+    batch: int
+    first_row: int
+    rows: Batch
+    weight: float = 1.0
+    """0 for one that a rank computes only to keep step with the others."""
+
+
+def cut(batches: Sequence[Batch], tokens: int, ranks: int = 1) -> list[Slice]:
+    """Cut batches into slices of equally many rows but for one, about `tokens` of a side in each, padding included.
+
+    Each rank gets equally many of every batch's slices, as long as there are rows for all.
+    A slice stays as wide as its batch: sentences of a batch have similar lengths, and dropout's masks fit both.
+    """
+    slices = []
+    for index, batch in enumerate(batches):
+        count, width = len(batch.source), max(batch.source.shape[1], batch.target.shape[1] - 1)
+        pieces = min(count, ranks * -(-count * width // (tokens * ranks)))
+        edges = [count * piece // pieces for piece in range(pieces + 1)]
+        slices += [Slice(index, start, _rows(batch, start, stop)) for start, stop in pairwise(edges)]
+    return slices
+
+
+def _rows(batch: Batch, start: int, stop: int) -> Batch:
+    part = slice(start, stop)
+    return replace(
+        batch,
+        source=batch.source[part],
+        source_allowed=batch.source_allowed[part],
+        target=batch.target[part],
+        rows=batch.rows[part],
+    )
+
+
+class Updater:
+    """Moves the weights of one model."""
+
+    def __init__(self, model: AnyTransducer, pad: int, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
+        self.model, self.pad, self.config, self.ranks = model, pad, config, ranks
+        self.device = model.output.weight.device
+        if config.recompute and not model.can_recompute:
+            raise SettingsError("training.recompute: this model has no blocks to compute again; leave it out")
+        model.recompute = config.recompute
+        self.optimizer = build_optimizer(model, config)
+        self.sharded = is_sharded(model)
+        threads = config.threads or 1
+        self.workers = Workers(model, 1 if self.sharded or self.device.type != "cpu" else threads)
+        twins = [twin for twin in self.workers.models if twin is not model]
+        self._sum = GradientSum(model, twins)
+
+    def update(self, batches: Sequence[Batch], update: int, rate: float, slice_tokens: int) -> Outcome:
+        """Move the weights by the mean gradient over all real tokens; if it is not finite, leave them be."""
+        tokens = sum(batch.num_target_tokens for batch in batches)
+        slices = self._slices(batches, slice_tokens)
+        mine = self.ranks.share(slices)
+        self._sum.begin()
+
+        def learn(model: AnyTransducer, part: int) -> float:
+            self._sum.expect(model, part)
+            try:
+                return self._learn(model, slices[mine[part]], update, tokens)
+            except BaseException:
+                self._sum.abandon()
+                raise
+
+        loss = self._added_up(math.fsum(self.workers.each(learn, len(mine), self._sum.finish, train=True)))
+        norm = float(gradient_norm(self.model))
+        finite = math.isfinite(norm) and math.isfinite(loss)
+        if finite:
+            if 0 < self.config.clip < norm:
+                scale_gradients(self.model, self.config.clip / norm)
+            set_learning_rate(self.optimizer, rate)
+            self.optimizer.step()
+        return Outcome(loss, tokens, norm, finite)
+
+    def _slices(self, batches: Sequence[Batch], tokens: int) -> list[Slice]:
+        """Cut batches up; a sharded model needs all ranks for every slice, so that each takes equally many."""
+        slices = cut(batches, tokens, self.ranks.world)
+        if self.sharded:
+            slices += [slices[-1]._replace(weight=0.0)] * (-len(slices) % self.ranks.world)
+        return slices
+
+    def try_out(self, batch: Batch, slice_tokens: int) -> None:
+        """Go forwards and backwards through one slice and forget it, to see what it takes."""
+        model = self.workers.models[0].train()
+        self._sum.begin()
+        self._sum.expect(model, 0)
+        self._learn(model, cut([batch.to(self.device)], slice_tokens)[0], update=0, tokens=1)
+        self._sum.begin()
+
+    def _learn(self, model: AnyTransducer, part: Slice, update: int, tokens: int) -> float:
+        """Add the gradient of one slice to a model's, and return the loss of its tokens."""
+        index, first_row, rows, weight = part
+        set_dropout_key(model, DropoutKey(self.config.seed, update, index, first_row))
+        if self.device.type != "cpu":
+            torch.manual_seed(_mix(self.config.seed, update, index, first_row))  # torch's dropout draws from its stream
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+            result = batch_loss(model, rows, self.pad, self.config.label_smoothing, self.config.r_drop)
+        (weight * result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
+        return weight * float(result.smoothed.detach())
+
+    def _added_up(self, loss: float) -> float:
+        """Add up loss and gradients over the ranks; one without a slice adds nothing."""
+        if self.ranks.world == 1:
+            return loss
+        total = torch.tensor([loss], dtype=torch.float64)
+        if not self.sharded:  # there each rank has its part of the sums already
+            trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            for parameter in trained:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+            self.ranks.add_up([parameter.grad for parameter in trained if parameter.grad is not None])
+        self.ranks.add_up([total])
+        return float(total)
+
+
+def _mix(*words: int) -> int:
+    """Make one number of several, so that neighbouring updates draw unrelated randomness."""
+    mixed = 0
+    for word in words:
+        mixed = (mixed ^ word) * 0x9E3779B97F4A7C15 % 2**64
+        mixed ^= mixed >> 31
+    return mixed

@@ -1,0 +1,130 @@
+"""Threads that each compute a part of the work with a model of their own, which shares its weights with the others'.
+
+On a CPU several operations side by side, one thread each, beat several threads inside each operation: nothing waits
+for the slowest thread of every small product, and nothing breaks down when another program wants a core. What is
+computed is cut up without looking at how many threads there are, and what comes of it is put together in the order
+of the parts, so that results do not depend on the number of threads, to the last bit.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from transduce.models.interface import AnyTransducer
+
+Work = Callable[[AnyTransducer, int], Any]
+"""What to do: a model to do it with, and the number of the part."""
+
+
+class Workers:
+    """A fixed number of threads, the calling one among them."""
+
+    def __init__(self, model: AnyTransducer, count: int) -> None:
+        assert count >= 1
+        self.models = [model] if count == 1 else [_sharing(model) for _ in range(count)]
+        """One for each thread. With one thread it is the model itself."""
+        self._job: _Job | None = None
+        self.active = count
+        """Threads that take part; fewer may be faster."""
+        self._wanted, self._ended = threading.Semaphore(0), threading.Semaphore(0)
+        self._threads: list[threading.Thread] = []
+
+    def each(
+        self, work: Work, parts: int, then: Callable[[AnyTransducer, int], None] | None = None, train: bool = False
+    ) -> Sequence[Any]:
+        """Return work(model, part) for every part, in order.
+
+        `then(model, part)` is called when a part is done, by its thread but in the order of the parts, never two at
+        once: for adding up. The first part that fails ends the others, and its error is raised here.
+        """
+        self._job = job = _Job(work, parts, then)
+        for model in self.models:
+            if model.training is not train:
+                model.train(train)
+        self._wake(self.active - 1)
+        job.take_part(self.models[0])
+        for _ in range(self.active - 1):
+            self._ended.acquire()
+        return job.outcome()
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._job = None
+        self._wake(len(self._threads))
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    def _wake(self, count: int) -> None:
+        if count and not self._threads:  # started when there is work: a process may be forked before
+            self._threads = [
+                threading.Thread(target=self._wait_for_work, args=(model,), daemon=True) for model in self.models[1:]
+            ]
+            for thread in self._threads:
+                thread.start()
+        if count:
+            self._wanted.release(count)
+
+    def _wait_for_work(self, model: AnyTransducer) -> None:
+        while True:
+            self._wanted.acquire()
+            if self._job is None:
+                return
+            self._job.take_part(model)
+            self._ended.release()
+
+
+class _Job:
+    """One piece of work that several threads take parts of."""
+
+    def __init__(self, work: Work, parts: int, then: Callable[[AnyTransducer, int], None] | None) -> None:
+        self.work, self.then = work, then
+        self.results: list[Any] = [None] * parts
+        self.next, self.done = 0, 0
+        self.errors: dict[int, BaseException] = {}
+        self.changed = threading.Condition()
+
+    def take_part(self, model: AnyTransducer) -> None:
+        """Work until nothing is left."""
+        while (part := self._take()) is not None:
+            try:
+                self.results[part] = self.work(model, part)
+                self._wait_for_turn(part)
+                if self.then is not None and not self.errors:
+                    self.then(model, part)
+            except BaseException as error:  # whatever it is, the calling thread raises it
+                self.errors[part] = error
+            with self.changed:
+                self.done = max(self.done, part + 1)
+                self.changed.notify_all()
+
+    def outcome(self) -> Sequence[Any]:
+        """Return the results, or raise what went wrong first."""
+        if self.errors:
+            raise self.errors[min(self.errors)]
+        return self.results
+
+    def _take(self) -> int | None:
+        with self.changed:
+            if self.errors or self.next >= len(self.results):
+                return None
+            self.next += 1
+            return self.next - 1
+
+    def _wait_for_turn(self, part: int) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.errors or self.done >= part)
+
+
+def _sharing(model: AnyTransducer) -> AnyTransducer:
+    """Return a model of the same modules whose weights are the very same memory; gradients are its own."""
+    with torch.no_grad():
+        twin = copy.deepcopy(model)
+        for own, shared in zip(twin.parameters(), model.parameters(), strict=True):
+            own.data = shared.data
+    return twin

@@ -1,0 +1,65 @@
+"""One nursery and one uninterrupted run for all trials, and a summary of how many of them went well."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.torture.example import RECIPE, Run, Tally
+from tests.torture.nursery import Nursery
+
+SUMMARY = pytest.StashKey[dict[str, tuple[int, str, float]]]()
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where processes come from."""
+    if sys.platform != "linux":
+        pytest.skip("the trials look at /proc and fork; Linux removes this skip")
+    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture(scope="session")
+def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that nobody interrupted; nobody may change it."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "recipe.toml").write_text(RECIPE)
+    run = Run(nursery, folder)
+    outcome = run.go()
+    assert outcome.code == 0, outcome
+    run.seconds = outcome.seconds
+    return run
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An own folder with the recipe in it."""
+    folder = tmp_path / "place"  # what a disk buries goes beside it
+    folder.mkdir()
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest) -> Tally:
+    """Takes what was tried for the summary at the end."""
+    tallies = request.config.stash.setdefault(SUMMARY, {})
+    began = time.monotonic()
+
+    def count(what: str, passed: int, note: str = "") -> None:
+        before, _, seconds = tallies.get(what, (0, "", 0.0))
+        tallies[what] = (before + passed, note, seconds + time.monotonic() - began)
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was tried; whatever went wrong is a failed test above."""
+    for what, (passed, note, seconds) in config.stash.get(SUMMARY, {}).items():
+        terminalreporter.write_line(f"{what}: {passed:,} of {passed:,}{note}  [{seconds:.0f} s]")

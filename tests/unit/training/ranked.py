@@ -1,0 +1,81 @@
+"""What each rank of the tests does: several runs, one after the other, so that `torchrun` need start only once.
+
+    torchrun --nproc_per_node=2 -m tests.unit.training.ranked PLAN.json
+
+The plan lists runs: a name, changes of the small recipe, whether to resume, and an update after which the leader gets
+a SIGTERM. What each rank saw is written beside the plan.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.unit.training.example import recipe
+from transduce.data.batches import Batch
+from transduce.recipe import resume_recipe
+from transduce.run import train
+from transduce.training.interruption import Interrupted
+from transduce.training.loop import Trainer
+from transduce.training.reporter import Silent, Step
+from transduce.training.sharding import local
+from transduce.training.update import Updater
+
+
+class Terminating(Silent):
+    """Sends a SIGTERM to its own process after an update."""
+
+    def __init__(self, update: int | None) -> None:
+        self.update = update
+
+    def step(self, step: Step) -> None:
+        if step.update == self.update:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def digest(trainer: Trainer) -> str:
+    """Of the weights that this rank holds."""
+    found = hashlib.sha256()
+    for parameter in trainer.model.parameters():
+        found.update(local(parameter.detach()).contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
+    """Carry out one run, and return what this rank saw of it."""
+    seen: dict[str, Any] = {"said": None, "rows": []}
+    run, update = Trainer.run, Updater.update
+
+    def read(updater: Updater, batches: list[Batch], *arguments: Any) -> Any:
+        seen["rows"].append([batch.rows.tolist() for batch in batches])
+        return update(updater, batches, *arguments)
+
+    def watched(trainer: Trainer, *arguments: Any) -> Any:
+        try:
+            return run(trainer, *arguments)
+        finally:
+            seen["update"], seen["weights"] = trainer.progress.update, digest(trainer)
+            seen["held"] = sum(local(parameter).numel() for parameter in trainer.model.parameters())
+
+    Trainer.run, Updater.update = watched, read  # type: ignore[method-assign]
+    folder = place / plan["name"]
+    what = resume_recipe(folder) if plan.get("resume") else recipe(**plan["changes"])
+    try:
+        train(what, folder, resume=bool(plan.get("resume")), reporter=Terminating(plan.get("stop")))
+    except Interrupted as stop:
+        seen["said"] = str(stop)
+    finally:
+        Trainer.run, Updater.update = run, update  # type: ignore[method-assign]
+    return seen
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    rank = os.environ["RANK"]
+    seen = {plan["name"]: go(plan, path.parent) for plan in json.loads(path.read_text())}
+    (path.parent / f"seen-{rank}.json").write_text(json.dumps(seen))

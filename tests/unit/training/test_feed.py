@@ -1,0 +1,112 @@
+"""What training reads, with BPE-dropout: every pair once, whatever its tokens are today."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from transduce.data.batches import Batch, Position
+from transduce.data.config import DataConfig
+from transduce.data.prepare import prepare
+from transduce.data.store import Prepared, load_prepared
+from transduce.errors import SettingsError
+from transduce.text.tokenizer import TokenizerConfig
+from transduce.training.config import TrainingConfig
+from transduce.training.feed import Feed, Limits
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """211 pairs of words that a BPE tokenizer joins."""
+    folder = tmp_path_factory.mktemp("corpus")
+    words = ["lantern", "harbour", "winter", "letter", "garden", "silver", "morning"]
+    sources = [
+        " ".join(words[(row + place * row) % 7] for place in range(1 + row % 5)) + f" {row}" for row in range(211)
+    ]
+    (folder / "source").write_text("\n".join(sources) + "\n", encoding="utf-8")
+    (folder / "target").write_text("\n".join(line.upper() for line in sources) + "\n", encoding="utf-8")
+    files = {"source": str(folder / "source"), "target": str(folder / "target")}
+    data = DataConfig.from_table({"train": files, "validation_share": 0.0}, "a test")
+    prepare(data, TokenizerConfig(kind="bpe", vocab_size=400), folder / "prepared")
+    return load_prepared(folder / "prepared")
+
+
+def feed(corpus: Prepared, rate: float, limits: Limits = (None, None), **changes: object) -> Feed:
+    return Feed(corpus, TrainingConfig(tokens=211, subword_dropout=rate, **changes), CPU, limits)
+
+
+def one_epoch(feeding: Feed, number: int = 0) -> Iterator[tuple[Position, Batch]]:
+    for after, batch in feeding.starting(Position(epoch=number)):
+        yield after, batch
+        if after.epoch > number:
+            return
+
+
+def texts(corpus: Prepared, batches: Iterator[tuple[Position, Batch]]) -> Counter[tuple[str, str]]:
+    source, target = corpus.source_tokenizer, corpus.target_tokenizer
+    return Counter(
+        (source.decode(line), target.decode(other))
+        for _, batch in batches
+        for line, other in zip(batch.source.tolist(), batch.target.tolist(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_an_epoch_has_every_pair_once_and_reads_the_same(corpus: Prepared, rate: float) -> None:
+    found = texts(corpus, one_epoch(feed(corpus, rate)))
+    assert found == Counter(corpus.train.text(row) for row in range(211))
+
+
+def test_dropped_merges_make_more_tokens_and_each_epoch_has_its_own(corpus: Prepared) -> None:
+    tokens = [
+        sorted(tuple(line) for _, batch in one_epoch(feed(corpus, rate), epoch) for line in batch.source.tolist())
+        for rate, epoch in ((0.0, 0), (0.3, 0), (0.3, 1), (0.3, 0))
+    ]
+    end = corpus.source_tokenizer.end
+    lengths = [sum(line.index(end) for line in epoch) for epoch in tokens]
+    assert lengths[0] == corpus.train.source_lengths[:].sum()
+    assert lengths[1] > 1.2 * lengths[0]
+    assert tokens[1] != tokens[2]
+    assert tokens[1] == tokens[3]
+
+
+def test_a_batch_stays_within_the_budget(corpus: Prepared) -> None:
+    for _, batch in one_epoch(feed(corpus, 0.3)):
+        assert batch.source.numel() <= 211
+        assert len(batch.target) * (batch.target.shape[1] - 1) <= 211
+
+
+def test_from_a_position_on_the_batches_are_the_same(corpus: Prepared) -> None:
+    whole = list(one_epoch(feed(corpus, 0.3)))
+    position = whole[4][0]
+    again = feed(corpus, 0.3).starting(position)
+    for _, expected in whole[5:9]:
+        _, found = next(again)
+        assert torch.equal(found.source, expected.source)
+        assert torch.equal(found.target, expected.target)
+
+
+def test_a_line_that_would_grow_beyond_the_models_positions_keeps_its_tokens(corpus: Prepared) -> None:
+    longest = int(corpus.train.source_lengths[:].max())
+    limit = longest + 2
+    for _, batch in one_epoch(feed(corpus, 0.9, limits=(limit, None))):
+        assert batch.source.shape[1] <= limit
+
+
+def test_source_and_target_of_a_line_are_cut_independently(corpus: Prepared) -> None:
+    """The same words on both sides are not cut alike: the sides have keys of their own."""
+    feeding = feed(corpus, 0.5)
+    dropout, other = feeding._dropouts
+    line = "lantern harbour winter letter"
+    pairs = [(dropout.encode(line, 0, 2 * place), other.encode(line, 0, 2 * place + 1)) for place in range(50)]
+    assert sum(first == second for first, second in pairs) < 25
+
+
+def test_other_tokenizers_have_no_merges_to_leave_out(prepared: Prepared) -> None:
+    with pytest.raises(SettingsError, match=r"set tokenizer\.kind = 'bpe', or the rate to 0"):
+        feed(prepared, 0.1)

@@ -1,0 +1,133 @@
+"""Memory: what is expected of it, what is chosen by it, and what happens when there is none left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.training.example import Listener, StopAt, run, trainer
+from tests.unit.training.test_loop import resumed, snapshot
+from transduce.data.store import Prepared
+from transduce.errors import TransduceError
+from transduce.training import memory
+from transduce.training.interruption import Interrupted
+from transduce.training.loop import Trainer
+from transduce.training.memory import batch_for, expected_peak, fitting_slice, ran_out_of_memory
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+    ids=str,
+)
+def test_what_a_system_says_when_memory_runs_out(error: BaseException, expected: bool) -> None:
+    assert ran_out_of_memory(error) is expected
+
+
+@pytest.mark.parametrize(("tokens", "expected"), [(1, 1024), (204_799, 1024), (204_800, 2048), (10**12, 32_768)])
+def test_a_batch_is_a_small_part_of_the_corpus(tokens: int, expected: int) -> None:
+    assert batch_for(tokens) == expected
+
+
+def run_out_above(training: Trainer, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the system refuse memory for slices with more tokens than this."""
+    learn = training.updater._learn
+
+    def refuse(model: object, part: object, update: int, tokens: int) -> float:
+        if part.rows.source.numel() > most:  # type: ignore[attr-defined]
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+        return learn(model, part, update, tokens)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training.updater, "_learn", refuse)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_running_out_halves_the_slices_and_gives_the_same_weights(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    settings = {"updates": 5, "epsilon": 1e-4, "slice_tokens": 97, "threads": threads}
+    whole = trainer(prepared, tmp_path / "whole", **settings)
+    undisturbed = run(whole)
+    short = trainer(prepared, tmp_path / "short", **settings)
+    run_out_above(short, 30, monkeypatch)
+    heard = run(short)
+    assert short.progress.slice_tokens == 24
+    assert [step.tokens for step in heard.steps] == [step.tokens for step in undisturbed.steps]
+    assert any("going on in slices of 24 tokens" in warning for warning in heard.warnings)
+    journal = [json.loads(line) for line in (tmp_path / "short/journal.jsonl").read_text().splitlines()]
+    halved = [line["slice_tokens"] for line in journal if line["event"] == "out_of_memory"]
+    assert halved == [48, 24]
+    for name, tensor in snapshot(whole).items():
+        torch.testing.assert_close(snapshot(short)[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_a_resumed_run_keeps_its_smaller_slices(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = StopAt(update=3)
+    short = trainer(prepared, tmp_path, slice_tokens=97)
+    run_out_above(short, 30, monkeypatch)
+    with pytest.raises(Interrupted):
+        run(short, stop, stop.interruption)
+    last, heard = resumed(prepared, tmp_path, slice_tokens=97)
+    assert heard.steps[0].update == 4
+    assert last.progress.slice_tokens == 24
+
+
+def test_where_not_even_a_small_slice_fits_that_is_said(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = trainer(prepared, tmp_path, slice_tokens=97)
+    run_out_above(training, 0, monkeypatch)
+    monkeypatch.setattr("transduce.training.loop.expected_peak", lambda *_: 0)
+    with pytest.raises(TransduceError, match="not enough memory for update 1, even in slices of 12 tokens"):
+        run(training)
+
+
+def test_any_other_error_stays_what_it_is(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = trainer(prepared, tmp_path)
+    monkeypatch.setattr("transduce.training.loop.expected_peak", lambda *_: 0)
+
+    def fail(*_: object) -> float:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(training.updater, "_learn", fail)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        run(training)
+
+
+def test_the_plan_says_how_much_memory_it_will_take(prepared: Prepared, tmp_path: Path) -> None:
+    training, heard = trainer(prepared, tmp_path, updates=1), Listener()
+    run(training, heard)
+    assert 2**26 < heard.plans[0].memory < 2**34
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in training.model.parameters())
+
+
+def test_a_trial_leaves_no_trace(prepared: Prepared, tmp_path: Path) -> None:
+    training = trainer(prepared, tmp_path)
+    before = snapshot(training)
+    expected_peak(training.updater, prepared, 101)
+    training.close()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in snapshot(training).items())
+    assert all(parameter.grad is None for parameter in training.model.parameters())
+
+
+def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = trainer(prepared, tmp_path)
+    training.close()
+    monkeypatch.setattr(memory, "resident_bytes", lambda: 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "expected_peak", lambda updater, corpus, tokens: 10 * tokens)
+    assert fitting_slice(training.updater, prepared, 64) == 64
+    assert fitting_slice(training.updater, prepared, 1024) == 64
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1)
+    assert fitting_slice(training.updater, prepared, 1024) == memory.SMALLEST_SLICE
