@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from transduce.nn.product import FullProducts, HalfProducts, Products
+
 CHUNK_ELEMENTS = 2**22
 """Scores in the buffer: 16 MB of float32, which stays in a cache or close to one."""
 FITS = 60.0
@@ -30,27 +32,36 @@ class CrossEntropy(NamedTuple):
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, smoothing: float
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, smoothing: float, half: bool = False
 ) -> CrossEntropy:
     """Score the vocabulary and compare with the true tokens.  (N D), (V D), (V), (N) -> sums.
 
-    Gradients reach hidden, weight and bias. F.linear_cross_entropy works in chunks too, but not with smoothed labels.
+    Gradients reach hidden, weight and bias. `half` rounds the products' factors, not the scores' softmax.
+    F.linear_cross_entropy works in chunks too, but not with smoothed labels.
     """
     wanted = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     with torch.autocast(hidden.device.type, enabled=False):  # products in the precision that the hidden states have
         weight, bias = weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
-        sums = _Fused.apply(hidden, weight, bias, output, smoothing, wanted)  # type: ignore[no-untyped-call]
+        sums = _Fused.apply(hidden, weight, bias, output, smoothing, wanted, half)  # type: ignore[no-untyped-call]
     return CrossEntropy(*sums)
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, smoothing: float, wanted: bool
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        output: Tensor,
+        smoothing: float,
+        wanted: bool,
+        half: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         count, vocabulary = len(hidden), len(weight)
         share = smoothing / max(1, vocabulary - 1)
         rows = even_rows(count, max(1, CHUNK_ELEMENTS // vocabulary))
+        products: Products = HalfProducts(weight) if half else FullProducts(weight)
         buffer_NV = hidden.new_empty(rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)
         bias_sum = 0.0 if bias is None else bias.sum()
@@ -60,7 +71,7 @@ class _Fused(torch.autograd.Function):
         bias_grad = torch.zeros_like(bias) if wanted and bias is not None else None
         for start in range(0, count, max(1, rows)):
             hidden_ND, output_N1 = hidden[start : start + rows], output[start : start + rows, None]
-            score_NV = _at_least_single(torch.mm(hidden_ND, weight.t(), out=buffer_NV[: len(hidden_ND)]))
+            score_NV = _at_least_single(products.forward(hidden_ND, out=buffer_NV[: len(hidden_ND)]))
             if bias is not None:
                 score_NV += bias
             true_N1 = score_NV.gather(1, output_N1)
@@ -82,9 +93,9 @@ class _Fused(torch.autograd.Function):
             part_NV.scatter_add_(1, output_N1, (share - (1.0 - smoothing)) * total_N1)
             if bias_grad is not None:
                 bias_grad += (part_NV / total_N1).sum(dim=0)
-            part_NV = part_NV.to(hidden.dtype)
-            torch.mm(part_NV, weight, out=hidden_grad[start : start + rows]).div_(total_N1)
-            weight_grad.addmm_(part_NV.t(), (hidden_ND / total_N1).to(hidden.dtype))
+            part_NV = products.factor(part_NV)
+            products.backward(part_NV, out=hidden_grad[start : start + rows]).div_(total_N1)
+            products.add_outer(weight_grad, part_NV, products.factor(hidden_ND / total_N1))
         if hidden_grad is not None and weight_grad is not None:
             hidden_grad -= share * weight_sum_D
             weight_grad -= share * hidden.sum(dim=0)
@@ -100,7 +111,7 @@ class _Fused(torch.autograd.Function):
         scale = upstream[0]
         grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
         ctx.grads = None  # used up: a second backward pass through one loss is not a thing of training
-        return *grads, None, None, None
+        return *grads, None, None, None, None
 
 
 def _exponentials(score: Tensor, peak: Tensor) -> tuple[Tensor, Tensor]:

@@ -30,6 +30,8 @@ class Output(nn.Module):
     """The linear layer before the softmax. Its weight may be an embedding's: one matrix, two uses."""
 
     bias: nn.Parameter | None
+    half_products = False
+    """Whether a loss rounds the factors of its products while training, see `nn.product`."""
 
     def __init__(self, size: int, dim: int, bias: bool = False, tied: Embedding | None = None) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.dropout import Dropout
+from transduce.nn.product import Linear
 
 
 class Bent(nn.Module):
@@ -17,8 +18,8 @@ class Bent(nn.Module):
 
     def __init__(self, dim: int, ffn_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.widen = nn.Linear(dim, ffn_dim)
-        self.narrow = nn.Linear(ffn_dim, dim)
+        self.widen = Linear(dim, ffn_dim)
+        self.narrow = Linear(ffn_dim, dim)
         self.dropout = Dropout(dropout)
 
     def forward(self, value: Tensor) -> Tensor:
@@ -44,8 +45,8 @@ class Gated(nn.Module):
 
     def __init__(self, dim: int, ffn_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.widen = nn.Linear(dim, 2 * ffn_dim, bias=False)
-        self.narrow = nn.Linear(ffn_dim, dim, bias=False)
+        self.widen = Linear(dim, 2 * ffn_dim, bias=False)
+        self.narrow = Linear(ffn_dim, dim, bias=False)
         self.dropout = Dropout(dropout)
 
     def forward(self, value: Tensor) -> Tensor:

@@ -14,18 +14,25 @@ from torch import Tensor
 
 from transduce.nn import cross_entropy
 from transduce.nn.cross_entropy import CrossEntropy, even_rows
+from transduce.nn.product import FullProducts, HalfProducts, Products
 
 
 def paired_cross_entropy(
-    hiddens: tuple[Tensor, Tensor], weight: Tensor, bias: Tensor | None, output: Tensor, smoothing: float, alpha: float
+    hiddens: tuple[Tensor, Tensor],
+    weight: Tensor,
+    bias: Tensor | None,
+    output: Tensor,
+    smoothing: float,
+    alpha: float,
+    half: bool = False,
 ) -> CrossEntropy:
     """Score the vocabulary from both passes and compare.  2 × (N D), (V D), (V), (N) -> sums.
 
-    `plain` is the mean of both negative log-likelihoods; hits are not counted.
+    `plain` is the mean of both negative log-likelihoods; hits are not counted. `half` rounds the products' factors.
     """
     with torch.autocast(weight.device.type, enabled=False):  # differences of logarithms need all their digits
         first, second = (hidden.to(weight.dtype) for hidden in hiddens)
-        sums = _Paired.apply(first, second, weight, bias, output, smoothing, alpha)  # type: ignore[no-untyped-call]
+        sums = _Paired.apply(first, second, weight, bias, output, smoothing, alpha, half)  # type: ignore[no-untyped-call]
     return CrossEntropy(*sums)
 
 
@@ -40,9 +47,11 @@ class _Paired(torch.autograd.Function):
         output: Tensor,
         smoothing: float,
         alpha: float,
+        half: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         count, vocabulary = len(first), len(weight)
         rows = even_rows(count, max(1, cross_entropy.CHUNK_ELEMENTS // (2 * vocabulary)))
+        products: Products = HalfProducts(weight) if half else FullProducts(weight)
         sums = first.new_zeros(3, dtype=torch.float64)
         first_grad, second_grad = torch.empty_like(first), torch.empty_like(second)
         weight_grad = torch.zeros_like(weight)
@@ -50,8 +59,8 @@ class _Paired(torch.autograd.Function):
         for start in range(0, count, max(1, rows)):
             part = slice(start, start + rows)
             output_N1 = output[part, None]
-            log_NV = _log_probabilities(first[part], weight, bias)
-            other_NV = _log_probabilities(second[part], weight, bias)
+            log_NV = _log_probabilities(first[part], products, bias)
+            other_NV = _log_probabilities(second[part], products, bias)
             plain = -(log_NV.gather(1, output_N1) + other_NV.gather(1, output_N1)).sum(dtype=torch.float64) / 2
             spread = -(log_NV.sum(dtype=torch.float64) + other_NV.sum(dtype=torch.float64)) / 2
             share = smoothing / max(1, vocabulary - 1)
@@ -70,10 +79,11 @@ class _Paired(torch.autograd.Function):
             for hidden, hidden_grad, grad_NV in grads:
                 grad_NV -= share / 2
                 grad_NV.scatter_add_(1, output_N1, torch.full_like(forward_N1, (share - (1.0 - smoothing)) / 2))
-                torch.mm(grad_NV, weight, out=hidden_grad[part])
-                weight_grad.addmm_(grad_NV.t(), hidden[part])
                 if bias_grad is not None:
                     bias_grad += grad_NV.sum(dim=0)
+                factor_NV = products.factor(grad_NV)
+                products.backward(factor_NV, out=hidden_grad[part])
+                products.add_outer(weight_grad, factor_NV, hidden[part])
         ctx.grads = (first_grad, second_grad, weight_grad, bias_grad)
         smoothed, plain, hits = sums.to(first.dtype)
         ctx.mark_non_differentiable(plain, hits)
@@ -84,9 +94,11 @@ class _Paired(torch.autograd.Function):
         scale = upstream[0]
         grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
         ctx.grads = None  # used up
-        return *grads, None, None, None
+        return *grads, None, None, None, None
 
 
-def _log_probabilities(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    score_NV = torch.mm(hidden, weight.t()) if bias is None else torch.addmm(bias, hidden, weight.t())
+def _log_probabilities(hidden: Tensor, products: Products, bias: Tensor | None) -> Tensor:
+    score_NV = products.forward(hidden)
+    if bias is not None:
+        score_NV += bias
     return score_NV.log_softmax(dim=1)

@@ -18,9 +18,9 @@ LARGEST_SLICE, SLICE_VALUES = 1024, 2**18
 speed, small enough for memory and caches."""
 
 
-def usual_slice(width: int) -> int:
-    """Return the tokens of a slice that suit a model of this width."""
-    return max(LARGEST_SLICE // 8, min(LARGEST_SLICE, SLICE_VALUES // width))
+def usual_slice(width: int, half: bool = False) -> int:
+    """Return the tokens of a slice that suit a model of this width; the faster its products, the more of them."""
+    return max(LARGEST_SLICE // 8, min(LARGEST_SLICE, SLICE_VALUES // width)) * (2 if half else 1)
 
 
 class TrainingConfig(Config):
@@ -34,12 +34,14 @@ class TrainingConfig(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """bfloat16 computes products in sixteen bits (autocast); auto does so on a CUDA GPU."""
+    """bfloat16 rounds the factors of products to sixteen bits; auto does so on a CUDA GPU. On a CPU it pays where the
+    processor has instructions for it (AVX512-BF16, AMX), and validation stays in float32."""
     tokens: Count | Literal["auto"] = 4096
     """Tokens a side of one batch, padding included; auto chooses by the size of the corpus, and slices by memory."""
     slice_tokens: Count | None = None
     """Tokens a side of what goes through the model at once: batches are cut into slices of this size. Memory depends
-    on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above."""
+    on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above; twice
+    that with bfloat16."""
     accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Batches whose gradients are added before the weights move."""
     updates: Count = 100_000

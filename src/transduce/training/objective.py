@@ -25,8 +25,9 @@ def batch_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r
         hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
         return hidden_BTD[real_BT]
 
+    output, half = model.output, model.output.half_products and model.training
     if r_drop and model.training:
         pair = (read(), read())
-        return paired_cross_entropy(pair, model.output.weight, model.output.bias, output_N, smoothing, r_drop)
+        return paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)
     hidden_ND = read()  # before the output layer is asked for: of a sharded model only what was read through is whole
-    return linear_cross_entropy(hidden_ND, model.output.weight, model.output.bias, output_N, smoothing)
+    return linear_cross_entropy(hidden_ND, output.weight, output.bias, output_N, smoothing, half)

@@ -19,6 +19,7 @@ from transduce.data.batches import Batch
 from transduce.errors import SettingsError
 from transduce.models.interface import AnyTransducer
 from transduce.nn.dropout import DropoutKey, set_dropout_key
+from transduce.nn.product import set_half_products
 from transduce.training.config import TrainingConfig
 from transduce.training.gradient_sum import GradientSum
 from transduce.training.objective import batch_loss
@@ -89,6 +90,10 @@ class Updater:
         self.workers = Workers(model, 1 if self.sharded or self.device.type != "cpu" else threads)
         twins = [twin for twin in self.workers.models if twin is not model]
         self._sum = GradientSum(model, twins)
+        half = config.precision == "bfloat16"
+        self._autocast = half and self.device.type != "cpu"
+        for each in self.workers.models:
+            set_half_products(each, half and not self._autocast)
 
     def update(self, batches: Sequence[Batch], update: int, rate: float, slice_tokens: int) -> Outcome:
         """Move the weights by the mean gradient over all real tokens; if it is not finite, leave them be."""
@@ -136,7 +141,7 @@ class Updater:
         set_dropout_key(model, DropoutKey(self.config.seed, update, index, first_row))
         if self.device.type != "cpu":
             torch.manual_seed(_mix(self.config.seed, update, index, first_row))  # torch's dropout draws from its stream
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
             result = batch_loss(model, rows, self.pad, self.config.label_smoothing, self.config.r_drop)
         (weight * result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         return weight * float(result.smoothed.detach())

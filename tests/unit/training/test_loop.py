@@ -102,7 +102,7 @@ def test_r_drop_without_dropout_is_the_usual_loss(prepared: Prepared, tmp_path: 
 
 
 def test_bfloat16_learns_about_the_same(prepared: Prepared, tmp_path: Path) -> None:
-    """On a CPU, where autocast works too; on a GPU it is the default."""
+    """On a CPU, with rounded factors; on a GPU autocast is the default."""
     results = []
     for precision in ("float32", "bfloat16"):
         training = trainer(prepared, tmp_path / precision, precision=precision)

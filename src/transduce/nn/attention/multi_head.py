@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from transduce.nn.attention.dot_product import attend, attention_scores
 from transduce.nn.dropout import Dropout
 from transduce.nn.mask import and_causal
+from transduce.nn.product import Linear
 from transduce.nn.state import KeyValues
 from transduce.nn.tap import Tap
 
 
-class PackedLinear(nn.Linear):
+class PackedLinear(Linear):
     """Several projections of one input side by side; `parts` are their widths, each initialised for its own shape."""
 
     def __init__(self, in_dim: int, parts: list[int], bias: bool) -> None:
@@ -38,7 +39,7 @@ class Heads(nn.Module):
         self.query, self.key, self.value = Tap(), Tap(), Tap()
         self.score, self.weight = Tap(), Tap()
         self.dropout = Dropout(dropout)
-        self.merge = nn.Linear(num_heads * value_dim, model_dim, bias=bias)
+        self.merge = Linear(num_heads * value_dim, model_dim, bias=bias)
 
     def split(self, projected: Tensor) -> Tensor:
         """(B N H·K) -> (B H N K)."""
@@ -91,7 +92,7 @@ class CrossAttention(nn.Module):
         self, model_dim: int, num_heads: int, key_dim: int, value_dim: int, bias: bool = False, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.query = nn.Linear(model_dim, num_heads * key_dim, bias=bias)
+        self.query = Linear(model_dim, num_heads * key_dim, bias=bias)
         self.key_value = PackedLinear(model_dim, [num_heads * key_dim, num_heads * value_dim], bias)
         self.heads = Heads(model_dim, num_heads, value_dim, bias, dropout)
 
