@@ -23,6 +23,8 @@ class TransduceError(Exception):
     """The root: anything that the command line prints as one sentence."""
 
     exit_code = 1
+    said = False
+    """Whether another process has said it already."""
 
 
 class SettingsError(TransduceError):

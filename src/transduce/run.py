@@ -73,7 +73,7 @@ def train(
                     trainer.run(reporter, interruption)
                 with whole(trainer.model):
                     if ranks.leads:
-                        _finish(trainer, recipe, folder)
+                        _finish(trainer, recipe, folder, reporter)
                     ranks.wait()
             finally:
                 trainer.close()
@@ -241,9 +241,9 @@ def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
             )
 
 
-def _finish(trainer: Trainer, recipe: Recipe, folder: Path) -> None:
+def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) -> None:
     """Make the model folder, with the card."""
-    updates, final = put_final_weights(trainer)
+    updates, final = put_final_weights(trainer, reporter)
     corpus = trainer.prepared
     notes = {
         "source_language": recipe.data.source_language,

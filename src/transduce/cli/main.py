@@ -120,7 +120,7 @@ def run(arguments: Sequence[str] | None = None, **extra: Any) -> int:
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
     except TransduceError as error:
-        return _complain(str(error), error.exit_code)
+        return error.exit_code if error.said else _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return error.exit_code

@@ -44,7 +44,7 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
     """
     from transduce.recipe import read_recipe, resume_recipe
     from transduce.run import train
-    from transduce.training.ranks import leads
+    from transduce.training.ranks import launched, leads
 
     reasons: list[str] = []
     if resume is not None:
@@ -67,6 +67,8 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
     if options["verify_resume"]:
         from transduce.verification import verify_resume
 
+        if launched():
+            raise SettingsError("--verify-resume kills and resumes one process; start it without torchrun")
         for line in verify_resume(recipe, Path(folder)):
             click.echo(line)
         return

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transduce.checkpoint import load_weights, put_weights
+from transduce.errors import ModelFolderError
 from transduce.training.averaging import average_weights
 from transduce.training.loop import Trainer
-from transduce.training.reporter import Validation
+from transduce.training.reporter import Reporter, Validation
 
 
-def put_final_weights(trainer: Trainer) -> tuple[list[int], Validation | None]:
+def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], Validation | None]:
     """Put the final weights into the trainer's model; return the updates they come from and what they are worth.
 
     They are the best checkpoint's, or an average where the recipe asks for one and it is no worse: averaging helps
-    once a run has settled and does harm before.
+    once a run has settled and does harm before. A checkpoint that was damaged since is left out, and that is said.
     """
     trainer.checkpoints.thin_out(trainer.config.keep_last, trainer.progress.best_update)  # one stopped before it could
     judged = []
-    for updates in _candidates(trainer):
+    for updates in _candidates(trainer, _whole(trainer, reporter)):
         _put(trainer, updates)
         judged.append((updates, trainer.validator.validate(trainer.progress.update) if trainer.validator else None))
     (updates, found), *others = judged
@@ -31,18 +32,35 @@ def put_final_weights(trainer: Trainer) -> tuple[list[int], Validation | None]:
     return updates, found
 
 
-def _candidates(trainer: Trainer) -> list[list[int]]:
-    """The best checkpoint, then what could be averaged: the last ones, or every window of neighbours, oldest first."""
-    count, best, kept = trainer.config.average, trainer.progress.best_update, trainer.checkpoints.updates()
+def _whole(trainer: Trainer, reporter: Reporter) -> list[int]:
+    """The checkpoints that are as they were saved, to the last bit."""
+    kept = []
+    for update in trainer.checkpoints.updates():
+        try:
+            trainer.checkpoints.facts(update)
+        except ModelFolderError as error:
+            reporter.warn(f"{error}; the final model is made without update {update:,}")
+        else:
+            kept.append(update)
+    if not kept:
+        raise ModelFolderError(f"{trainer.checkpoints.folder}: no checkpoint is whole; go on from a copy of the run")
+    return kept
+
+
+def _candidates(trainer: Trainer, kept: list[int]) -> list[list[int]]:
+    """The best checkpoint, then what could be averaged: the last ones, or every window of neighbours, oldest first.
+
+    Where the best one is lost, any other may be the best of the rest, the newest first.
+    """
+    count, best = trainer.config.average, trainer.progress.best_update
+    single = [[best]] if best in kept else [[update] for update in reversed(kept)]
     if count < 2:
-        return [[best]]
+        return single
     windows = [kept[start : start + count] for start in range(max(1, len(kept) - count + 1))]
-    return [[best], *(windows[-1:] if trainer.config.average_window == "last" else windows)]
+    return single + (windows[-1:] if trainer.config.average_window == "last" else windows)
 
 
 def _put(trainer: Trainer, updates: Sequence[int]) -> None:
-    for update in updates:
-        trainer.checkpoints.facts(update)  # whole, to the last bit
     files = [trainer.checkpoints.kept_weights(update) for update in updates]
     weights = average_weights(files) if len(files) > 1 else load_weights(files[0])
     put_weights(trainer.model, weights, files[0])

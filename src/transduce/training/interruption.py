@@ -32,10 +32,12 @@ class Interruption:
         self._before = before or {}
         """What each signal does when nobody listens."""
 
-    def stop(self, update: int) -> None:
-        """Stop, now that everything is saved."""
+    def stop(self, update: int, said: bool = False) -> None:
+        """Stop, now that everything is saved; `said` where another process tells the person so."""
         assert self.wanted is not None
-        raise Interrupted(self.wanted, update, self.run)
+        stopped = Interrupted(self.wanted, update, self.run)
+        stopped.said = said
+        raise stopped
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         if self.wanted is None:

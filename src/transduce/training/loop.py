@@ -84,7 +84,7 @@ class Trainer:
                 break
             if self.ranks.agree(interruption):
                 self.keeper.save(self.progress)
-                interruption.stop(self.progress.update)
+                interruption.stop(self.progress.update, said=not self.ranks.leads)
         self.journal.time("ended", update=self.progress.update)
         return self.progress
 

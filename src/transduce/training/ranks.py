@@ -110,7 +110,7 @@ def joined(device: str) -> Iterator[Ranks]:
 
     They stay joined for as long as the process lives: ranks cannot meet a second time, and to part takes all of them.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    if not launched():
         yield ALONE
         return
     if device == "cuda":
@@ -153,9 +153,14 @@ def _read(store: Store, key: str) -> str | None:
     return store.get(key).decode() if store.check([key]) else None
 
 
+def launched() -> bool:
+    """Whether `torchrun` started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
 def leads() -> bool:
     """Whether this process is the one that speaks, asked before the ranks have met."""
-    return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("RANK", "0") == "0"
+    return not launched() or os.environ.get("RANK", "0") == "0"
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

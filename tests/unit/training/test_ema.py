@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.training.example import run, small_model, trainer
+from tests.unit.training.example import Listener, run, small_model, trainer
 from transduce.checkpoint import load_weights, weights_of
 from transduce.data.store import Prepared
 from transduce.training.ema import Ema
@@ -45,7 +45,7 @@ def test_what_is_validated_and_kept_is_the_average(prepared: Prepared, tmp_path:
     training = trainer(prepared, tmp_path, ema=0.8, updates=10)
     heard = run(training)
     assert training.keeper.ema is not None
-    updates, _ = put_final_weights(training)
+    updates, _ = put_final_weights(training, Listener())
     kept = load_weights(training.checkpoints.path(updates[0]) / "average.safetensors")
     assert all(torch.equal(weight, kept[name]) for name, weight in weights_of(training.model).items())
     plain = load_weights(training.checkpoints.path(updates[0]) / "model.safetensors")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.training.example import run, trainer
+from tests.unit.training.example import Listener, run, trainer
 from transduce.checkpoint import load_weights, put_weights, weights_of
 from transduce.data.store import Prepared
+from transduce.errors import ModelFolderError
 from transduce.training.averaging import average_weights
 from transduce.training.finish import put_final_weights
 from transduce.training.loop import Trainer
@@ -45,7 +46,7 @@ def test_the_average_is_taken_where_it_is_better_than_the_best(
     training = finished(prepared, tmp_path, average=3)
     best = training.progress.best_update
     judge(training, losses, monkeypatch)
-    updates, final = put_final_weights(training)
+    updates, final = put_final_weights(training, Listener())
     assert updates == ([6, 9, 11] if average_wins else [best])
     assert final is not None
     assert final.loss == min(losses)
@@ -60,7 +61,7 @@ def test_without_averaging_it_is_the_best_checkpoint_to_the_last_bit(
     prepared: Prepared, tmp_path: Path, average: int
 ) -> None:
     training = finished(prepared, tmp_path, average=average)
-    updates, final = put_final_weights(training)
+    updates, final = put_final_weights(training, Listener())
     assert updates == [training.progress.best_update]
     assert final is not None
     assert final.loss == pytest.approx(training.progress.best_score, rel=1e-6)
@@ -70,14 +71,14 @@ def test_without_averaging_it_is_the_best_checkpoint_to_the_last_bit(
 
 def test_without_validation_pairs_the_average_is_taken_as_asked(prepared: Prepared, tmp_path: Path) -> None:
     training = finished(Prepared(**{**vars(prepared), "validation": None}), tmp_path, average=2)
-    assert put_final_weights(training) == ([9, 11], None)
+    assert put_final_weights(training, Listener()) == ([9, 11], None)
 
 
 def test_the_best_window_is_the_neighbours_whose_average_validates_best(prepared: Prepared, tmp_path: Path) -> None:
     settings = {"updates": 10, "validate_every": 2, "keep_last": 5, "average": 2, "average_window": "best"}
     training = trainer(prepared, tmp_path, **settings)
     run(training)
-    updates, found = put_final_weights(training)
+    updates, found = put_final_weights(training, Listener())
     assert training.validator is not None
     assert found is not None
     candidates = [[training.progress.best_update], *([first, first + 2] for first in (2, 4, 6, 8))]
@@ -87,3 +88,27 @@ def test_the_best_window_is_the_neighbours_whose_average_validates_best(prepared
         put_weights(training.model, average_weights(files), files[0])
         losses[tuple(candidate)] = training.validator.validate(10).loss
     assert losses[tuple(updates)] == min(losses.values()) == found.loss
+
+
+@pytest.mark.parametrize("average", [0, 2])
+def test_a_damaged_checkpoint_is_left_out_and_said(prepared: Prepared, tmp_path: Path, average: int) -> None:
+    """The best one: of the others, the one that validates best takes its place."""
+    training = finished(prepared, tmp_path, average=average)
+    best = training.progress.best_update
+    weights = training.checkpoints.path(best) / "model.safetensors"
+    damaged = bytearray(weights.read_bytes())
+    damaged[-5] ^= 1
+    weights.write_bytes(damaged)
+    listener = Listener()
+    updates, final = put_final_weights(training, listener)
+    assert final is not None
+    assert updates and best not in updates
+    assert [f"without update {best}" in warning for warning in listener.warnings] == [True]
+
+
+def test_a_run_without_a_whole_checkpoint_gives_no_model(prepared: Prepared, tmp_path: Path) -> None:
+    training = finished(prepared, tmp_path)
+    for update in training.checkpoints.updates():
+        (training.checkpoints.path(update) / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelFolderError, match="no checkpoint is whole"):
+        put_final_weights(training, Listener())

@@ -197,7 +197,7 @@ def test_sigterm_to_torchrun_stops_all_ranks_with_everything_saved(tmp_path: Pat
         updates = [event["update"] for event in read_journal(journal) if event["event"] == "update"]
         assert updates == list(range(1, found[0] + 1))
         assert out == ""
-        assert err.count(f"error: stopped at update {found[0]} with everything saved") == 2
+        assert err.count(f"error: stopped at update {found[0]} with everything saved") == 1
         assert err.count("parameters, ") == 1
         lines = journal.read_text().count("\n") + 3
 
@@ -214,6 +214,16 @@ def test_a_signal_that_comes_while_ranks_ask_each_other_is_heard_at_the_next_upd
     assert not Ranks(0, 2).agree(interruption)
     assert Ranks(0, 2).agree(interruption)
     assert interruption.wanted == signal.SIGTERM
+
+
+def test_the_proof_of_resuming_is_for_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "a test")
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe(**BASE).to_toml())
+    assert run_command(["train", "--recipe", str(path), "--output", str(tmp_path / "run"), "--verify-resume"]) == 2
+    assert "start it without torchrun" in capsys.readouterr().err
 
 
 def test_sharding_needs_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
