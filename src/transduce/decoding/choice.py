@@ -5,11 +5,14 @@ Letters: S sentences, W openings of each, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from transduce.decoding.sampling import draw
+from transduce.decoding.sentence import Sentence
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,11 @@ class Choice:
     """(S E)."""
 
 
-Chooser = Callable[[Tensor, int], Choice]
-"""(scores of every continuation (S W V), end token) -> choice."""
+Chooser = Callable[[Tensor, int, Sequence[Sentence]], Choice]
+"""(scores of every continuation (S W V), end token, the sentences) -> choice."""
 
 
-def greedy(scores: Tensor, end: int) -> Choice:
+def greedy(scores: Tensor, end: int, _: Sequence[Sentence] = ()) -> Choice:
     """Take the best token; there is one opening."""
     best_S1, token_S1 = scores[:, 0].max(dim=-1, keepdim=True)
     ended_S1 = token_S1 == end
@@ -43,7 +46,7 @@ def greedy(scores: Tensor, end: int) -> Choice:
     return Choice(zero_S1, token_S1, going_S1, zero_S1, best_S1, ended_S1)
 
 
-def beam(scores: Tensor, end: int) -> Choice:
+def beam(scores: Tensor, end: int, _: Sequence[Sentence] = ()) -> Choice:
     """Keep the W best continuations that do not end; those that end count if they are among the W best of all."""
     sentences, width, vocabulary = scores.shape
     # Each opening has one ending, so among the best 2W there are at least W that go on.
@@ -66,4 +69,15 @@ def beam(scores: Tensor, end: int) -> Choice:
     )
 
 
-CHOOSERS: dict[str, Chooser] = {"greedy": greedy, "beam": beam}
+def sample(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
+    """Draw a token for each opening by itself; the openings of a sentence are samples that have nothing in common."""
+    sentence_count, width, _ = scores.shape
+    alive_SW = scores.amax(dim=-1).isfinite()
+    token_SW = draw(scores, sentences)
+    score_SW = scores.gather(2, token_SW[:, :, None])[:, :, 0]
+    ended_SW = alive_SW & (token_SW == end)
+    own_SW = torch.arange(width, device=scores.device).expand(sentence_count, -1)
+    return Choice(own_SW, token_SW, score_SW.masked_fill(ended_SW | ~alive_SW, -torch.inf), own_SW, score_SW, ended_SW)
+
+
+CHOOSERS: dict[str, Chooser] = {"greedy": greedy, "beam": beam, "sample": sample}

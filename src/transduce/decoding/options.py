@@ -10,16 +10,19 @@ from pydantic import Field, model_validator
 
 from transduce.config import Config
 
+Penalty = Annotated[float, Field(ge=-100.0, le=100.0)]
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
+
 
 class SearchOptions(Config):
     """One request's wishes; the `[search]` table of a recipe holds the usual ones. The defaults are section 6.1's."""
 
-    method: Literal["greedy", "beam"] = "beam"
-    """Take the best token each time, or keep several openings alive."""
+    method: Literal["greedy", "beam", "sample"] = "beam"
+    """Take the best token each time, keep several openings alive, or draw each token by its probability."""
     beam: Annotated[int, Field(ge=1, le=256)] = 4
     """How many openings a beam search keeps."""
     nbest: Annotated[int, Field(ge=1, le=256)] = 1
-    """How many translations to return, best first."""
+    """How many translations to return, best first; of a sample, how many to draw."""
     length_penalty: Literal["gnmt", "power"] = "gnmt"
     """What a score is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016) or n^alpha, n tokens without the end token."""
     alpha: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
@@ -32,9 +35,37 @@ class SearchOptions(Config):
     """The most tokens to write; unless given, as many as the source has plus max_extra."""
     max_extra: Annotated[int, Field(ge=0, le=1_000_000)] = 50
     """How many tokens more than the source has may be written (the paper's rule: input length + 50)."""
+    min_length: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """The fewest tokens to write; an answer does not end before."""
+    repetition_penalty: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
+    """What the score of a token that was written before is divided by, or multiplied with if it is negative (Keskar et
+    al. 2019); 1 does nothing."""
+    presence_penalty: Penalty = 0.0
+    """What is taken off the score of every token that was written before."""
+    frequency_penalty: Penalty = 0.0
+    """What is taken off for each time that it was written."""
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
+    """No so many tokens in a row are written twice; 0 for no such rule."""
+    temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
+    """Of a sample: below 1 likely tokens are drawn more often than they are likely, above 1 less often."""
+    top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Draw from so many of the likeliest tokens only; 0 for all."""
+    top_p: Share = 1.0
+    """Draw from the fewest likeliest tokens that have this probability together (Holtzman et al. 2020)."""
+    min_p: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Draw from tokens that have at least this share of the likeliest one's probability (Nguyen et al. 2024)."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    """Makes a sample repeatable: the same source and seed give the same answers, whoever else is asked for."""
 
     @model_validator(mode="after")
-    def _enough_openings(self) -> SearchOptions:
+    def _makes_sense(self) -> SearchOptions:
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; change one of them")
+        unused = {name for name in SAMPLING if getattr(self, name) != type(self).model_fields[name].default}
+        if unused and self.method != "sample":
+            raise ValueError(
+                f"{min(unused)} belongs to the method 'sample', not to '{self.method}'; choose that method"
+            )
         if self.nbest > self.width:
             raise ValueError(
                 f"{self.nbest} translations need a beam of at least {self.nbest}, not {self.width}; "
@@ -45,7 +76,11 @@ class SearchOptions(Config):
     @property
     def width(self) -> int:
         """Rows that one sentence takes."""
-        return self.beam if self.method == "beam" else 1
+        return {"greedy": 1, "beam": self.beam, "sample": self.nbest}[self.method]
+
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+"""Options that mean something to a sample only."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +90,10 @@ class Request:
     id: int
     source: Sequence[int]
     options: SearchOptions
+    prefix: Sequence[int] = ()
+    """What the answer begins with, in tokens."""
+    forbidden: Sequence[Sequence[int]] = ()
+    """What is not written, each a few tokens in a row."""
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ position. Translating a file loops over `advance`; a server feeds it while it ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from transduce.decoding.choice import CHOOSERS, Choice
-from transduce.decoding.options import Hypothesis, Request, Result, SearchOptions
-from transduce.decoding.penalty import LENGTH_PENALTIES
+from transduce.decoding.choice import CHOOSERS, Choice, sample
+from transduce.decoding.opening import Opening
+from transduce.decoding.options import Request, Result
+from transduce.decoding.sentence import Sentence
 from transduce.errors import TransduceError
 from transduce.models.interface import AnyTransducer, State
 from transduce.text.specials import Specials
@@ -29,48 +29,9 @@ def source_batch(sources: Sequence[Sequence[int]], specials: Specials, device: t
     return tokens_BS.to(device), allowed_BS.to(device)
 
 
-@dataclass
-class Sentence:
-    """One request on its way."""
-
-    request: Request
-    max_length: int
-    finished: list[Hypothesis] = field(default_factory=list)
-
-    @property
-    def options(self) -> SearchOptions:
-        return self.request.options
-
-    def penalty(self, length: int) -> float:
-        """What the log-probability of so many tokens is divided by."""
-        return LENGTH_PENALTIES[self.options.length_penalty](length, self.options.alpha)
-
-    def finish(self, tokens: list[int], log_probability: float, ended: bool) -> None:
-        """Note down one hypothesis."""
-        score = log_probability / self.penalty(len(tokens))
-        self.finished.append(Hypothesis(tokens, score, log_probability, ended))
-
-    def is_over(self, width: int, best_alive: float, length: int) -> bool:
-        """Whether the search for this sentence may end, by the stop rule that was asked for.
-
-        Counting endings alone (`beam_finished`) gives up too early where a model is sure of itself: the few endings
-        that nobody wants fill the beam while the answer, far better than all of them, is still being written.
-        """
-        ended, stop = len(self.finished), self.options.stop
-        if stop == "exact":
-            # A log-probability only falls; the best an opening can still get is its own over the largest penalty.
-            return ended >= self.options.nbest and best_alive / self.penalty(self.max_length) <= self._last_score()
-        if stop == "beam_finished" or ended < width or width == 1:
-            return ended >= width
-        return best_alive / self.penalty(length) <= self._last_score()
-
-    def result(self) -> Result:
-        """The best hypotheses, best first; one that was cut off comes after all that ended."""
-        ranked = sorted(self.finished, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))
-        return Result(self.request.id, ranked[: self.options.nbest])
-
-    def _last_score(self) -> float:
-        return self.result().hypotheses[-1].score
+def _widened(tokens: Tensor, capacity: int) -> Tensor:
+    """Make room for more tokens.  (… C) -> (… capacity)."""
+    return torch.nn.functional.pad(tokens, (0, capacity - tokens.shape[-1]))
 
 
 class Cohort:
@@ -88,21 +49,25 @@ class Cohort:
         self.history_SWC = torch.empty(0, width, 16, dtype=torch.long, device=self.device)
 
     def admit(self, sentences: Sequence[Sentence], state: State) -> None:
-        """Take in new sentences, which stand before their first token."""
-        count, capacity = len(sentences), self.history_SWC.shape[2]
-        score_SW = torch.full((count, self.width), -torch.inf, device=self.device)
-        score_SW[:, 0] = 0.0  # all openings are alike at first: only one of them counts
-        start_SW = torch.full((count, self.width), self.specials.start, device=self.device)
+        """Take in new sentences, which stand behind their prefix, most of which is empty."""
+        opening = Opening.of([sentence.request.prefix for sentence in sentences], self.specials, self.device)
+        state, read_S = opening.read(self.model, state)
+        score_SW = read_S[:, None].repeat(1, self.width)
+        if self.choose is not sample:  # all openings are alike at first: only one of them counts
+            score_SW[:, 1:] = -torch.inf
+        capacity = max(self.history_SWC.shape[2], opening.tokens.shape[1])
+        self.history_SWC = _widened(self.history_SWC, capacity)
+        written_SWC = _widened(opening.tokens, capacity)[:, None].repeat(1, self.width, 1)
         self.sentences += sentences
         self.state = state if self.state is None else self.state.join(state)
-        self.last_SW = torch.cat([self.last_SW, start_SW])
+        self.last_SW = torch.cat([self.last_SW, opening.last[:, None].repeat(1, self.width)])
         self.score_SW = torch.cat([self.score_SW, score_SW])
-        self.length_S = torch.cat([self.length_S, self.length_S.new_zeros(count)])
-        self.history_SWC = torch.cat([self.history_SWC, self.history_SWC.new_zeros(count, self.width, capacity)])
+        self.length_S = torch.cat([self.length_S, opening.lengths])
+        self.history_SWC = torch.cat([self.history_SWC, written_SWC])
 
     def advance(self) -> list[Result]:
         """Write one token in every opening; return the sentences that are done."""
-        choice = self.choose(self._continuations(), self.specials.end)
+        choice = self.choose(self._continuations(), self.specials.end, self.sentences)
         self._note_endings(choice)
         self._append(choice)
         done = [self._is_done(index) for index in range(len(self.sentences))]
@@ -119,10 +84,19 @@ class Cohort:
         """Step the model; return the log-probability of every continuation.  -> (S W V)."""
         assert self.state is not None
         hidden_RD, self.state = self.model.step(self.last_SW.flatten(), self.state)
-        score_RV = self.model.logits(hidden_RD).float().log_softmax(dim=-1)
+        score_RV = self.model.logits(hidden_RD).float()
+        self._adjust(score_RV.view(len(self.sentences), self.width, -1))
+        score_RV = score_RV.log_softmax(dim=-1)
         score_RV[:, self.specials.pad] = -torch.inf
         score_RV[:, self.specials.start] = -torch.inf
         return score_RV.view(len(self.sentences), self.width, -1) + self.score_SW[:, :, None]
+
+    def _adjust(self, score_SWV: Tensor) -> None:
+        for index, sentence in enumerate(self.sentences):
+            if sentence.adjustments:
+                written_WL = self.history_SWC[index, :, : int(self.length_S[index])]
+                for adjust in sentence.adjustments:
+                    adjust(score_SWV[index], written_WL)
 
     def _note_endings(self, choice: Choice) -> None:
         for index, rank in choice.ended.nonzero().tolist():
@@ -133,7 +107,7 @@ class Cohort:
     def _append(self, choice: Choice) -> None:
         capacity = self.history_SWC.shape[2]
         if int(self.length_S.max()) >= capacity:
-            self.history_SWC = torch.nn.functional.pad(self.history_SWC, (0, capacity))
+            self.history_SWC = _widened(self.history_SWC, 2 * capacity)
         if self.width > 1:
             parent_SWC = choice.parents[:, :, None].expand(-1, -1, self.history_SWC.shape[2])
             self.history_SWC = self.history_SWC.gather(1, parent_SWC)
@@ -152,7 +126,9 @@ class Cohort:
             return False
         if not alive and not sentence.finished:
             raise TransduceError(
-                "the model's scores are not finite, so no token is better than another; train it again"
+                "no answer can have min_length and no_repeat_ngram and lack what is forbidden; ask for less"
+                if sentence.adjustments
+                else "the model's scores are not finite, so no token is better than another; train it again"
             )
         for rank, score in alive if len(sentence.finished) < sentence.options.nbest else ():
             sentence.finish(self.history_SWC[index, rank, :length].tolist(), score, ended=False)
@@ -198,7 +174,8 @@ class Search:
                 tokens_BS, allowed_BS = source_batch([request.source for request in group], self.source, device)
                 state = self.model.start(self.model.encode(tokens_BS, allowed_BS), key[1])
                 cohort = self.cohorts.setdefault(key, Cohort(self.model, self.target, *key))
-                cohort.admit([Sentence(request, self._max_length(request)) for request in group], state)
+                limit = self.model.max_target
+                cohort.admit([Sentence.of(request, self.target, limit) for request in group], state)
 
     def advance(self) -> list[Result]:
         """Write one more token everywhere; return what is finished."""
@@ -216,9 +193,3 @@ class Search:
 
     def _tidy(self) -> None:
         self.cohorts = {key: cohort for key, cohort in self.cohorts.items() if cohort.sentences}
-
-    def _max_length(self, request: Request) -> int:
-        options = request.options
-        wanted = options.max_length or len(request.source) + options.max_extra
-        limit = self.model.max_target
-        return max(1, wanted) if limit is None else max(1, min(wanted, limit - 1))

@@ -131,7 +131,17 @@ class Toy(Transducer[ToyMemory, ToyState]):
         return ToyState(sources, [()] * len(sources), width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
-        raise NotImplementedError("no search of these tests has a prefix")
+        rows, prefixes = [], []
+        for source, before, new, length in zip(
+            state.sources, state.prefixes, tokens.tolist(), lengths.tolist(), strict=True
+        ):
+            read = [before]
+            for token in new:
+                started = token == self.start_token and not read[-1]
+                read.append(read[-1] if started else (*read[-1], token))
+            rows.append(torch.stack([self.row(source, prefix) for prefix in read[1:]]))
+            prefixes.append(read[length])
+        return torch.stack(rows), replace(state, prefixes=prefixes)
 
     def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
         self.steps.append(state.num_rows)

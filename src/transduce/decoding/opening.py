@@ -1,0 +1,56 @@
+"""What an answer begins with, where a person gave a beginning: read at once, not token by token.
+
+Letters: S sentences, P tokens of the longest prefix, R rows (sentences × openings).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transduce.models.interface import AnyTransducer, State
+from transduce.text.specials import Specials
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The prefixes of some sentences, many of them empty."""
+
+    tokens: Tensor
+    """(S P), zeros behind a shorter one."""
+    lengths: Tensor
+    """(S)"""
+    last: Tensor
+    """(S), what the next step reads: the last token of the prefix, or the start token."""
+    start: int
+
+    @classmethod
+    def of(cls, prefixes: Sequence[Sequence[int]], specials: Specials, device: torch.device) -> Opening:
+        """Pad prefixes."""
+        longest = max(map(len, prefixes), default=0)
+        rows = [[*prefix, *[0] * (longest - len(prefix))] for prefix in prefixes]
+        last = [prefix[-1] if prefix else specials.start for prefix in prefixes]
+        return cls(
+            tokens=torch.tensor(rows, dtype=torch.long, device=device).view(len(prefixes), longest),
+            lengths=torch.tensor([len(prefix) for prefix in prefixes], dtype=torch.long, device=device),
+            last=torch.tensor(last, dtype=torch.long, device=device),
+            start=specials.start,
+        )
+
+    def read(self, model: AnyTransducer, state: State) -> tuple[State, Tensor]:
+        """Let a new state read all but the last token; return it with the prefixes' log-probabilities.  -> (S)."""
+        longest = self.tokens.shape[1]
+        if not longest:
+            return state, torch.zeros(len(self.tokens), device=self.tokens.device)
+        start_S1 = torch.full_like(self.tokens[:, :1], self.start)
+        input_SP = torch.cat([start_S1, self.tokens[:, :-1]], dim=1)
+        input_RP, length_R = (part.repeat_interleave(state.width, dim=0) for part in (input_SP, self.lengths))
+        hidden_RPD, state = model.extend(input_RP, length_R, state)
+        hidden_SPD = hidden_RPD[:: state.width]
+        score_SPV = model.logits(hidden_SPD).float().log_softmax(dim=-1)
+        score_SP = score_SPV.gather(2, self.tokens[:, :, None])[:, :, 0]
+        real_SP = torch.arange(longest, device=self.tokens.device) < self.lengths[:, None]
+        return state, score_SP.where(real_SP, 0.0).sum(dim=1)
