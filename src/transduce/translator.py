@@ -16,11 +16,12 @@ from typing import Any, overload
 
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.decoding.options import SAMPLING, Hypothesis, Request, SearchOptions
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
+from transduce.text.constraint import Constraints
 from transduce.text.tokenizer import SPACE_MARK
 
 LONGEST_PART = 256
@@ -51,6 +52,8 @@ class Counts:
     """Source tokens that the vocabulary lacks."""
     cut: int = 0
     """Translations that reached the maximum length before the model ended them."""
+    forbidden: int = 0
+    """Translations that have a forbidden word all the same, spelled with other tokens."""
 
 
 def load(folder: str | Path) -> Translator:
@@ -81,21 +84,45 @@ class Translator:
         return self.translate([text])[0]
 
     @overload
-    def translate(self, lines: Iterable[str], *, nbest: None = None, **options: Any) -> list[str]: ...
+    def translate(
+        self,
+        lines: Iterable[str],
+        *,
+        nbest: None = None,
+        prefixes: Iterable[str] = (),
+        forbid: Sequence[str] = (),
+        **options: Any,
+    ) -> list[str]: ...
     @overload
-    def translate(self, lines: Iterable[str], *, nbest: int, **options: Any) -> list[list[Translation]]: ...
+    def translate(
+        self,
+        lines: Iterable[str],
+        *,
+        nbest: int,
+        prefixes: Iterable[str] = (),
+        forbid: Sequence[str] = (),
+        **options: Any,
+    ) -> list[list[Translation]]: ...
 
     def translate(
-        self, lines: Iterable[str], *, nbest: int | None = None, **options: Any
+        self,
+        lines: Iterable[str],
+        *,
+        nbest: int | None = None,
+        prefixes: Iterable[str] = (),
+        forbid: Sequence[str] = (),
+        **options: Any,
     ) -> list[str] | list[list[Translation]]:
         """Translate lines; with `nbest` give that many answers to each, with scores, best first.
 
-        Further options are those of `SearchOptions`: method, beam, length_penalty, alpha, max_length, max_extra.
+        `prefixes` are what the answers begin with, one for each line; words of `forbid` are not written. Further
+        options are those of `SearchOptions`: method, beam, length_penalty, alpha, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
-        wished = self.options(nbest=nbest, **options)
-        answers = [answer for window in _windows(lines) for answer in self.answer(window, wished)]
+        wished, constraints = self.options(nbest=nbest, **options), self.constraints(prefixes, forbid)
+        answers = [answer for window in _windows(lines) for answer in self.answer(window, wished, constraints)]
+        constraints.refuse_leftovers()
         return [answer[0].text for answer in answers] if nbest is None else answers
 
     def options(self, **wishes: Any) -> SearchOptions:
@@ -103,19 +130,36 @@ class Translator:
         given = {name: value for name, value in wishes.items() if value is not None}
         if given.get("nbest", 1) > 1 and "beam" not in given:
             given["beam"] = max(given["nbest"], self.defaults.beam)
+        if "method" not in given and given.keys() & set(SAMPLING):
+            given["method"] = "sample"
         if "beam" in given and "method" not in given:
             given["method"] = "beam"
         return SearchOptions.from_table({**self.defaults.model_dump(), **given}, "the search")
 
-    def answer(self, lines: Sequence[str], options: SearchOptions) -> list[list[Translation]]:
+    def constraints(self, prefixes: Iterable[str] = (), forbid: Sequence[str] = ()) -> Constraints:
+        """Return what answers must begin with and must not say, in this model's tokens."""
+        return Constraints(self.target, prefixes, forbid)
+
+    def answer(
+        self, lines: Sequence[str], options: SearchOptions, constraints: Constraints | None = None
+    ) -> list[list[Translation]]:
         """Answer a window of lines, each with as many translations as the options ask for."""
+        constraints = constraints or self.constraints()
+        prefixes = [constraints.next_prefix() for _ in lines]
         encoded = self.source.encode_batch(list(lines))
         parts = [self._parts(tokens) if line.strip() else [] for line, tokens in zip(lines, encoded, strict=True)]
-        flat = [part for several in parts for part, _ in several]
-        requests = [Request(number, part, options) for number, part in enumerate(flat)]
+        flat = [
+            (part, prefix if place == 0 else [])
+            for several, prefix in zip(parts, prefixes, strict=True)
+            for place, (part, _) in enumerate(several)
+        ]
+        requests = [
+            Request(number, part, options, prefix, constraints.forbidden) for number, (part, prefix) in enumerate(flat)
+        ]
         found = iter(self.engine.translate(requests))
         answers = [self._join([(next(found), glue) for _, glue in several], options) for several in parts]
         self._count(encoded, parts, answers)
+        self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
         return answers
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:

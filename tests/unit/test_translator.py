@@ -212,3 +212,34 @@ def test_public_names_are_loaded_when_they_are_used() -> None:
     assert transduce.Translator is Translator
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
         transduce.lode
+
+
+def test_a_sampling_wish_alone_chooses_to_sample(run: Path) -> None:
+    translator = transduce.load(run)
+    assert translator.options(top_k=3).method == "sample"
+    assert translator.options(beam=3).method == "beam"
+    with pytest.raises(SettingsError, match="belongs to the method 'sample'"):
+        translator.options(method="greedy", seed=3)
+
+
+def test_a_prefix_is_for_the_first_part_of_a_line_that_is_cut() -> None:
+    translator = copier("word", 5)
+    seen: list[list[int]] = []
+    search = translator.engine.translate
+
+    def watched(requests: list) -> list:
+        seen.extend(list(request.prefix) for request in requests)
+        return search(requests)
+
+    translator.engine.translate = watched  # type: ignore[method-assign]
+    translator.translate([" ".join(WORDS[:9]), WORDS[3]], prefixes=[WORDS[1], WORDS[2]])
+    first, second = ([tokenizer("word").encode(word)[0]] for word in WORDS[1:3])
+    assert seen == [first, [], [], second]
+
+
+def test_a_forbidden_word_that_was_said_in_other_pieces_is_counted() -> None:
+    """A model of characters forbids the spelling that its tokenizer gives, at the start of a word or within one."""
+    translator = copier("bpe")
+    assert translator.translate(["ten small cats sleep"], forbid=["cats"]) != ["ten small cats sleep"]
+    constraints = translator.constraints(forbid=["cat", "sm"])
+    assert [constraints.are_broken(text) for text in ("a cat.", "cats", "asm", "sm")] == [True, False, False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import sys
 import threading
@@ -21,6 +22,7 @@ Examples:
   transduce translate runs/demo words.txt --output pronunciations.txt
   cat input.txt | transduce translate runs/de-en > output.txt
   echo "hello" | transduce translate runs/demo --beam 8 --n-best 3
+  echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-best 5
 """
 
 
@@ -34,7 +36,32 @@ Examples:
 @click.option("--alpha", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off.")
 @click.option("--length-penalty", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A.")
 @click.option("--max-length", type=int, metavar="N", help="Most tokens of an answer; default: the source's plus 50.")
-def command(run: str, file: str, output: str, greedy: bool, nbest: int | None, **wishes: Any) -> None:
+@click.option("--min-length", type=int, metavar="N", help="Fewest tokens of an answer.")
+@click.option("--repetition-penalty", type=float, metavar="X", help="Divide scores of tokens that were written by X.")
+@click.option("--presence-penalty", type=float, metavar="X", help="Take X off a token's score once it was written.")
+@click.option("--frequency-penalty", type=float, metavar="X", help="Take X off for each time that it was written.")
+@click.option("--no-repeat-ngram", type=int, metavar="N", help="Write no N tokens in a row twice.")
+@click.option("--sample", is_flag=True, help="Draw each token by its probability; --n-best draws several answers.")
+@click.option("--temperature", type=float, metavar="T", help="Of a sample: below 1 bolder, above 1 wilder.")
+@click.option("--top-k", type=int, metavar="N", help="Draw from the N likeliest tokens.")
+@click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that have P together.")
+@click.option("--min-p", type=float, metavar="P", help="Draw from tokens with P times the likeliest one's probability.")
+@click.option("--seed", type=int, metavar="N", help="Draw the same answers again the next time.")
+@click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
+@click.option("--prefix-file", metavar="FILE", help="Begin each answer like the same line of FILE.")
+@click.option("--forbid", multiple=True, metavar="WORD", help="Do not write this word; may be given several times.")
+def command(
+    run: str,
+    file: str,
+    output: str,
+    greedy: bool,
+    sample: bool,
+    nbest: int | None,
+    prefix: str | None,
+    prefix_file: str | None,
+    forbid: tuple[str, ...],
+    **wishes: Any,
+) -> None:
     """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
 
     One line in, one line out, in the same order; an empty line stays empty. A line longer than the model can read at
@@ -43,19 +70,27 @@ def command(run: str, file: str, output: str, greedy: bool, nbest: int | None, *
     from transduce.text.corpus import read_lines
     from transduce.translator import load, one_line
 
-    if greedy:
-        wishes = {**wishes, "method": "greedy"}
+    if greedy and sample:
+        raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
+    if prefix is not None and prefix_file is not None:
+        raise click.UsageError("give --prefix for all lines or --prefix-file for each, not both")
+    if greedy or sample:
+        wishes = {**wishes, "method": "greedy" if greedy else "sample"}
     translator = load(run)
     options = translator.options(nbest=nbest, **wishes)
+    every = () if prefix is None else itertools.repeat(prefix)
+    constraints = translator.constraints(every if prefix_file is None else read_lines(prefix_file), forbid)
     number = 0
     with _output(output) as sink:
         for window in _as_they_come(read_lines(file)):
-            for answers in translator.answer(window, options):
+            for answers in translator.answer(window, options, constraints):
                 for answer in answers if nbest is not None else answers[:1]:
                     text = one_line(answer.text)
                     sink.write(f"{text}\n" if nbest is None else f"{number} ||| {text} ||| {answer.score:.4f}\n")
                 number += 1
             sink.flush()
+        if prefix_file is not None:
+            constraints.refuse_leftovers()
     _summary(translator.counts)
 
 
@@ -64,6 +99,7 @@ def _summary(counts: Any) -> None:
         "lines without text, left empty": counts.empty,
         "lines longer than the model reads at once, translated in parts": counts.split,
         "translations cut off at the maximum length": counts.cut,
+        "translations with a forbidden word all the same, in other pieces": counts.forbidden,
         "source tokens unknown to the model": counts.unknown,
     }
     for what, count in notes.items():

@@ -153,3 +153,55 @@ def test_lone_surrogates_are_refused_in_python_too(trained: Path) -> None:
         translator("a \ud800")
     with pytest.raises(DataError, match="lone surrogate"):
         translator.attention("a \udfff")
+
+
+def test_answers_begin_as_wished_and_lack_what_is_forbidden(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All lines of the file begin alike, or each as the same line of another file; an empty prefix is none."""
+    lines = Path("a.txt").read_text().splitlines()
+    plain = transduce.load("run").translate(lines)
+    assert run(["translate", "run", "a.txt", "--prefix", "g f"]) == 0
+    assert all(line.startswith("g f") for line in capsys.readouterr().out.splitlines())
+    Path("prefixes.txt").write_text("\n" + "e e\n" * (len(lines) - 1))
+    assert run(["translate", "run", "a.txt", "--prefix-file", "prefixes.txt"]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == plain[0]
+    assert others and all(line.startswith("e e") for line in others)
+    assert run(["translate", "run", "a.txt", "--min-length", "3"]) == 0
+    word, *_ = capsys.readouterr().out.split()
+    assert run(["translate", "run", "a.txt", "--min-length", "3", "--forbid", word]) == 0
+    said = capsys.readouterr().out.split()
+    assert said and word not in said
+
+
+def test_a_sample_is_repeatable_by_its_seed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for seed in ("1", "1", "2"):
+        assert run(["translate", "run", "a.txt", "--sample", "--seed", seed, "--n-best", "7"]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != said[2]
+    assert len(said[0].splitlines()) == 7 * len(Path("a.txt").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--greedy", "--sample"], "--greedy takes the best token and --sample draws one; choose"),
+        (["--prefix", "a", "--prefix-file", "a.txt"], "give --prefix for all lines or --prefix-file for each"),
+        (["--prefix", "a zebra"], "the prefix 'a zebra' cannot be written: the model's vocabulary lacks it"),
+        (["--forbid", "zebra"], "'zebra' cannot be forbidden: the model's vocabulary lacks it"),
+        (["--forbid", " "], "an empty word cannot be forbidden"),
+        (["--prefix-file", "short.txt"], "there are prefixes for 1 lines only"),
+        (["--prefix-file", "long.txt"], "there are more prefixes than the"),
+        (["--greedy", "--top-k", "3"], "top_k belongs to the method 'sample', not to 'greedy'"),
+        (["--min-length", "9", "--max-length", "3"], "min_length 9 is above max_length 3"),
+        (["--top-p", "0"], "top_p"),
+        (["--temperature", "0"], "temperature"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    Path("short.txt").write_text("a\n")
+    Path("long.txt").write_text("a\n" * 99)
+    assert run(["translate", "run", "a.txt", *options]) in (2, 65)
+    assert said in complaint(capsys.readouterr())
