@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transduce.config import Table
-from transduce.decoding.scoring import score_targets
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metric import Metric, Score
 from transduce.evaluation.perplexity import perplexity
@@ -16,9 +16,6 @@ from transduce.evaluation.significance import SAMPLES, Comparison, Interval, com
 from transduce.storage import file_aside
 from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
 from transduce.translator import Translator, one_line
-
-SCORED_TOGETHER = 4096
-"""Tokens a side, padding included, that are scored as one batch; a longer pair is not scored at all."""
 
 
 @dataclass(frozen=True)
@@ -132,33 +129,12 @@ def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, 
         for source, several in zip(test.sources, test.references, strict=True)
         for reference in several
     ]
-    limit_source = min(translator.model.max_source or SCORED_TOGETHER, SCORED_TOGETHER)
-    limit_target = min(translator.model.max_target or SCORED_TOGETHER, SCORED_TOGETHER)
-    sources = translator.source.encode_batch([source for source, _ in pairs])
-    targets = translator.target.encode_batch([target for _, target in pairs])
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    fitting = [
-        row for row in range(len(pairs)) if len(sources[row]) < limit_source and len(targets[row]) < limit_target
-    ]
-    order = sorted(fitting, key=lengths.__getitem__)
-    unscored = len(pairs) - len(order)
-    if not order:
+    scored = [found for found in translator.score(pairs) if found is not None]
+    if not scored:
         raise DataError("every pair of the test set is too long for the model to read at once; break them into lines")
-    loss, hits, tokens = 0.0, 0, 0
-    while order:
-        count = max(1, SCORED_TOGETHER // (lengths[order[-1]] + 1))
-        batch, order = order[-count:], order[:-count]
-        scored = score_targets(
-            translator.model,
-            [sources[row] for row in batch],
-            [targets[row] for row in batch],
-            translator.source.specials,
-            translator.target.specials,
-        )
-        loss -= sum(target.log_probability for target in scored)
-        hits += sum(sum(target.hits) for target in scored)
-        tokens += sum(len(target.hits) for target in scored)
-    return loss, hits, tokens, unscored
+    loss = -math.fsum(target.log_probability for target in scored)
+    hits, tokens = (sum(of(target.hits) for target in scored) for of in (sum, len))
+    return loss, hits, tokens, len(pairs) - len(scored)
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.engine import TorchEngine
+from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.options import SAMPLING, Hypothesis, Request, SearchOptions
+from transduce.decoding.scoring import ScoredTarget, score_pairs
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
@@ -56,9 +58,19 @@ class Counts:
     """Translations that have a forbidden word all the same, spelled with other tokens."""
 
 
-def load(folder: str | Path) -> Translator:
-    """Load a run or model folder."""
-    return Translator(load_model(Path(folder)))
+def load(folder: str | Path, *others: str | Path) -> Translator:
+    """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
+    contents, *more = [load_model(Path(name)) for name in (folder, *others)]
+    for name, other in zip(others, more, strict=True):
+        for side in ("source_tokenizer", "target_tokenizer"):
+            if getattr(contents, side).to_json() != getattr(other, side).to_json():
+                raise SettingsError(
+                    f"{name}: its {side.replace('_', ' ')} is not the one of {folder}; the models of an ensemble must "
+                    "be trained on one prepared corpus (`transduce prepare`, then `train --prepared`)"
+                )
+    if more:
+        contents = replace(contents, model=Ensemble([contents.model, *(other.model for other in more)]))
+    return Translator(contents)
 
 
 def one_line(text: str) -> str:
@@ -162,11 +174,21 @@ class Translator:
         self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
         return answers
 
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
+        """How likely the model finds given translations of given sources; None for a pair too long to read at once."""
+        sources, targets = (
+            tokenizer.encode_batch([pair[side] for pair in pairs])
+            for side, tokenizer in enumerate((self.source, self.target))
+        )
+        return score_pairs(self.model, sources, targets, self.source.specials, self.target.specials)
+
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
         """Translate one text and return where every head looked, with the likeliest tokens of each step.
 
         Of a text longer than the model reads at once, which is counted as split, only the first part is looked at.
         """
+        if isinstance(self.model, Ensemble):
+            raise SettingsError("an ensemble looks with several models at once; look inside one of them at a time")
         (first, _), *others = self._parts(self.source.encode(text))
         if others:
             self.counts.split += 1

@@ -15,6 +15,7 @@ from transduce.text.tokenizer_training import train_tokenizer
 from transduce.translator import Translator
 
 TEXT = "the quick brown fox jumps over the lazy dog while ten small cats sleep under one old tree, and 東京 ist schön"
+WORDS_OF_TEXT = TEXT.split()
 
 
 @functools.cache

@@ -28,6 +28,7 @@ VERBS = {
     "train": "Train a model from a recipe, or from two files of text.",
     "report": "One page about a training run: curves, samples, settings.",
     "translate": "Translate lines: one in, one out, same order.",
+    "score": "Log-probability of given translations; rerank n-best lists.",
     "evaluate": "Score a model on a test set, or compare two.",
     "inspect": "Show where the model looks while it translates a text.",
     "positions": "Draw the position encodings and their dot products.",

@@ -47,6 +47,8 @@ Examples:
 @click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that have P together.")
 @click.option("--min-p", type=float, metavar="P", help="Draw from tokens with P times the likeliest one's probability.")
 @click.option("--seed", type=int, metavar="N", help="Draw the same answers again the next time.")
+@click.option("--mbr", type=click.IntRange(2, 256), metavar="N", help="Draw N answers; take what most agree with.")
+@click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that answers with RUN, by the mean.")
 @click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
 @click.option("--prefix-file", metavar="FILE", help="Begin each answer like the same line of FILE.")
 @click.option("--forbid", multiple=True, metavar="WORD", help="Do not write this word; may be given several times.")
@@ -57,6 +59,8 @@ def command(
     greedy: bool,
     sample: bool,
     nbest: int | None,
+    mbr: int | None,
+    ensemble: tuple[str, ...],
     prefix: str | None,
     prefix_file: str | None,
     forbid: tuple[str, ...],
@@ -67,6 +71,7 @@ def command(
     One line in, one line out, in the same order; an empty line stays empty. A line longer than the model can read at
     once is translated in parts; how many were is said at the end.
     """
+    from transduce.ranking import consensus
     from transduce.text.corpus import read_lines
     from transduce.translator import load, one_line
 
@@ -74,17 +79,23 @@ def command(
         raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
     if prefix is not None and prefix_file is not None:
         raise click.UsageError("give --prefix for all lines or --prefix-file for each, not both")
-    if greedy or sample:
+    if mbr is not None and (greedy or wishes["beam"] is not None or (nbest or 1) > mbr):
+        raise click.UsageError(
+            "--mbr chooses among the answers that it draws: no --greedy, no --beam, no larger --n-best"
+        )
+    if greedy or sample or mbr:
         wishes = {**wishes, "method": "greedy" if greedy else "sample"}
-    translator = load(run)
-    options = translator.options(nbest=nbest, **wishes)
+    translator = load(run, *ensemble)
+    options = translator.options(nbest=mbr or nbest, **wishes)
     every = () if prefix is None else itertools.repeat(prefix)
     constraints = translator.constraints(every if prefix_file is None else read_lines(prefix_file), forbid)
     number = 0
     with _output(output) as sink:
         for window in _as_they_come(read_lines(file)):
             for answers in translator.answer(window, options, constraints):
-                for answer in answers if nbest is not None else answers[:1]:
+                if mbr is not None:
+                    answers = consensus([answer.text for answer in answers])
+                for answer in answers[: nbest or 1]:
                     text = one_line(answer.text)
                     sink.write(f"{text}\n" if nbest is None else f"{number} ||| {text} ||| {answer.score:.4f}\n")
                 number += 1

@@ -1,0 +1,104 @@
+"""`transduce score`: how likely a model finds translations that are there already, and which of several is best."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from transduce.translator import Translator
+
+WINDOW = 1024
+"""Pairs that are scored together, similar lengths next to each other."""
+
+_EXAMPLES = """
+\b
+Examples:
+  transduce score runs/de-en --source test.de --target test.en
+  transduce score runs/de-en --path pairs.tsv --jsonl > scores.jsonl
+  transduce translate runs/small test.de --n-best 20 > list
+  transduce score runs/large --source test.de --rerank list > best.en
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run")
+@click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that scores with RUN, by the mean.")
+@click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
+@click.option("--target", metavar="FILE", help="Their translations.")
+@click.option("--path", metavar="FILE", help="TSV or JSONL pairs instead.")
+@click.option("--jsonl", is_flag=True, help="One JSON object a pair, with its pieces and the score of each.")
+@click.option("--rerank", metavar="FILE", help="An n-best list, `line ||| text ||| …`: print the best answer of each.")
+@click.option("--n-best", "nbest", type=click.IntRange(1), metavar="N", help="With --rerank: print the N best.")
+def command(
+    run: str, ensemble: tuple[str, ...], rerank: str | None, jsonl: bool, nbest: int | None, **files: Any
+) -> None:
+    """Score pairs with the model in RUN: the log-probability of each target given its source, one line for each.
+
+    Perplexity, per token with the end token, is said at the end, on standard error.
+    """
+    if rerank is None and nbest is not None:
+        raise click.UsageError("--n-best belongs to --rerank")
+    if rerank is not None and (jsonl or files["target"] or files["path"] or not files["source"]):
+        raise click.UsageError("--rerank takes --source, and the answers come from the list")
+    from transduce.translator import load
+
+    translator = load(run, *ensemble)
+    if rerank is None:
+        _score(translator, jsonl, **files)
+    else:
+        _rerank(translator, files["source"], rerank, nbest)
+
+
+def _score(translator: Translator, jsonl: bool, source: str | None, target: str | None, path: str | None) -> None:
+    from transduce.evaluation.perplexity import perplexity
+    from transduce.text.corpus import CorpusFiles, read_pairs
+
+    named = {"source": source, "target": target, "path": path}
+    corpus = CorpusFiles.from_table({side: name for side, name in named.items() if name}, "the command line")
+    loss, tokens, scored, too_long = 0.0, 0, 0, 0
+    for window in _windows((pair.source, pair.target) for pair in read_pairs(corpus)):
+        for (_, text), found in zip(window, translator.score(window), strict=True):
+            if found is None:
+                too_long += 1
+                click.echo(json.dumps({"log_probability": None}) if jsonl else "nan")
+                continue
+            scored += 1
+            loss -= found.log_probability
+            tokens += len(found.token_scores)
+            if jsonl:
+                pieces = translator.target.pieces([*translator.target.encode(text), translator.target.end])
+                row = {"log_probability": found.log_probability, "pieces": pieces, "scores": found.token_scores}
+                click.echo(json.dumps(row, ensure_ascii=False))
+            else:
+                click.echo(f"{found.log_probability:.4f}")
+    if scored:
+        click.echo(f"{scored:,} pairs, {tokens:,} tokens, perplexity {perplexity(loss, tokens):.3f}", err=True)
+    if too_long:
+        click.echo(f"note: pairs too long for the model to read at once, not scored: {too_long:,}", err=True)
+
+
+def _rerank(translator: Translator, source: str, path: str, nbest: int | None) -> None:
+    from transduce.errors import DataError
+    from transduce.ranking import read_candidates, rerank
+    from transduce.text.corpus import read_lines
+
+    sources = enumerate(read_lines(source))
+    for candidates in read_candidates(read_lines(path), path):
+        text = next((line for number, line in sources if number == candidates.line), None)
+        if text is None:
+            raise DataError(f"{path}: answers line {candidates.line}, which {source} does not have")
+        ranked = rerank(translator, text, candidates.texts)
+        for answer in ranked[: nbest or 1]:
+            score = f"{answer.score:.4f}" if math.isfinite(answer.score) else "nan"
+            click.echo(answer.text if nbest is None else f"{candidates.line} ||| {answer.text} ||| {score}")
+
+
+def _windows(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    while window := list(itertools.islice(pairs, WINDOW)):
+        yield window

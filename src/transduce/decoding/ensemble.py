@@ -1,0 +1,101 @@
+"""Several models that answer as one: the probability of a token is the mean of what they give it.
+
+An ensemble is a model like any other, so search, scoring and all that is built on them work with it unchanged. Its
+hidden vectors are those of its members side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from transduce.errors import SettingsError
+from transduce.models.interface import AnyTransducer, Memory, State, Transducer
+
+
+@dataclass(frozen=True)
+class EnsembleMemory(Memory):
+    """What each member read; the states are the first one's."""
+
+    parts: list[Memory]
+
+
+@dataclass
+class EnsembleState(State):
+    """The states of all members, row by row."""
+
+    parts: list[State]
+    width: int
+
+    @property
+    def num_rows(self) -> int:
+        return self.parts[0].num_rows
+
+    def select(self, rows: Tensor) -> EnsembleState:
+        return EnsembleState([part.select(rows) for part in self.parts], self.width)
+
+    def join(self, other: EnsembleState) -> EnsembleState:
+        joined = [one.join(another) for one, another in zip(self.parts, other.parts, strict=True)]
+        return EnsembleState(joined, self.width)
+
+
+class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
+    """Models over the same vocabularies; what else they are may differ."""
+
+    def __init__(self, models: Sequence[AnyTransducer]) -> None:
+        super().__init__()
+        if len({model.sizes for model in models}) != 1:
+            raise SettingsError("the models of an ensemble must have the same vocabularies; these have not")
+        self.members = nn.ModuleList(models)
+        self.sizes, self.output = models[0].sizes, models[0].output
+        self.widths = [model.output.weight.shape[1] for model in models]
+
+    @property
+    def _models(self) -> list[AnyTransducer]:
+        """The members as what they are: a ModuleList forgets the type of its modules."""
+        return cast("list[AnyTransducer]", list(self.members))
+
+    @property
+    def max_source(self) -> int | None:
+        return min((model.max_source for model in self._models if model.max_source is not None), default=None)
+
+    @property
+    def max_target(self) -> int | None:
+        return min((model.max_target for model in self._models if model.max_target is not None), default=None)
+
+    def encode(self, source: Tensor, allowed: Tensor) -> EnsembleMemory:
+        parts = [model.encode(source, allowed) for model in self._models]
+        return EnsembleMemory(parts[0].states, allowed, parts)
+
+    def forward(self, target: Tensor, memory: EnsembleMemory) -> Tensor:
+        pairs = zip(self._models, memory.parts, strict=True)
+        return torch.cat([model(target, part) for model, part in pairs], dim=-1)
+
+    def start(self, memory: EnsembleMemory, width: int = 1) -> EnsembleState:
+        pairs = zip(self._models, memory.parts, strict=True)
+        return EnsembleState([model.start(part, width) for model, part in pairs], width)
+
+    def extend(self, tokens: Tensor, lengths: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
+        found = [model.extend(tokens, lengths, part) for model, part in zip(self._models, state.parts, strict=True)]
+        return _side_by_side(found, state.width)
+
+    def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
+        found = [model.step(tokens, part) for model, part in zip(self._models, state.parts, strict=True)]
+        return _side_by_side(found, state.width)
+
+    def logits(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
+        """The logarithm of the mean probability, which is normalised already.  (… ΣD) -> (… V)."""
+        scores = [
+            model.logits(part, vocabulary).float().log_softmax(dim=-1)
+            for model, part in zip(self._models, torch.split(hidden, self.widths, dim=-1), strict=True)
+        ]
+        return torch.stack(scores).logsumexp(dim=0) - math.log(len(scores))
+
+
+def _side_by_side(found: Sequence[tuple[Tensor, State]], width: int) -> tuple[Tensor, EnsembleState]:
+    return torch.cat([hidden for hidden, _ in found], dim=-1), EnsembleState([state for _, state in found], width)
