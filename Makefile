@@ -18,12 +18,12 @@ help: ## Show this list
 .venv/.installed: .venv/.created pyproject.toml constraints.txt
 	@echo "installing into .venv …"
 	@$(INSTALL) torch
-	@$(INSTALL) -e '.[demo,plot]'
+	@$(INSTALL) -e '.[demo,plot,fast]'
 	@touch $@
 
 .venv/.developer: .venv/.installed
 	@echo "installing the developers' tools into .venv …"
-	@$(INSTALL) -e '.[demo,plot,dev]'
+	@$(INSTALL) -e '.[demo,plot,fast,dev]'
 	@touch $@
 
 demo: .venv/.installed ## Learn English pronunciation from scratch, in about three minutes

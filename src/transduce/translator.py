@@ -8,21 +8,33 @@ translator.attention("some text")            # shows itself in a notebook
 
 from __future__ import annotations
 
+import functools
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from transduce.checkpoint import ModelFolder, load_model
+from transduce.config import Config
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.options import SAMPLING, Hypothesis, Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
+from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
+from transduce.interop.ctranslate2 import (
+    Quantization,
+    is_installed,
+    library,
+    refusal,
+    refuse_inexpressible,
+    write_files,
+)
 from transduce.text.constraint import Constraints
 from transduce.text.tokenizer import SPACE_MARK
 
@@ -90,6 +102,10 @@ class Translator:
         except SettingsError as error:
             raise ModelFolderError(f"{error}; copy the folder again") from None
         self.counts = Counts()
+        self._quantization: Quantization | None = None
+        """How CTranslate2 holds the weights, where it was chosen."""
+        self.fallen_back: str | None = None
+        """Why the engine that was chosen did not answer the last request."""
 
     def __call__(self, text: str) -> str:
         """Translate one text."""
@@ -168,11 +184,46 @@ class Translator:
         requests = [
             Request(number, part, options, prefix, constraints.forbidden) for number, (part, prefix) in enumerate(flat)
         ]
-        found = iter(self.engine.translate(requests))
+        found = iter(self._search(requests))
         answers = [self._join([(next(found), glue) for _, glue in several], options) for several in parts]
         self._count(encoded, parts, answers)
         self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
         return answers
+
+    def use(self, engine: Literal["auto", "torch", "ctranslate2"], quantization: Quantization = "float32") -> None:
+        """Choose what searches, before anything is translated: PyTorch, or CTranslate2 for what it does as we do.
+
+        `auto` takes CTranslate2 where it is installed and can express the model. What it cannot do is searched by
+        PyTorch all the same, and `fallen_back` says why.
+        """
+        self.fallen_back, self._quantization = None, None
+        if engine == "auto" and (not is_installed() or refusal(self.model) is not None):
+            return
+        if engine != "torch":
+            refuse_inexpressible(self.model)
+            self._quantization = quantization
+
+    @functools.cached_property
+    def _fast(self) -> CTranslate2Engine:
+        """CTranslate2 with this model, exported when it is first asked."""
+        assert self._quantization is not None
+        contents = ModelFolder(self.model, Config(), self.source, self.target)
+        vocabularies = (self.source.vocabulary, self.target.vocabulary)
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(contents, Path(folder), self._quantization)
+            return CTranslate2Engine(library(), folder, vocabularies, self.target.specials, self.model.max_target)
+
+    def _search(self, requests: list[Request]) -> list[list[Hypothesis]]:
+        if self._quantization is None or not requests:
+            return self.engine.translate(requests)
+        self.fallen_back = refusal_of(requests[0])  # all of a call want the same
+        if self.fallen_back is not None:
+            return self.engine.translate(requests)
+        found = self._fast.translate(requests)
+        again = iter(
+            self.engine.translate([one for one, answer in zip(requests, found, strict=True) if answer is None])
+        )
+        return [next(again) if answer is None else answer for answer in found]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""

@@ -150,6 +150,11 @@ class Tokenizer:
         shown = [token for token in tokens if token not in silent]
         return str(self._library.decode(shown, skip_special_tokens=False))
 
+    @property
+    def vocabulary(self) -> list[str]:
+        """Every piece as the tokenizer's file spells it, by token; no two are alike."""
+        return list(self._pieces)
+
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Return each token as a person would like to see it: spaces as "▁", broken bytes as `<0xNN>`."""
         return [self._show(self._pieces[token]) for token in tokens]

@@ -21,10 +21,10 @@ def test_a_file_and_standard_input_give_what_python_gives(
     place: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = "".join(f"{line}\n" for line in transduce.load("run").translate(["a b c", "d e"]))
-    assert run(["translate", "run", "a.txt"]) == 0
+    assert run(["translate", "run", "a.txt", "--engine", "torch"]) == 0
     assert capsys.readouterr() == (expected, "")
     typed(b"a b c\nd e\n")
-    assert run(["translate", "run"]) == 0
+    assert run(["translate", "run", "--engine", "torch"]) == 0
     assert capsys.readouterr() == (expected, "")
 
 
@@ -47,7 +47,7 @@ def test_as_many_lines_come_out_as_go_in(
     lines: bytes, notes: list[str] | None, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "x").write_bytes(lines)
-    assert run(["translate", "run", "x"]) == 0
+    assert run(["translate", "run", "x", "--engine", "torch"]) == 0
     shown = capsys.readouterr()
     count = lines.count(b"\n") + (not lines.endswith(b"\n") and lines != b"")
     assert shown.out.count("\n") == count and "\r" not in shown.out
@@ -205,3 +205,38 @@ def test_wishes_that_make_no_sense_are_refused(
     Path("long.txt").write_text("a\n" * 99)
     assert run(["translate", "run", "a.txt", *options]) in (2, 65)
     assert said in complaint(capsys.readouterr())
+
+
+def test_ctranslate2_searches_where_it_does_what_was_asked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
+    said = {}
+    for engine in ("torch", "ctranslate2", "auto"):
+        assert run(["translate", "run", "a.txt", "--greedy", "--min-length", "3", "--engine", engine]) == 0
+        said[engine] = capsys.readouterr()
+    assert said["torch"] == said["ctranslate2"] == said["auto"]
+    assert run(["translate", "run", "a.txt", "--beam", "3", "--engine", "ctranslate2"]) == 0
+    assert "note: PyTorch searched: CTranslate2 has no length penalty 'gnmt'\n" in capsys.readouterr().err
+    assert run(["translate", "run", "a.txt", "--greedy", "--int8"]) == 0
+    assert capsys.readouterr().out.count("\n") == 2
+    assert run(["translate", "run", "a.txt", "--int8", "--engine", "torch"]) == 2
+
+
+def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ctranslate2 = pytest.importorskip(
+        "ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'"
+    )
+    assert run(["export", "run", "--to", "ctranslate2", "--quantize", "int8", "--output", "out/small"]) == 0
+    assert capsys.readouterr().out == "out/small\n"
+    names = {path.name for path in Path("out/small").iterdir()}
+    assert names == {
+        "config.json",
+        "manifest.json",
+        "model.bin",
+        "shared_vocabulary.json",
+        "tokenizer.json",
+        "transduce.json",
+    }
+    (answer,) = ctranslate2.Translator("out/small", device="cpu").translate_batch([["a", "b"]], beam_size=1)
+    assert set(answer.hypotheses[0]) <= set("abcdefg")
+    assert run(["export", "run", "--to", "ctranslate2", "--output", "out/small"]) == 73
+    assert "out/small: is there already" in complaint(capsys.readouterr())

@@ -1,0 +1,36 @@
+"""`transduce export`: a model for other people's engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import click
+
+_EXAMPLES = """
+\b
+Examples:
+  transduce export runs/de-en --to ctranslate2 --output exported/de-en
+  transduce export runs/de-en --to ctranslate2 --quantize int8 --output exported/de-en-int8
+"""
+_QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run")
+@click.option("--to", "kind", type=click.Choice(["ctranslate2"]), required=True, help="For whom.")
+@click.option("--output", required=True, metavar="FOLDER", help="A new folder.")
+@click.option(
+    "--quantize", type=click.Choice(_QUANTIZATIONS), default="float32", help="What weights become.", show_default=True
+)
+def command(run: str, kind: str, output: str, quantize: str) -> None:
+    """Write the model in RUN (a run or model folder) as a folder that another engine loads, tokenizers included."""
+    from transduce.checkpoint import load_model
+    from transduce.errors import CannotCreate
+    from transduce.interop.ctranslate2 import Quantization, export
+
+    assert get_args(Quantization) == _QUANTIZATIONS
+    if Path(output).exists():
+        raise CannotCreate(f"{output}: is there already; choose a new folder")
+    export(load_model(Path(run)), Path(output), quantize)  # type: ignore[arg-type]
+    click.echo(output)

@@ -1,0 +1,100 @@
+"""The search of CTranslate2, for requests that it can answer as our own search does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.decoding.penalty import LENGTH_PENALTIES
+from transduce.decoding.sentence import Sentence
+from transduce.text.specials import Specials
+
+BATCH = 64
+"""Sentences that the engine puts into one batch, after sorting them by length."""
+
+
+def refusal_of(request: Request) -> str | None:
+    """Why a request is not for CTranslate2: what it would do in another way than our search, or not at all."""
+    options = request.options
+    if options.method == "sample":
+        return "CTranslate2 does not draw repeatable samples"
+    if options.method == "beam" and options.beam > 1:
+        if options.length_penalty != "power" and options.alpha:
+            return f"CTranslate2 has no length penalty '{options.length_penalty}'"
+        if options.stop != "beam_finished":
+            return f"CTranslate2 has no stop rule '{options.stop}'"
+    if options.presence_penalty or options.frequency_penalty:
+        return "CTranslate2 has no presence or frequency penalty"
+    return "CTranslate2 scores prefixes in another way" if request.prefix else None
+
+
+class CTranslate2Engine:
+    """Answers by CTranslate2. One worker per core, one thread each: threads inside small products cost more than they
+    give."""
+
+    def __init__(
+        self,
+        library: Any,
+        folder: str,
+        vocabularies: tuple[list[str], list[str]],
+        specials: Specials,
+        limit: int | None,
+        workers: int | None = None,
+    ) -> None:
+        self._source, target = vocabularies
+        self._target = {piece: token for token, piece in enumerate(target)}
+        self._pieces = target
+        self._specials, self._limit = specials, limit
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._translator = library.Translator(folder, device="cpu", inter_threads=workers or cores, intra_threads=1)
+
+    def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis] | None]:
+        """Return the hypotheses of each request, in the order of the requests.
+
+        None where a model that has learnt little said a token that frames sentences, which our search never does.
+        """
+        answers: dict[int, list[Hypothesis] | None] = {}
+        for options, group in _alike(requests):
+            for request, found in zip(group, self._search(group, options), strict=True):
+                answers[request.id] = found
+        return [answers[request.id] for request in requests]
+
+    def _search(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[list[Hypothesis] | None]:
+        sentences = [Sentence.of(request, self._specials, self._limit) for request in requests]
+        forbidden = [[self._pieces[token] for token in phrase] for phrase in requests[0].forbidden if phrase]
+        results = self._translator.translate_batch(
+            [[self._source[token] for token in request.source] for request in requests],
+            beam_size=options.width,
+            num_hypotheses=options.nbest,
+            length_penalty=options.alpha if options.width > 1 else 0.0,
+            max_decoding_length=max(sentence.max_length for sentence in sentences),
+            min_decoding_length=options.min_length,
+            repetition_penalty=options.repetition_penalty,
+            no_repeat_ngram_size=options.no_repeat_ngram,
+            suppress_sequences=forbidden or None,
+            max_input_length=0,
+            max_batch_size=BATCH,
+            return_scores=True,
+        )
+        for sentence, result in zip(sentences, results, strict=True):
+            for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+                tokens = [self._target[piece] for piece in pieces]
+                total = score * (LENGTH_PENALTIES["power"](len(tokens), options.alpha) if options.width > 1 else 1.0)
+                sentence.finish(tokens, total, ended=len(tokens) < sentence.max_length)
+            said = {token for hypothesis in sentence.finished for token in hypothesis.tokens}
+            yield None if said & {self._specials.pad, self._specials.start} else sentence.result().hypotheses
+
+
+def _alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:
+    """Group requests that want the same, those of equal maximum length together: the engine has one for all."""
+
+    def wishes(request: Request) -> tuple[str, int, str]:
+        length = 0 if request.options.max_length else len(request.source)
+        return repr(request.options), length, repr(request.forbidden)
+
+    for _, group in groupby(sorted(requests, key=wishes), key=wishes):
+        several = list(group)
+        yield several[0].options, several

@@ -1,0 +1,1 @@
+"""Models of other projects ⇄ ours: what each weight is called elsewhere."""

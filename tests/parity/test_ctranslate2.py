@@ -1,0 +1,135 @@
+"""CTranslate2 against our own search, on the same weights: every kind of Transformer that can be exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.copier import tokenizer
+from transduce.checkpoint import ModelFolder
+from transduce.decoding.engine import TorchEngine
+from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
+from transduce.errors import SettingsError
+from transduce.interop.ctranslate2 import export, refusal
+from transduce.models.attentive_rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.models.interface import VocabularySizes
+from transduce.models.transformer import Transformer, TransformerConfig
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
+
+BASE = TransformerConfig(model_dim=16, num_heads=2, ffn_dim=23, num_layers=2)
+CONFIGS = {
+    "the paper's": BASE,
+    "pre-norm": BASE.but(norm="pre"),
+    "with biases": BASE.but(attention_bias=True, output_bias=True),
+    "gelu": BASE.but(feed_forward="gelu", norm="pre"),
+    "gated": BASE.but(feed_forward="gated"),
+    "learned positions": BASE.but(positions="learned", max_positions=64),
+    "half tied": BASE.but(tied="target"),
+    "not tied": BASE.but(tied="none"),
+    "shallow decoder": BASE.but(decoder_layers=1),
+    "wide heads": BASE.but(key_dim=13, value_dim=13),
+}
+
+
+def folder(config: TransformerConfig, seed: int = 1) -> ModelFolder:
+    """A model that says something: random weights, large enough for answers to differ."""
+    known = tokenizer("bpe")
+    torch.manual_seed(seed)
+    model = Transformer(config, VocabularySizes(known.size, known.size))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, mean=1.0 if parameter.dim() == 1 else 0.0, std=0.3)
+    with torch.no_grad():  # what frames a sentence is never said by a model that has learnt anything
+        for token in (known.pad, known.start):
+            model.output.weight[token] = 0.0
+    return ModelFolder(model.eval(), config, known, known)
+
+
+def engines(contents: ModelFolder, place: Path) -> tuple[TorchEngine, CTranslate2Engine]:
+    export(contents, place)
+    specials = contents.source_tokenizer.specials
+    vocabulary = contents.source_tokenizer.vocabulary
+    limit = contents.model.max_target
+    fast = CTranslate2Engine(ctranslate2, str(place), (vocabulary, vocabulary), specials, limit, workers=1)
+    return TorchEngine(contents.model, specials, specials), fast
+
+
+def requests(**wishes: object) -> list[Request]:
+    known = tokenizer("bpe")
+    options = SearchOptions.from_table({"length_penalty": "power", "stop": "beam_finished", **wishes}, "a test")
+    texts = [
+        "the quick brown fox",
+        "ten small cats sleep under one old tree",
+        "dog",
+        "東京 ist schön",
+        "lazy",
+        "fox dog",
+    ]
+    forbidden = [known.encode("cats")]
+    return [Request(place, known.encode(text), options, (), forbidden) for place, text in enumerate(texts)]
+
+
+def answered(fast: CTranslate2Engine, asked: list[Request]) -> list[list[Hypothesis]]:
+    found = fast.translate(asked)
+    assert None not in found
+    return [answers for answers in found if answers is not None]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_both_engines_say_the_same(name: str, tmp_path: Path) -> None:
+    slow, fast = engines(folder(CONFIGS[name]), tmp_path / "exported")
+    for wishes in ({"method": "greedy"}, {"beam": 5, "nbest": 5, "alpha": 1.0}, {"beam": 3, "alpha": 0.0}):
+        asked = requests(max_extra=9, **wishes)
+        assert all(refusal_of(request) is None for request in asked)
+        for mine, theirs in zip(slow.translate(asked), answered(fast, asked), strict=True):
+            assert [answer.tokens for answer in mine] == [answer.tokens for answer in theirs]
+            for one, other in zip(mine, theirs, strict=True):
+                assert one.score == pytest.approx(other.score, abs=2e-4)
+                assert one.ended == other.ended
+
+
+@pytest.mark.parametrize(
+    "wishes", [{"min_length": 5}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.7}, {"max_length": 3}]
+)
+def test_wishes_mean_the_same_to_both(wishes: dict[str, float], tmp_path: Path) -> None:
+    slow, fast = engines(folder(BASE, seed=3), tmp_path / "exported")
+    for method in ({"method": "greedy"}, {"beam": 4, "alpha": 1.0}):
+        asked = requests(max_extra=9, **wishes, **method)
+        for mine, theirs in zip(slow.translate(asked), answered(fast, asked), strict=True):
+            assert [answer.tokens for answer in mine] == [answer.tokens for answer in theirs]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"length_penalty": "gnmt"}, "no length penalty 'gnmt'"),
+        ({"stop": "exact"}, "no stop rule 'exact'"),
+        ({"method": "sample"}, "samples"),
+        ({"presence_penalty": 1.0}, "no presence"),
+    ],
+)
+def test_what_it_would_do_in_another_way_is_refused(wishes: dict[str, object], said: str) -> None:
+    (reason, *_) = [refusal_of(request) for request in requests(**wishes)]
+    assert reason is not None
+    assert said in reason
+
+
+def test_models_that_it_cannot_express_are_refused(tmp_path: Path) -> None:
+    recurrent = AttentiveRnn(AttentiveRnnConfig(embedding_dim=7, hidden_dim=13), VocabularySizes(11, 11))
+    assert "not AttentiveRnn" in str(refusal(recurrent))
+    contents = folder(BASE.but(key_dim=13, value_dim=11))
+    with pytest.raises(SettingsError, match="keys and values of one width, not 13 and 11"):
+        export(contents, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+
+
+def test_a_smaller_export_says_nearly_the_same(tmp_path: Path) -> None:
+    contents = folder(BASE.but(model_dim=64, ffn_dim=64))
+    export(contents, tmp_path / "full")
+    export(contents, tmp_path / "small", "int8")
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("full", "small")]
+    assert sizes[1] < 0.8 * sizes[0]  # the table of positions is not quantised
+    assert ctranslate2.Translator(str(tmp_path / "small"), device="cpu").compute_type.startswith("int8")
