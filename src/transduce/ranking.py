@@ -50,7 +50,7 @@ def rerank(translator: Translator, source: str, candidates: Sequence[str]) -> li
     for text, scored in zip(candidates, translator.score([(source, text) for text in candidates]), strict=True):
         score = -float("inf")
         if scored is not None:
-            score = scored.log_probability / penalty(len(scored.token_scores) - 1, options.alpha)
+            score = scored.log_probability / penalty(len(scored.token_scores), options.alpha)
         found.append(Translation(text, score))
     return sorted(found, key=lambda answer: -answer.score)
 

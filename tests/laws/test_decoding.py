@@ -68,7 +68,7 @@ def test_the_score_of_an_answer_is_the_score_of_its_tokens_forced_through_forwar
             (scored,) = score_targets(model, [source], [hypothesis.tokens], SOURCE, Specials(PAD, START, end))
             said = scored.token_scores if hypothesis.ended else scored.token_scores[:-1]
             assert hypothesis.log_probability == pytest.approx(sum(said), **NEAR)
-            divided = sum(said) / LENGTH_PENALTIES[penalty](len(hypothesis.tokens), 0.7)
+            divided = sum(said) / LENGTH_PENALTIES[penalty](len(said), 0.7)
             assert hypothesis.score == pytest.approx(divided, **NEAR)
             ended += hypothesis.ended
     assert ended, "the law must be tried on answers with an end too"

@@ -24,7 +24,7 @@ class SearchOptions(Config):
     nbest: Annotated[int, Field(ge=1, le=256)] = 1
     """How many translations to return, best first; of a sample, how many to draw."""
     length_penalty: Literal["gnmt", "power"] = "gnmt"
-    """What a score is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016) or n^alpha, n tokens without the end token."""
+    """What a score is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016) or n^alpha, n tokens with the end token."""
     alpha: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
     """Strength of the length penalty; 0 compares plain log-probabilities, which favours short answers."""
     stop: Literal["settled", "beam_finished", "exact"] = "settled"

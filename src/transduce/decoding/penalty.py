@@ -1,4 +1,7 @@
-"""Length penalties: what a hypothesis' log-probability is divided by before hypotheses are compared."""
+"""Length penalties: what a hypothesis' log-probability is divided by before hypotheses are compared.
+
+Lengths count every token that has a probability, so the end token too, as CTranslate2 and fairseq do.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ def gnmt(length: int, alpha: float) -> float:
 
 
 def power(length: int, alpha: float) -> float:
-    """n^α; α = 1 is the mean log-probability per token. An empty answer counts as one token."""
+    """n^α; α = 1 is the mean log-probability per token. Nothing at all counts as one token."""
     return float(max(1, length) ** alpha)
 
 

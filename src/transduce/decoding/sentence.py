@@ -40,12 +40,12 @@ class Sentence:
         return self.request.options
 
     def penalty(self, length: int) -> float:
-        """What the log-probability of so many tokens is divided by."""
+        """What the log-probability of so many tokens is divided by, the end token counted where there is one."""
         return LENGTH_PENALTIES[self.options.length_penalty](length, self.options.alpha)
 
     def finish(self, tokens: list[int], log_probability: float, ended: bool) -> None:
         """Note down one hypothesis."""
-        score = log_probability / self.penalty(len(tokens))
+        score = log_probability / self.penalty(len(tokens) + ended)
         self.finished.append(Hypothesis(tokens, score, log_probability, ended))
 
     def is_over(self, width: int, best_alive: float, length: int) -> bool:

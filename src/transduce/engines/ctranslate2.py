@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
-from transduce.decoding.penalty import LENGTH_PENALTIES
+from transduce.decoding.penalty import power
 from transduce.decoding.sentence import Sentence
 from transduce.text.specials import Specials
 
@@ -54,7 +54,8 @@ class CTranslate2Engine:
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis] | None]:
         """Return the hypotheses of each request, in the order of the requests.
 
-        None where a model that has learnt little said a token that frames sentences, which our search never does.
+        None where our search would not have said that: a token that frames sentences, from a model that has learnt
+        little, or something that the maximum length cut off, which we put behind all that ended.
         """
         answers: dict[int, list[Hypothesis] | None] = {}
         for options, group in _alike(requests):
@@ -82,10 +83,17 @@ class CTranslate2Engine:
         for sentence, result in zip(sentences, results, strict=True):
             for pieces, score in zip(result.hypotheses, result.scores, strict=True):
                 tokens = [self._target[piece] for piece in pieces]
-                total = score * (LENGTH_PENALTIES["power"](len(tokens), options.alpha) if options.width > 1 else 1.0)
-                sentence.finish(tokens, total, ended=len(tokens) < sentence.max_length)
-            said = {token for hypothesis in sentence.finished for token in hypothesis.tokens}
-            yield None if said & {self._specials.pad, self._specials.start} else sentence.result().hypotheses
+                ended = len(tokens) < sentence.max_length
+                length = power(len(tokens) + ended, options.alpha) if options.width > 1 else 1.0
+                sentence.finish(tokens, score * length, ended)
+            yield sentence.result().hypotheses if self._is_usual(sentence) else None
+
+    def _is_usual(self, sentence: Sentence) -> bool:
+        frames = {self._specials.pad, self._specials.start}
+        return all(
+            (found.ended or sentence.options.width == 1) and frames.isdisjoint(found.tokens)
+            for found in sentence.finished
+        )
 
 
 def _alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:

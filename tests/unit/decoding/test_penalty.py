@@ -24,7 +24,7 @@ def test_power_is_n_to_the_alpha(length: int, alpha: float, expected: float) -> 
     assert power(length, alpha) == pytest.approx(expected, rel=1e-15)
 
 
-def test_an_empty_answer_counts_as_one_token_for_power() -> None:
+def test_nothing_at_all_counts_as_one_token_for_power() -> None:
     assert power(0, 0.6) == 1.0
 
 

@@ -58,7 +58,7 @@ def plain_beam(row: Row, source: Sequence[int], options: SearchOptions, max_leng
         ranked = sorted(every, key=lambda candidate: -candidate[0])
         for total, prefix, token in ranked[: options.beam]:
             if token == END:
-                finished.append(Hypothesis(list(prefix), total / penalty(length, options.alpha), total))
+                finished.append(Hypothesis(list(prefix), total / penalty(length + 1, options.alpha), total))
         going = [candidate for candidate in ranked if candidate[2] != END][: options.beam]
         alive = [(total, (*prefix, token)) for total, prefix, token in going]
         finished.sort(key=lambda hypothesis: -hypothesis.score)
@@ -135,13 +135,13 @@ def test_a_wider_beam_can_find_what_greedy_misses() -> None:
 
 def test_the_length_penalty_decides_between_a_short_and_a_long_answer() -> None:
     row = written_table({(): {4: 0.55, END: 0.45}, (4,): {5: 1.0}, (4, 5): {1: 0.8, 5: 0.2}, (4, 5, 1): {END: 1.0}})
-    # The empty answer: ln 0.45 = -0.799. Three tokens: ln 0.44 = -0.821; (8/6)^1.1 = 1.372, (5/6)^1.1 = 0.818.
+    # The empty answer: ln 0.45 = -0.799. Three tokens and the end: ln 0.44 = -0.821; (9/6)^1.1 = 1.562, (6/6)^1.1 = 1.
     short = translate(Toy(row), SOURCE, beam=2, alpha=0.0)
     assert (short[0].tokens, short[0].score) == ([], pytest.approx(-0.7985, abs=1e-4))
     long = translate(Toy(row), SOURCE, beam=2, alpha=1.1)
-    assert (long[0].tokens, long[0].score) == ([4, 5, 1], pytest.approx(-0.8210 / 1.3723, abs=1e-3))
+    assert (long[0].tokens, long[0].score) == ([4, 5, 1], pytest.approx(-0.8210 / 1.5621, abs=1e-4))
     mean = translate(Toy(row), SOURCE, beam=2, alpha=1.0, length_penalty="power")
-    assert (mean[0].tokens, mean[0].score) == ([4, 5, 1], pytest.approx(-0.8210 / 3, abs=1e-3))
+    assert (mean[0].tokens, mean[0].score) == ([4, 5, 1], pytest.approx(-0.8210 / 4, abs=1e-4))
 
 
 def test_a_search_stops_when_as_many_are_finished_as_the_beam_is_wide_and_none_alive_is_better() -> None:

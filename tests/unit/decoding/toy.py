@@ -182,6 +182,6 @@ def every_hypothesis(row: Row, source: Sequence[int], options: SearchOptions, ma
             ended = length < max_length
             if ended:
                 total += float(row(read, tokens)[END])
-            score = total / penalty(length, options.alpha)
+            score = total / penalty(length + ended, options.alpha)
             found.append(Hypothesis(list(tokens), score, total, ended))
     return sorted(found, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))
