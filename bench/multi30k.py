@@ -52,7 +52,7 @@ def main() -> None:
     answers: dict[str, list[str]] = {}
     found: dict[str, dict[str, Any]] = {}
     for run, is_raw in [*((run, False) for run in options.tokenised), *((run, True) for run in options.raw)]:
-        said = transduce.load(run).translate(sources[is_raw])
+        said = transduce.load(run).translate(sources[is_raw], split=False)
         answers[run] = tokenised(said) if is_raw else said
         score, around = TOKENISED.score(answers[run], reference), interval(TOKENISED, answers[run], reference)
         print(f"{run}: {score}  (95 % interval {around.low:.2f} to {around.high:.2f})")

@@ -101,7 +101,7 @@ def assess(
 ) -> Assessment:
     """Translate a test set and score the answers."""
     loss, hits, tokens, unscored = _teacher_forced(translator, test)
-    translations = translator.translate(test.sources, **(options or {}))
+    translations = translator.translate(test.sources, split=False, **(options or {}))
     return Assessment(
         translations=translations,
         perplexity=perplexity(loss, tokens),

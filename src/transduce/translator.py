@@ -9,9 +9,8 @@ translator.attention("some text")            # shows itself in a notebook
 from __future__ import annotations
 
 import functools
-import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -36,7 +35,8 @@ from transduce.interop.ctranslate2 import (
     write_files,
 )
 from transduce.text.constraint import Constraints
-from transduce.text.tokenizer import SPACE_MARK
+from transduce.text.cutting import cut_tokens
+from transduce.text.sentence import Piece, joint, split_sentences
 
 LONGEST_PART = 256
 """Source tokens that are read at once where the model itself has no limit; a longer line is translated in parts."""
@@ -58,6 +58,8 @@ class Counts:
     """What happened to the lines so far."""
 
     lines: int = 0
+    several: int = 0
+    """Lines of several sentences, which were translated one by one."""
     empty: int = 0
     """Lines without any text; they stay empty."""
     split: int = 0
@@ -119,6 +121,7 @@ class Translator:
         nbest: None = None,
         prefixes: Iterable[str] = (),
         forbid: Sequence[str] = (),
+        split: bool = True,
         **options: Any,
     ) -> list[str]: ...
     @overload
@@ -129,6 +132,7 @@ class Translator:
         nbest: int,
         prefixes: Iterable[str] = (),
         forbid: Sequence[str] = (),
+        split: bool = True,
         **options: Any,
     ) -> list[list[Translation]]: ...
 
@@ -139,17 +143,19 @@ class Translator:
         nbest: int | None = None,
         prefixes: Iterable[str] = (),
         forbid: Sequence[str] = (),
+        split: bool = True,
         **options: Any,
     ) -> list[str] | list[list[Translation]]:
         """Translate lines; with `nbest` give that many answers to each, with scores, best first.
 
-        `prefixes` are what the answers begin with, one for each line; words of `forbid` are not written. Further
-        options are those of `SearchOptions`: method, beam, length_penalty, alpha, max_length, temperature, …
+        `prefixes` are what the answers begin with, one for each line; words of `forbid` are not written; `split`
+        translates a line of several sentences one by one. Further options are those of `SearchOptions`: method,
+        beam, length_penalty, alpha, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
         wished, constraints = self.options(nbest=nbest, **options), self.constraints(prefixes, forbid)
-        answers = [answer for window in _windows(lines) for answer in self.answer(window, wished, constraints)]
+        answers = [answer for window in _windows(lines) for answer in self.answer(window, wished, constraints, split)]
         constraints.refuse_leftovers()
         return [answer[0].text for answer in answers] if nbest is None else answers
 
@@ -169,13 +175,39 @@ class Translator:
         return Constraints(self.target, prefixes, forbid)
 
     def answer(
-        self, lines: Sequence[str], options: SearchOptions, constraints: Constraints | None = None
+        self,
+        lines: Sequence[str],
+        options: SearchOptions,
+        constraints: Constraints | None = None,
+        split: bool = False,
     ) -> list[list[Translation]]:
-        """Answer a window of lines, each with as many translations as the options ask for."""
+        """Answer a window of lines, each with as many translations as the options ask for.
+
+        `split` translates a line of several sentences one by one, and puts their translations together.
+        """
         constraints = constraints or self.constraints()
-        prefixes = [constraints.next_prefix() for _ in lines]
-        encoded = self.source.encode_batch(list(lines))
-        parts = [self._parts(tokens) if line.strip() else [] for line, tokens in zip(lines, encoded, strict=True)]
+        texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
+        prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
+        sentences = [piece.sentence for several in texts for piece in several]
+        found = iter(self._answer(sentences, prefixes, options, constraints))
+        answers = [_together([(next(found), piece.space) for piece in several]) for several in texts]
+        self.counts.lines += len(lines)
+        self.counts.several += sum(len(several) > 1 for several in texts)
+        self.counts.empty += sum(not line.strip() for line in lines)
+        self.counts.cut += sum(not answer[0].ended for answer in answers)
+        self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
+        return answers
+
+    def _sentences(self, line: str) -> list[Piece]:
+        pieces = split_sentences(line, str(self.notes.get("source_language") or ""))
+        return pieces if len(pieces) > 1 else [Piece(line, "")]
+
+    def _answer(
+        self, texts: Sequence[str], prefixes: Sequence[list[int]], options: SearchOptions, constraints: Constraints
+    ) -> list[list[Translation]]:
+        """Answer texts, those that are too long for the model in parts."""
+        encoded = self.source.encode_batch(list(texts))
+        parts = [self._parts(tokens) if text.strip() else [] for text, tokens in zip(texts, encoded, strict=True)]
         flat = [
             (part, prefix if place == 0 else [])
             for several, prefix in zip(parts, prefixes, strict=True)
@@ -185,10 +217,9 @@ class Translator:
             Request(number, part, options, prefix, constraints.forbidden) for number, (part, prefix) in enumerate(flat)
         ]
         found = iter(self._search(requests))
-        answers = [self._join([(next(found), glue) for _, glue in several], options) for several in parts]
-        self._count(encoded, parts, answers)
-        self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
-        return answers
+        self.counts.split += sum(len(several) > 1 for several in parts)
+        self.counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
+        return [self._join([(next(found), glue) for _, glue in several], options) for several in parts]
 
     def use(self, engine: Literal["auto", "torch", "ctranslate2"], quantization: Quantization = "float32") -> None:
         """Choose what searches, before anything is translated: PyTorch, or CTranslate2 for what it does as we do.
@@ -260,24 +291,9 @@ class Translator:
         return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
 
     def _parts(self, tokens: list[int]) -> list[tuple[list[int], str]]:
-        """Cut a source that is too long where words begin, or at least characters.
-
-        Each part comes with what stood before it, a space or nothing.
-        """
+        """Cut a source that is too long; each part comes with what stood before it."""
         limit = max(1, min(LONGEST_PART, (self.model.max_source or LONGEST_PART + 1) - 1))
-        begins_word = _BEGINS_WORD.get(self.source.kind, _has_space)
-        spaces = self.source.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut
-        parts: list[tuple[list[int], str]] = []
-        begin, glue = 0, ""
-        while len(tokens) - begin > limit:
-            pieces = self.source.pieces(tokens[begin : begin + limit + 1])
-            places = range(max(1, limit // 2), limit + 1)
-            starts = [place for place in places if begins_word(pieces[place])]
-            whole = [place for place in places if not _BROKEN_CHARACTER.match(pieces[place])]
-            end = begin + max(starts or whole or [limit])
-            parts.append((tokens[begin:end], glue))
-            begin, glue = (end + spaces, " ") if starts else (end, "")
-        return [*parts, (tokens[begin:], glue)]
+        return cut_tokens(self.source, tokens, limit)
 
     def _join(self, found: list[tuple[list[Hypothesis], str]], options: SearchOptions) -> list[Translation]:
         """Put the parts of a line together: all the best ones, all the second best, …"""
@@ -294,30 +310,21 @@ class Translator:
             joined.append(Translation(text, score, ended))
         return joined
 
-    def _count(
-        self, encoded: list[list[int]], parts: list[list[tuple[list[int], str]]], answers: list[list[Translation]]
-    ) -> None:
-        counts = self.counts
-        counts.lines += len(encoded)
-        counts.empty += sum(not several for several in parts)
-        counts.split += sum(len(several) > 1 for several in parts)
-        counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
-        counts.cut += sum(not answer[0].ended for answer in answers)
 
-
-_BROKEN_CHARACTER = re.compile("<0x[89AB]")
-"""A piece that begins with a byte from within a character."""
-
-
-def _has_space(piece: str) -> bool:
-    return piece.startswith(SPACE_MARK)
-
-
-_BEGINS_WORD: dict[str, Callable[[str], bool]] = {
-    "word": lambda _: True,
-    "wordpiece": lambda piece: piece[0].isalnum(),  # the rest of a word begins with ##
-}
-"""Whether a piece, as a person sees it, is the first of a word; in all other kinds it then has a space."""
+def _together(found: list[tuple[list[Translation], str]]) -> list[Translation]:
+    """Put the translations of a line's sentences together, each with the white space behind it."""
+    (joined, space), *others = found
+    for answers, next_space in others:
+        joined = [
+            Translation(
+                one.text + joint(one.text, space, other.text) + other.text,
+                one.score + other.score,
+                one.ended and other.ended,
+            )
+            for one, other in zip(joined, answers, strict=False)
+        ]
+        space = next_space
+    return joined
 
 
 def _windows(lines: Iterable[str], size: int = 1024) -> Iterator[list[str]]:

@@ -243,3 +243,23 @@ def test_a_forbidden_word_that_was_said_in_other_pieces_is_counted() -> None:
     assert translator.translate(["ten small cats sleep"], forbid=["cats"]) != ["ten small cats sleep"]
     constraints = translator.constraints(forbid=["cat", "sm"])
     assert [constraints.are_broken(text) for text in ("a cat.", "cats", "asm", "sm")] == [True, False, False, True]
+
+
+def test_sentences_of_a_line_are_translated_one_by_one_with_their_white_space() -> None:
+    translator = copier("bpe")
+    line = "The quick brown fox.  Ten small cats!\t“One old tree?” Yes."
+    seen: list[list[int]] = []
+    search = translator.engine.translate
+
+    def watched(requests: list) -> list:
+        seen.extend(list(request.source) for request in requests)
+        return search(requests)
+
+    translator.engine.translate = watched  # type: ignore[method-assign]
+    assert translator.translate([line, "no end", ""]) == [line, "no end", ""]
+    assert len(seen) == 5
+    assert (translator.counts.lines, translator.counts.several, translator.counts.empty) == (3, 1, 1)
+    assert translator.translate([line], split=False) == [line]
+    assert len(seen) == 6
+    (several,) = translator.translate([line], nbest=2)
+    assert [answer.text == line for answer in several] == [True, False]

@@ -47,6 +47,7 @@ Examples:
 @click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that have P together.")
 @click.option("--min-p", type=float, metavar="P", help="Draw from tokens with P times the likeliest one's probability.")
 @click.option("--seed", type=int, metavar="N", help="Draw the same answers again the next time.")
+@click.option("--no-split", is_flag=True, help="Translate a line of several sentences as a whole.")
 @click.option(
     "--engine",
     type=click.Choice(["auto", "torch", "ctranslate2"]),
@@ -67,6 +68,7 @@ def command(
     greedy: bool,
     sample: bool,
     nbest: int | None,
+    no_split: bool,
     engine: Literal["auto", "torch", "ctranslate2"],
     int8: bool,
     mbr: int | None,
@@ -78,8 +80,8 @@ def command(
 ) -> None:
     """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
 
-    One line in, one line out, in the same order; an empty line stays empty. A line longer than the model can read at
-    once is translated in parts; how many were is said at the end.
+    One line in, one line out, in the same order; an empty line stays empty. A line of several sentences is translated
+    sentence by sentence, and one longer than the model can read at once in parts; how many were is said at the end.
     """
     from transduce.ranking import consensus
     from transduce.text.corpus import read_lines
@@ -105,7 +107,7 @@ def command(
     number = 0
     with _output(output) as sink:
         for window in _as_they_come(read_lines(file)):
-            for answers in translator.answer(window, options, constraints):
+            for answers in translator.answer(window, options, constraints, not no_split):
                 if mbr is not None:
                     answers = consensus([answer.text for answer in answers])
                 for answer in answers[: nbest or 1]:
@@ -123,6 +125,7 @@ def command(
 def _summary(counts: Any) -> None:
     notes = {
         "lines without text, left empty": counts.empty,
+        "lines of several sentences, translated one by one": counts.several,
         "lines longer than the model reads at once, translated in parts": counts.split,
         "translations cut off at the maximum length": counts.cut,
         "translations with a forbidden word all the same, in other pieces": counts.forbidden,

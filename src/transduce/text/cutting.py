@@ -1,0 +1,43 @@
+"""A text that is longer than a model reads, cut where that does the least harm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from transduce.text.tokenizer import SPACE_MARK, Tokenizer
+
+
+def cut_tokens(tokenizer: Tokenizer, tokens: list[int], limit: int) -> list[tuple[list[int], str]]:
+    """Cut tokens into parts of at most `limit`, where words begin, or at least characters.
+
+    Each part comes with what stood before it, a space or nothing.
+    """
+    begins_word = _BEGINS_WORD.get(tokenizer.kind, _has_space)
+    spaces = tokenizer.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut
+    parts: list[tuple[list[int], str]] = []
+    begin, glue = 0, ""
+    while len(tokens) - begin > limit:
+        pieces = tokenizer.pieces(tokens[begin : begin + limit + 1])
+        places = range(max(1, limit // 2), limit + 1)
+        starts = [place for place in places if begins_word(pieces[place])]
+        whole = [place for place in places if not _BROKEN_CHARACTER.match(pieces[place])]
+        end = begin + max(starts or whole or [limit])
+        parts.append((tokens[begin:end], glue))
+        begin, glue = (end + spaces, " ") if starts else (end, "")
+    return [*parts, (tokens[begin:], glue)]
+
+
+_BROKEN_CHARACTER = re.compile("<0x[89AB]")
+"""A piece that begins with a byte from within a character."""
+
+
+def _has_space(piece: str) -> bool:
+    return piece.startswith(SPACE_MARK)
+
+
+_BEGINS_WORD: dict[str, Callable[[str], bool]] = {
+    "word": lambda _: True,
+    "wordpiece": lambda piece: piece[0].isalnum(),  # the rest of a word begins with ##
+}
+"""Whether a piece, as a person sees it, is the first of a word; in all other kinds it then has a space."""

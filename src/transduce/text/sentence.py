@@ -1,0 +1,110 @@
+"""Text → sentences with the white space between them, nothing lost: models are trained on sentences, people write text.
+
+A sentence ends at a sign that ends sentences in some script, with the quotes and brackets that close behind it. Where a
+script puts a space between sentences, one must follow, and then something that may begin a sentence. A full stop after
+an abbreviation, an initial or an ordinal number ends nothing. Where that cannot be known, the text stays whole: two
+sentences in one are translated better than half of one.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import NamedTuple
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+SPACED = ".!?…؟۔।॥።։།"
+"""Ends a sentence where white space follows: Latin, Cyrillic, Greek, Arabic, Urdu, Devanagari, Ethiopic, Armenian,
+Tibetan."""
+UNSPACED = "。！？｡．។៕။"
+"""Ends a sentence whatever follows: Chinese, Japanese, Khmer, Burmese."""
+CLOSING = "\"'”’»›)]}」』）】〉》"
+CLOSING_TOO = "“‘«‹"
+"""What opens a quotation in one language and closes it in another: behind a sign, with a space after it, it closes."""
+OPENING = "\"'“‘„‚«‹»›([{¿¡「『（【〈《-–—"
+
+ABBREVIATIONS: dict[str, frozenset[str]] = {
+    "": _set("cf vs etc approx tel al ca eds st"),
+    "en": _set(
+        "mr mrs ms dr prof rev hon gen col capt lt sgt sen rep gov pres jr sr inc ltd co corp dept est e.g i.e a.m p.m "
+        "u.s u.k jan feb mar apr jun jul aug sep sept oct nov dec mt ave blvd"
+    ),
+    "de": _set(
+        "z.b d.h u.a u.ä o.ä i.d.r z.t s.o s.u v.a bzw usw evtl ggf inkl exkl sog hr fr dr prof dipl ing str bd hrsg "
+        "jh mio mrd st vgl zzgl geb gest allg bes dt engl franz jan feb mär apr jun jul aug sep sept okt nov dez"
+    ),
+    "fr": _set("mm mme mlle dr pr st ste av bd p.ex c.-à-d env éd janv févr avr juil sept oct nov déc"),
+    "es": _set("sr sra srta dr dra dña ud uds p.ej ee.uu av avda ene feb abr ago sept oct nov dic"),
+    "it": _set("sig sig.ra dott dott.ssa prof ing avv p.es ecc gen feb mar apr mag giu lug ago set ott nov dic"),
+    "pt": _set("sr sra dr dra prof exmo p.ex av fev abr mai jun jul ago out dez"),
+    "nl": _set("dhr mevr dr drs prof mr ir ing bijv d.w.z enz o.a t.a.v m.b.t jan feb mrt apr jun jul aug sep okt"),
+    "pl": _set("np m.in tzn tj ul prof dr inż mgr godz tys mln mld św pt"),
+    "cs": _set("např tzv tj atd apod str prof dr ing mgr st sv"),
+    "ru": _set("гг вв т.е т.д т.п т.к др им ул стр см проф акад тыс млн млрд руб"),
+}
+"""What stands before a full stop that ends no sentence, in lower case; those of no language are minded everywhere."""
+
+NUMBERED = _set("no nos nr fig vol pp abs art kap pág pag núm рис č")
+"""The same, where a number follows."""
+
+ORDINALS = {"de", "da", "nb", "nn", "no", "fi", "cs", "sk", "pl", "hu", "hr", "sr", "sl", "et", "lv", "is", "tr"}
+"""Languages that write "3. Oktober": a number with a full stop need not end a sentence."""
+
+LONGEST_WORD, LONGEST_OPENING = 24, 8
+"""Characters that are looked at on both sides of a sign: a text of one long word takes no longer for it."""
+
+_END = re.compile(
+    rf"(?<![{re.escape(SPACED)}])[{re.escape(SPACED)}]++[{re.escape(CLOSING + CLOSING_TOO)}]*+"
+    r"(?:[ \u00a0\u202f][»›])?+(?=\s)\s*+"
+    rf"|[{re.escape(UNSPACED)}]++[{re.escape(CLOSING)}]*+\s*+"
+)
+_WORD = re.compile(r"[\w.\-’']*$")
+
+
+class Piece(NamedTuple):
+    """One sentence and the white space behind it."""
+
+    sentence: str
+    space: str
+
+
+def split_sentences(text: str, language: str = "") -> list[Piece]:
+    """Cut a text into sentences; put together again with their white space they are the text."""
+    language = re.split("[-_]", language.lower())[0]
+    edges = [end.end() for end in _END.finditer(text) if end.end() < len(text) and _ends(text, end, language)]
+    pieces = []
+    for begin, end in pairwise([0, *edges, len(text)]):
+        sentence = text[begin:end].rstrip()
+        pieces.append(Piece(sentence, text[begin + len(sentence) : end]))
+    return pieces
+
+
+def joint(before: str, space: str, after: str) -> str:
+    """The white space between two translated sentences: the source's, unless a script wants none or wants some."""
+    if before and before[-1] in UNSPACED:
+        return "" if space in ("", " ") else space
+    return space or (" " if before and after else "")
+
+
+def _ends(text: str, end: re.Match[str], language: str) -> bool:
+    """Whether a sentence really ends at a sign that could end one."""
+    if end.group()[0] in UNSPACED:
+        return True
+    first = text[end.end() : end.end() + LONGEST_OPENING].lstrip(OPENING + " \u00a0\u202f")[:1]
+    if not first.isalnum() or first.islower():
+        return False
+    if end.group()[0] != "." or end.group()[1] in SPACED:
+        return True
+    found = _WORD.search(text[max(0, end.start() - LONGEST_WORD) : end.start()])
+    last = found.group() if found else ""
+    if last.isdecimal():
+        return language not in ORDINALS or len(last) > 2
+    if last.lower() in NUMBERED:
+        return not first.isdecimal()
+    if len(last) == 1 and last.isalpha() and last != "I":
+        return False
+    return last.lower() not in ABBREVIATIONS[""] | ABBREVIATIONS.get(language, frozenset())
