@@ -9,12 +9,31 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import click
 
 WINDOW = 512
 """Lines that are sorted by length and translated together; a slow writer's lines are answered as they come."""
+
+SEARCH = (
+    "beam",
+    "length_penalty",
+    "alpha",
+    "stop",
+    "max_length",
+    "min_length",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "no_repeat_ngram",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "seed",
+)
+"""Options that are handed to the search as they are."""
 
 _EXAMPLES = """
 \b
@@ -35,6 +54,7 @@ Examples:
 @click.option("--n-best", "nbest", type=int, metavar="N", help="Print N answers as `line ||| text ||| score`.")
 @click.option("--alpha", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off.")
 @click.option("--length-penalty", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A.")
+@click.option("--stop", metavar="NAME", help="When a beam search ends: settled, beam_finished or exact.")
 @click.option("--max-length", type=int, metavar="N", help="Most tokens of an answer; default: the source's plus 50.")
 @click.option("--min-length", type=int, metavar="N", help="Fewest tokens of an answer.")
 @click.option("--repetition-penalty", type=float, metavar="X", help="Divide scores of tokens that were written by X.")
@@ -42,7 +62,7 @@ Examples:
 @click.option("--frequency-penalty", type=float, metavar="X", help="Take X off for each time that it was written.")
 @click.option("--no-repeat-ngram", type=int, metavar="N", help="Write no N tokens in a row twice.")
 @click.option("--sample", is_flag=True, help="Draw each token by its probability; --n-best draws several answers.")
-@click.option("--temperature", type=float, metavar="T", help="Of a sample: below 1 bolder, above 1 wilder.")
+@click.option("--temperature", type=float, metavar="T", help="Of a sample: below 1 safer, above 1 wilder.")
 @click.option("--top-k", type=int, metavar="N", help="Draw from the N likeliest tokens.")
 @click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that have P together.")
 @click.option("--min-p", type=float, metavar="P", help="Draw from tokens with P times the likeliest one's probability.")
@@ -61,23 +81,7 @@ Examples:
 @click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
 @click.option("--prefix-file", metavar="FILE", help="Begin each answer like the same line of FILE.")
 @click.option("--forbid", multiple=True, metavar="WORD", help="Do not write this word; may be given several times.")
-def command(
-    run: str,
-    file: str,
-    output: str,
-    greedy: bool,
-    sample: bool,
-    nbest: int | None,
-    no_split: bool,
-    engine: Literal["auto", "torch", "ctranslate2"],
-    int8: bool,
-    mbr: int | None,
-    ensemble: tuple[str, ...],
-    prefix: str | None,
-    prefix_file: str | None,
-    forbid: tuple[str, ...],
-    **wishes: Any,
-) -> None:
+def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -> None:
     """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
 
     One line in, one line out, in the same order; an empty line stays empty. A line of several sentences is translated
@@ -87,30 +91,20 @@ def command(
     from transduce.text.corpus import read_lines
     from transduce.translator import load, one_line
 
-    if greedy and sample:
-        raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
-    if prefix is not None and prefix_file is not None:
-        raise click.UsageError("give --prefix for all lines or --prefix-file for each, not both")
-    if mbr is not None and (greedy or wishes["beam"] is not None or (nbest or 1) > mbr):
-        raise click.UsageError(
-            "--mbr chooses among the answers that it draws: no --greedy, no --beam, no larger --n-best"
-        )
-    if greedy or sample or mbr:
-        wishes = {**wishes, "method": "greedy" if greedy else "sample"}
-    if int8 and engine == "torch":
-        raise click.UsageError("--int8 is for CTranslate2; leave out --engine torch")
-    translator = load(run, *ensemble)
-    translator.use("ctranslate2" if int8 else engine, "int8" if int8 else "float32")
-    options = translator.options(nbest=mbr or nbest, **wishes)
-    every = () if prefix is None else itertools.repeat(prefix)
-    constraints = translator.constraints(every if prefix_file is None else read_lines(prefix_file), forbid)
+    _refuse_contradictions(nbest, asked)
+    mbr, prefix_file = asked["mbr"], asked["prefix_file"]
+    translator = load(run, *asked["ensemble"])
+    translator.use("ctranslate2" if asked["int8"] else asked["engine"], "int8" if asked["int8"] else "float32")
+    method = "greedy" if asked["greedy"] else "sample" if asked["sample"] or mbr else None
+    options = translator.options(nbest=mbr or nbest, method=method, **{name: asked[name] for name in SEARCH})
+    every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])
+    constraints = translator.constraints(every if prefix_file is None else read_lines(prefix_file), asked["forbid"])
     number = 0
     with _output(output) as sink:
         for window in _as_they_come(read_lines(file)):
-            for answers in translator.answer(window, options, constraints, not no_split):
-                if mbr is not None:
-                    answers = consensus([answer.text for answer in answers])
-                for answer in answers[: nbest or 1]:
+            for answers in translator.answer(window, options, constraints, not asked["no_split"]):
+                chosen = answers if mbr is None else consensus([answer.text for answer in answers])
+                for answer in chosen[: nbest or 1]:
                     text = one_line(answer.text)
                     sink.write(f"{text}\n" if nbest is None else f"{number} ||| {text} ||| {answer.score:.4f}\n")
                 number += 1
@@ -120,6 +114,19 @@ def command(
     if translator.fallen_back is not None:
         click.echo(f"note: PyTorch searched: {translator.fallen_back}", err=True)
     _summary(translator.counts)
+
+
+def _refuse_contradictions(nbest: int | None, asked: dict[str, Any]) -> None:
+    if asked["greedy"] and asked["sample"]:
+        raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
+    if asked["prefix"] is not None and asked["prefix_file"] is not None:
+        raise click.UsageError("give --prefix for all lines or --prefix-file for each, not both")
+    if asked["mbr"] is not None and (asked["greedy"] or asked["beam"] is not None or (nbest or 1) > asked["mbr"]):
+        raise click.UsageError(
+            "--mbr chooses among the answers that it draws: no --greedy, no --beam, no larger --n-best"
+        )
+    if asked["int8"] and asked["engine"] == "torch":
+        raise click.UsageError("--int8 is for CTranslate2; leave out --engine torch")
 
 
 def _summary(counts: Any) -> None:
