@@ -9,9 +9,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import click
+
+T = TypeVar("T")
 
 WINDOW = 512
 """Lines that are sorted by length and translated together; a slow writer's lines are answered as they come."""
@@ -41,6 +43,8 @@ Examples:
   transduce translate runs/demo words.txt --output pronunciations.txt
   cat input.txt | transduce translate runs/de-en > output.txt
   echo "hello" | transduce translate runs/demo --beam 8 --n-best 3
+  transduce translate runs/de-en film.srt --output film.en.srt
+  transduce translate runs/de-en rows.tsv --format tsv --field 2
   echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-best 5
 """
 
@@ -67,6 +71,10 @@ Examples:
 @click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that have P together.")
 @click.option("--min-p", type=float, metavar="P", help="Draw from tokens with P times the likeliest one's probability.")
 @click.option("--seed", type=int, metavar="N", help="Draw the same answers again the next time.")
+@click.option(
+    "--format", type=click.Choice(["text", "tsv", "jsonl", "srt", "po"]), help="Default: by the name of FILE."
+)
+@click.option("--field", metavar="N|KEY", help="The column of a TSV file, or the key of JSONL, to translate in place.")
 @click.option("--no-split", is_flag=True, help="Translate a line of several sentences as a whole.")
 @click.option(
     "--engine",
@@ -86,9 +94,11 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
 
     One line in, one line out, in the same order; an empty line stays empty. A line of several sentences is translated
     sentence by sentence, and one longer than the model can read at once in parts; how many were is said at the end.
+    Of subtitles (.srt), catalogues (.po), TSV and JSONL files only the text is translated, and the rest stays.
     """
     from transduce.ranking import consensus
     from transduce.text.corpus import read_lines
+    from transduce.text.document import kind_of, segments
     from transduce.translator import load, one_line
 
     _refuse_contradictions(nbest, asked)
@@ -99,14 +109,23 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     options = translator.options(nbest=mbr or nbest, method=method, **{name: asked[name] for name in SEARCH})
     every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])
     constraints = translator.constraints(every if prefix_file is None else read_lines(prefix_file), asked["forbid"])
+    kind = asked["format"] or kind_of(file)
+    if kind != "text" and (nbest is not None or prefix_file is not None):
+        raise click.UsageError(f"--n-best and --prefix-file are for lines of text, not for {kind}")
     number = 0
     with _output(output) as sink:
-        for window in _as_they_come(read_lines(file)):
-            for answers in translator.answer(window, options, constraints, not asked["no_split"]):
-                chosen = answers if mbr is None else consensus([answer.text for answer in answers])
-                for answer in chosen[: nbest or 1]:
-                    text = one_line(answer.text)
-                    sink.write(f"{text}\n" if nbest is None else f"{number} ||| {text} ||| {answer.score:.4f}\n")
+        for window in _as_they_come(segments(kind, read_lines(file), asked["field"], file)):
+            texts = [text for segment in window for text in segment.texts]
+            found = iter(translator.answer(texts, options, constraints, not asked["no_split"]))
+            for segment in window:
+                several = [next(found) for _ in segment.texts]
+                if mbr is not None:
+                    several = [consensus([answer.text for answer in answers]) for answers in several]
+                if nbest is None:
+                    sink.write(segment.write([one_line(answers[0].text) for answers in several]))
+                    continue
+                for answer in several[0][:nbest]:
+                    sink.write(f"{number} ||| {one_line(answer.text)} ||| {answer.score:.4f}\n")
                 number += 1
             sink.flush()
         if prefix_file is not None:
@@ -163,14 +182,14 @@ def _output(path: str) -> Iterator[IO[str]]:
                 yield plain
 
 
-def _as_they_come(lines: Iterator[str]) -> Iterator[list[str]]:
+def _as_they_come(items: Iterator[T]) -> Iterator[list[T]]:
     """Yield windows of whatever has arrived: full ones from a file, small ones from somebody who types and waits."""
-    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=2 * WINDOW)
+    arrived: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=2 * WINDOW)
 
     def read() -> None:
         try:
-            for line in lines:
-                arrived.put(line)
+            for item in items:
+                arrived.put(item)
             arrived.put(None)
         except BaseException as error:  # handed over to the main thread, which raises it
             arrived.put(error)
@@ -178,7 +197,7 @@ def _as_they_come(lines: Iterator[str]) -> Iterator[list[str]]:
     threading.Thread(target=read, daemon=True).start()
     ended = False
     while not ended:
-        window: list[str] = []
+        window: list[T] = []
         item = arrived.get()
         while True:
             if isinstance(item, BaseException):

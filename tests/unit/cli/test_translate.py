@@ -240,3 +240,18 @@ def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureF
     assert set(answer.hypotheses[0]) <= set("abcdefg")
     assert run(["export", "run", "--to", "ctranslate2", "--output", "out/small"]) == 73
     assert "out/small: is there already" in complaint(capsys.readouterr())
+
+
+def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    translate = transduce.load("run").translate
+    Path("film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na b c\n\n")
+    assert run(["translate", "run", "film.srt", "--min-length", "2"]) == 0
+    (said,) = translate(["a b c"], min_length=2)
+    assert capsys.readouterr().out == f"1\n00:00:01,000 --> 00:00:02,000\n{said}\n\n"
+    Path("rows.tsv").write_text("1\ta b c\tx\n2\t\ty\n")
+    assert run(["translate", "run", "rows.tsv", "--format", "tsv", "--field", "2", "--min-length", "2"]) == 0
+    assert capsys.readouterr().out == f"1\t{said}\tx\n2\t\ty\n"
+    assert run(["translate", "run", "film.srt", "--n-best", "2"]) == 2
+    assert "are for lines of text, not for srt" in complaint(capsys.readouterr())
+    assert run(["translate", "run", "rows.tsv", "--format", "tsv"]) == 2
+    assert "say which field of each line is to be translated" in complaint(capsys.readouterr())

@@ -1,0 +1,181 @@
+"""Files that people have, as what is to be translated and all the rest: the rest comes out as it went in.
+
+A document is a stream of segments. A segment has some texts, and knows how to write itself with their translations;
+one without texts is written as it was. Kinds: `text` (a line is a text), `tsv` and `jsonl` (a column or a key of each
+line), `srt` (subtitles), `po` (message catalogues).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from transduce.errors import DataError, SettingsError
+
+Write = Callable[[Sequence[str]], str]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a document."""
+
+    texts: list[str]
+    """What is to be translated, each without line breaks; often nothing."""
+    write: Write
+    """(translations) -> lines, the last line break included."""
+
+
+def segments(kind: str, lines: Iterable[str], field: str | None, where: str) -> Iterator[Segment]:
+    """Read a document of some kind; `field` is the column (from 1) or the key that is to be translated."""
+    if kind in ("tsv", "jsonl"):
+        if not field:
+            raise SettingsError(f"say which field of each line is to be translated: --field, a {_FIELD[kind]}")
+        return (_COLUMNS[kind](line, field, f"{where}:{number}") for number, line in enumerate(lines, start=1))
+    if field:
+        raise SettingsError(f"--field is for tsv and jsonl, not for {kind}")
+    return _BLOCKS[kind](lines) if kind in _BLOCKS else map(_line, lines)
+
+
+def kind_of(path: str) -> str:
+    """What a file is, by its name; text unless the name says something else."""
+    suffix = path.removesuffix(".gz").rpartition(".")[2].lower()
+    return {"srt": "srt", "po": "po", "pot": "po"}.get(suffix, "text")
+
+
+LONGEST_SUBTITLE = 1000
+"""Characters of a subtitle that is broken into lines; nobody reads a longer one."""
+KINDS = ("text", "tsv", "jsonl", "srt", "po")
+_FIELD = {"tsv": "number from 1", "jsonl": "key"}
+
+
+def _as_it_is(lines: Sequence[str]) -> Segment:
+    return Segment([], lambda _: "".join(f"{line}\n" for line in lines))
+
+
+def _line(line: str) -> Segment:
+    return Segment([line], lambda said: f"{said[0]}\n")
+
+
+def _column(line: str, field: str, where: str) -> Segment:
+    if not field.isdecimal() or int(field) < 1:
+        raise SettingsError(f"--field {field}: a column of a TSV file is a number from 1")
+    cells, place = line.split("\t"), int(field) - 1
+    if place >= len(cells):
+        raise DataError(f"{where}: has {len(cells)} columns, so there is no column {field}")
+    return Segment([cells[place]], lambda said: "\t".join([*cells[:place], said[0], *cells[place + 1 :]]) + "\n")
+
+
+def _key(line: str, field: str, where: str) -> Segment:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        raise DataError(f"{where}: is not JSON") from None
+    if not isinstance(row, dict) or not isinstance(row.get(field), str):
+        raise DataError(f"{where}: is no object with a text under '{field}'")
+    texts = row[field].split("\n")
+    return Segment(texts, lambda said: json.dumps({**row, field: "\n".join(said)}, ensure_ascii=False) + "\n")
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[tuple[bool, list[str]]]:
+    """Yield lines in groups, (are they empty, which)."""
+    for empty, group in groupby(lines, key=lambda line: not line.strip()):
+        yield empty, list(group)
+
+
+def _subtitles(lines: Iterable[str]) -> Iterator[Segment]:
+    """A number, the times, and one or several lines, which are one text and are broken anew."""
+    for empty, block in _blocks(lines):
+        head = next((place + 1 for place, line in enumerate(block[:2]) if "-->" in line), len(block))
+        yield _as_it_is(block[:head])
+        if not empty and head < len(block):
+            yield _subtitle(block[head:])
+
+
+def _subtitle(lines: Sequence[str]) -> Segment:
+    text = " ".join(line.strip() for line in lines)
+    opening, closing = _OPENING_TAGS.match(text), _CLOSING_TAGS.search(text)
+    assert opening is not None and closing is not None
+    begin, end = opening.group(), closing.group()
+    if len(begin) + len(end) > len(text):
+        return _as_it_is(lines)
+
+    def write(said: Sequence[str]) -> str:
+        return f"{begin}{_broken(said[0], len(lines))}{end}\n"
+
+    return Segment([text[len(begin) : len(text) - len(end)]], write)
+
+
+def _broken(text: str, lines: int) -> str:
+    """Break a text into so many lines, about equally long."""
+    if len(text) > LONGEST_SUBTITLE:
+        return text
+    widths = range(max(1, len(text) // lines), len(text) + 1)
+    tries = (textwrap.wrap(text, width, break_long_words=False) for width in widths)
+    return "\n".join(next((found for found in tries if len(found) <= lines), [text]))
+
+
+_OPENING_TAGS = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\})*")
+_CLOSING_TAGS = re.compile(r"(?:</[^<>]*>)*$")
+
+
+def _messages(lines: Iterable[str]) -> Iterator[Segment]:
+    """Entries without a translation get one, marked fuzzy, so that a person looks at it; all others stay."""
+    for empty, block in _blocks(lines):
+        yield _as_it_is(block) if empty else _message(block)
+
+
+def _message(block: list[str]) -> Segment:
+    fields: dict[str, str] = {}
+    name = ""
+    for line in block:
+        found = _FIELD_LINE.match(line)
+        if found is None:
+            continue
+        name = found.group(1) or name
+        fields[name] = fields.get(name, "") + _unescaped(found.group(2))
+    told = [key for key in fields if key.startswith("msgstr")]
+    if not fields.get("msgid") or not told or any(fields[key] for key in told):
+        return _as_it_is(block)
+    originals = [fields["msgid"], *([fields["msgid_plural"]] if "msgid_plural" in fields else [])]
+    texts = [text.split("\n") for text in originals]
+
+    def write(said: Sequence[str]) -> str:
+        rest = iter(said)
+        singular, *plural = ["\n".join(next(rest) for _ in several) for several in texts]
+        kept = [line for line in block if not line.startswith("msgstr")]
+        new = [f'{key} "{_escaped(singular if key in ("msgstr", "msgstr[0]") else plural[-1])}"' for key in told]
+        return "".join(f"{line}\n" for line in [*_fuzzy(kept), *new])
+
+    return Segment([line for several in texts for line in several], write)
+
+
+_FIELD_LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s+)?"(.*)"\s*$')
+
+
+def _fuzzy(lines: Sequence[str]) -> list[str]:
+    flags = [place for place, line in enumerate(lines) if line.startswith("#,")]
+    if flags:
+        place = flags[0]
+        already = "fuzzy" in lines[place]
+        return [*lines[:place], lines[place] if already else f"#, fuzzy{lines[place][1:]}", *lines[place + 1 :]]
+    place = next(place for place, line in enumerate(lines) if not line.startswith("#"))
+    return [*lines[:place], "#, fuzzy", *lines[place:]]
+
+
+_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "r": "\r"}
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found.group(1), found.group()), text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+
+
+_COLUMNS: dict[str, Callable[[str, str, str], Segment]] = {"tsv": _column, "jsonl": _key}
+_BLOCKS: dict[str, Callable[[Iterable[str]], Iterator[Segment]]] = {"srt": _subtitles, "po": _messages}
