@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from transduce.decoding.penalty import LENGTH_PENALTIES
 from transduce.errors import DataError
 from transduce.evaluation.bleu import chrf_metric
 from transduce.translator import Translation, Translator
+
+LONGEST_NUMBER = 12
+"""Digits of the number of a line; no file has more lines."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ def read_candidates(lines: Iterable[str], where: str) -> Iterator[Candidates]:
     def parse() -> Iterator[tuple[int, str]]:
         for number, line in enumerate(lines, start=1):
             first, *fields = [field.strip() for field in line.split("|||")]
-            if not fields or not first.isdecimal():
+            if not fields or not first.isdecimal() or len(first) > LONGEST_NUMBER:
                 raise DataError(f"{where}:{number}: is not of the form `line ||| text ||| …`")
             yield int(first), fields[0]
 
@@ -55,18 +59,19 @@ def rerank(translator: Translator, source: str, candidates: Sequence[str]) -> li
     return sorted(found, key=lambda answer: -answer.score)
 
 
-def consensus(candidates: Sequence[str]) -> list[Translation]:
+def consensus(candidates: Sequence[Translation]) -> list[Translation]:
     """Sort candidates by how much they agree with all of them, best first: minimum Bayes risk with chrF.
 
     The score is the mean chrF against the candidates, itself among them (Eikema and Aziz 2020): what most samples say
     in some form wins over what one of them says.
     """
     metric = chrf_metric()
-    weight = {text: candidates.count(text) for text in dict.fromkeys(candidates)}
+    weight = Counter(candidate.text for candidate in candidates)
+    first = {candidate.text: candidate for candidate in reversed(candidates)}
     found = []
     for text in weight:
         gain = sum(
             count * metric.value(metric.statistics([text], [[other]]).sum(axis=0)) for other, count in weight.items()
         )
-        found.append(Translation(text, gain / len(candidates)))
+        found.append(replace(first[text], score=gain / len(candidates)))
     return sorted(found, key=lambda answer: -answer.score)

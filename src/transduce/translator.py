@@ -8,35 +8,27 @@ translator.attention("some text")            # shows itself in a notebook
 
 from __future__ import annotations
 
-import functools
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, TypeVar, overload
 
 from transduce.checkpoint import ModelFolder, load_model
-from transduce.config import Config
-from transduce.decoding.engine import TorchEngine
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.options import SAMPLING, Hypothesis, Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
-from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
-from transduce.interop.ctranslate2 import (
-    Quantization,
-    is_installed,
-    library,
-    refusal,
-    refuse_inexpressible,
-    write_files,
-)
+from transduce.interop.ctranslate2 import Quantization
+from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import cut_tokens
 from transduce.text.sentence import Piece, joint, split_sentences
+
+T = TypeVar("T")
 
 LONGEST_PART = 256
 """Source tokens that are read at once where the model itself has no limit; a longer line is translated in parts."""
@@ -98,16 +90,12 @@ class Translator:
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.model, contents.notes
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
-        self.engine = TorchEngine(self.model, self.source.specials, self.target.specials)
+        self.engine = Searcher(contents)
         try:
             self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")
         except SettingsError as error:
             raise ModelFolderError(f"{error}; copy the folder again") from None
         self.counts = Counts()
-        self._quantization: Quantization | None = None
-        """How CTranslate2 holds the weights, where it was chosen."""
-        self.fallen_back: str | None = None
-        """Why the engine that was chosen did not answer the last request."""
 
     def __call__(self, text: str) -> str:
         """Translate one text."""
@@ -155,20 +143,24 @@ class Translator:
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
         wished, constraints = self.options(nbest=nbest, **options), self.constraints(prefixes, forbid)
-        answers = [answer for window in _windows(lines) for answer in self.answer(window, wished, constraints, split)]
+        answers = [answer for window in windows(lines) for answer in self.answer(window, wished, constraints, split)]
         constraints.refuse_leftovers()
         return [answer[0].text for answer in answers] if nbest is None else answers
 
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's search options with some of them changed; None leaves one as it is."""
         given = {name: value for name, value in wishes.items() if value is not None}
-        if given.get("nbest", 1) > 1 and "beam" not in given:
-            given["beam"] = max(given["nbest"], self.defaults.beam)
+        saved = self.defaults.model_dump()
         if "method" not in given and given.keys() & set(SAMPLING):
             given["method"] = "sample"
-        if "beam" in given and "method" not in given:
+        elif "method" not in given and ("beam" in given or (given.get("nbest", 1) > 1 and saved["method"] == "greedy")):
             given["method"] = "beam"
-        return SearchOptions.from_table({**self.defaults.model_dump(), **given}, "the search")
+        method = given.get("method", saved["method"])
+        if method != saved["method"]:  # what was saved is for another way to search
+            saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, "nbest")}
+        if method == "beam" and given.get("nbest", 1) > 1 and "beam" not in given:
+            given["beam"] = max(given["nbest"], self.defaults.beam)
+        return SearchOptions.from_table({**saved, **given}, "the search")
 
     def constraints(self, prefixes: Iterable[str] = (), forbid: Sequence[str] = ()) -> Constraints:
         """Return what answers must begin with and must not say, in this model's tokens."""
@@ -180,17 +172,19 @@ class Translator:
         options: SearchOptions,
         constraints: Constraints | None = None,
         split: bool = False,
+        choose: Callable[[list[Translation]], list[Translation]] = list,
     ) -> list[list[Translation]]:
         """Answer a window of lines, each with as many translations as the options ask for.
 
-        `split` translates a line of several sentences one by one, and puts their translations together.
+        `split` translates a line of several sentences one by one, and puts their translations together; `choose` puts
+        the answers to a line into another order.
         """
         constraints = constraints or self.constraints()
         texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
         prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
         sentences = [piece.sentence for several in texts for piece in several]
         found = iter(self._answer(sentences, prefixes, options, constraints))
-        answers = [_together([(next(found), piece.space) for piece in several]) for several in texts]
+        answers = [choose(_together([(next(found), piece.space) for piece in several])) for several in texts]
         self.counts.lines += len(lines)
         self.counts.several += sum(len(several) > 1 for several in texts)
         self.counts.empty += sum(not line.strip() for line in lines)
@@ -207,54 +201,33 @@ class Translator:
     ) -> list[list[Translation]]:
         """Answer texts, those that are too long for the model in parts."""
         encoded = self.source.encode_batch(list(texts))
-        parts = [self._parts(tokens) if text.strip() else [] for text, tokens in zip(texts, encoded, strict=True)]
+        parts = [
+            self._parts(tokens) if text.strip() and tokens else [] for text, tokens in zip(texts, encoded, strict=True)
+        ]
         flat = [
             (part, prefix if place == 0 else [])
             for several, prefix in zip(parts, prefixes, strict=True)
             for place, (part, _) in enumerate(several)
+            if part
         ]
         requests = [
             Request(number, part, options, prefix, constraints.forbidden) for number, (part, prefix) in enumerate(flat)
         ]
-        found = iter(self._search(requests))
+        found = iter(self.engine.translate(requests))
         self.counts.split += sum(len(several) > 1 for several in parts)
         self.counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
-        return [self._join([(next(found), glue) for _, glue in several], options) for several in parts]
+        nothing = [Hypothesis([], 0.0, 0.0)] * options.nbest
+        return [
+            self._join([(next(found) if part else nothing, glue) for part, glue in several], options)
+            for several in parts
+        ]
 
-    def use(self, engine: Literal["auto", "torch", "ctranslate2"], quantization: Quantization = "float32") -> None:
-        """Choose what searches, before anything is translated: PyTorch, or CTranslate2 for what it does as we do.
+    def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
+        """Choose what searches: PyTorch, or CTranslate2 for what it does as we do; `auto` takes that where it can.
 
-        `auto` takes CTranslate2 where it is installed and can express the model. What it cannot do is searched by
-        PyTorch all the same, and `fallen_back` says why.
+        What CTranslate2 cannot do is searched by PyTorch all the same, and `engine.fallen_back` says why.
         """
-        self.fallen_back, self._quantization = None, None
-        if engine == "auto" and (not is_installed() or refusal(self.model) is not None):
-            return
-        if engine != "torch":
-            refuse_inexpressible(self.model)
-            self._quantization = quantization
-
-    @functools.cached_property
-    def _fast(self) -> CTranslate2Engine:
-        """CTranslate2 with this model, exported when it is first asked."""
-        assert self._quantization is not None
-        contents = ModelFolder(self.model, Config(), self.source, self.target)
-        vocabularies = (self.source.vocabulary, self.target.vocabulary)
-        with tempfile.TemporaryDirectory() as folder:
-            write_files(contents, Path(folder), self._quantization)
-            return CTranslate2Engine(library(), folder, vocabularies, self.target.specials, self.model.max_target)
-
-    def _search(self, requests: list[Request]) -> list[list[Hypothesis]]:
-        if self._quantization is None or not requests:
-            return self.engine.translate(requests)
-        self.fallen_back = refusal_of(requests[0])  # all of a call want the same
-        if self.fallen_back is not None:
-            return self.engine.translate(requests)
-        found = self._fast.translate(requests)
-        again = iter(
-            self.engine.translate([one for one, answer in zip(requests, found, strict=True) if answer is None])
-        )
-        return [next(again) if answer is None else answer for answer in found]
+        self.engine.use(engine, quantization)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""
@@ -327,12 +300,8 @@ def _together(found: list[tuple[list[Translation], str]]) -> list[Translation]:
     return joined
 
 
-def _windows(lines: Iterable[str], size: int = 1024) -> Iterator[list[str]]:
-    window: list[str] = []
-    for line in lines:
-        window.append(line)
-        if len(window) == size:
-            yield window
-            window = []
-    if window:
+def windows(items: Iterable[T], size: int = 1024) -> Iterator[list[T]]:
+    """Yield what is worked on together: similar lengths are then put next to each other."""
+    rest = iter(items)
+    while window := list(itertools.islice(rest, size)):
         yield window

@@ -14,7 +14,7 @@ from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request, SearchOptions
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.errors import SettingsError
-from transduce.interop.ctranslate2 import export, refusal
+from transduce.interop.ctranslate2 import POSITIONS, export, refusal
 from transduce.models.attentive_rnn import AttentiveRnn, AttentiveRnnConfig
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
@@ -83,7 +83,7 @@ def requests(**wishes: object) -> list[Request]:
 
 def compare(slow: TorchEngine, fast: CTranslate2Engine, asked: list[Request]) -> int:
     """Check that both say the same wherever the fast one answers; return how many answers that were."""
-    assert all(refusal_of(request) is None for request in asked)
+    assert all(refusal_of(request, POSITIONS) is None for request in asked)
     answered = 0
     for mine, theirs in zip(slow.translate(asked), fast.translate(asked), strict=True):
         if theirs is None:
@@ -120,10 +120,11 @@ def test_wishes_mean_the_same_to_both(wishes: dict[str, float], tmp_path: Path) 
         ({"stop": "exact"}, "no stop rule 'exact'"),
         ({"method": "sample"}, "samples"),
         ({"presence_penalty": 1.0}, "no presence"),
+        ({"max_length": 4096}, "was given 4,096 positions"),
     ],
 )
 def test_what_it_would_do_in_another_way_is_refused(wishes: dict[str, object], said: str) -> None:
-    (reason, *_) = [refusal_of(request) for request in requests(**wishes)]
+    (reason, *_) = [refusal_of(request, POSITIONS) for request in requests(**wishes)]
     assert reason is not None
     assert said in reason
 

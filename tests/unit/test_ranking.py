@@ -8,6 +8,7 @@ from sacrebleu.metrics.chrf import CHRF
 from tests.unit.copier import WORDS_OF_TEXT, copier
 from transduce.errors import DataError
 from transduce.ranking import Candidates, consensus, read_candidates, rerank
+from transduce.translator import Translation
 
 CANDIDATES = ["the quick brown fox", "the quick brown", "ten small cats", "the quick brown fox"]
 
@@ -29,7 +30,7 @@ def test_one_that_is_too_long_to_be_read_comes_last() -> None:
 
 
 def test_consensus_is_the_mean_chrf_against_all_samples_as_sacrebleu_counts_it() -> None:
-    found = consensus(CANDIDATES)
+    found = consensus([Translation(text, 0.0) for text in CANDIDATES])
     judge = CHRF()
     by_hand = {
         text: sum(judge.corpus_score([text], [[other]]).score for other in CANDIDATES) / len(CANDIDATES)
@@ -55,6 +56,7 @@ def test_an_n_best_list_is_read_in_the_form_that_translate_writes() -> None:
     [
         (["a b"], "list:1: is not of the form"),
         (["0 ||| a", "x ||| b"], "list:2: is not of the form"),
+        (["9" * 5000 + " ||| a"], "list:1: is not of the form"),
         (["0 ||| a", "1 ||| b", "0 ||| c"], "the answers to line 0 do not stand together"),
     ],
 )

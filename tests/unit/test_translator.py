@@ -263,3 +263,60 @@ def test_sentences_of_a_line_are_translated_one_by_one_with_their_white_space() 
     assert len(seen) == 6
     (several,) = translator.translate([line], nbest=2)
     assert [answer.text == line for answer in several] == [True, False]
+
+
+def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() -> None:
+    translator = copier("word", method="sample", temperature=0.7, seed=1, nbest=4)
+    assert translator.options().method == "sample"
+    greedy = translator.options(method="greedy")
+    assert (greedy.method, greedy.nbest, greedy.temperature, greedy.seed) == ("greedy", 1, 1.0, None)
+    assert translator.options(beam=5, nbest=3).beam == 5
+    assert (translator.options(nbest=3).method, translator.options(nbest=3).temperature) == ("sample", 0.7)
+
+
+@pytest.mark.parametrize("wish", [{"forbid": "dog"}, {"prefixes": "the"}])
+def test_one_text_where_several_belong_is_refused(wish: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="lists of texts, not one text"):
+        copier("word").translate(["the dog"], **wish)
+
+
+def test_words_cannot_be_forbidden_letter_by_letter() -> None:
+    with pytest.raises(SettingsError, match="writes letter by letter"):
+        copier("character").translate(["the dog"], forbid=["he"])
+
+
+def test_a_space_where_a_long_line_ends_asks_the_model_nothing() -> None:
+    translator = copier("character", 6)
+    asked: list[int] = []
+    search = translator.engine.translate
+
+    def watched(requests: list) -> list:
+        asked.extend(len(request.source) for request in requests)
+        return search(requests)
+
+    translator.engine.translate = watched  # type: ignore[method-assign]
+    assert translator.translate(["abcde "], split=False) == ["abcde "]
+    assert asked == [5]
+
+
+def test_a_prefix_does_not_use_up_the_length_of_an_answer() -> None:
+    (said,) = copier("word").translate(["the lazy dog"], prefixes=["the " * 80 + "the"], max_length=2)
+    assert len(said.split()) in (81, 82, 83)
+
+
+def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path) -> None:
+    """Line by line: one of them has a prefix. A minimum above the usual maximum raises it, in both engines."""
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
+    said = []
+    for engine in ("torch", "ctranslate2"):
+        translator = transduce.load(run)
+        translator.use(engine)  # type: ignore[arg-type]
+        lines = ["a b c", "c d", "e"]
+        said.append(translator.translate(lines, prefixes=["", "a b", ""], method="greedy", max_length=6))
+        said[-1] += translator.translate(["a"], min_length=70, method="greedy")
+        assert (translator.engine.fallen_back is None) == (engine == "torch")
+        translator.use("torch")
+        assert translator.engine.fallen_back is None
+    assert said[0] == said[1]
+    assert said[0][1].startswith("a b")
+    assert len(said[0][3].split()) >= 70

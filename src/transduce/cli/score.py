@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from transduce.translator import Translator
-
-WINDOW = 1024
-"""Pairs that are scored together, similar lengths next to each other."""
 
 _EXAMPLES = """
 \b
@@ -32,6 +27,7 @@ Examples:
 @click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
 @click.option("--target", metavar="FILE", help="Their translations.")
 @click.option("--path", metavar="FILE", help="TSV or JSONL pairs instead.")
+@click.option("--format", type=click.Choice(["tsv", "jsonl"]), help="What --path is, where its name does not say it.")
 @click.option("--jsonl", is_flag=True, help="One JSON object a pair, with its pieces and the score of each.")
 @click.option("--rerank", metavar="FILE", help="An n-best list, `line ||| text ||| …`: print the best answer of each.")
 @click.option("--n-best", "nbest", type=click.IntRange(1), metavar="N", help="With --rerank: print the N best.")
@@ -55,14 +51,14 @@ def command(
         _rerank(translator, files["source"], rerank, nbest)
 
 
-def _score(translator: Translator, jsonl: bool, source: str | None, target: str | None, path: str | None) -> None:
+def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
     from transduce.evaluation.perplexity import perplexity
     from transduce.text.corpus import CorpusFiles, read_pairs
+    from transduce.translator import windows
 
-    named = {"source": source, "target": target, "path": path}
-    corpus = CorpusFiles.from_table({side: name for side, name in named.items() if name}, "the command line")
+    corpus = CorpusFiles.from_table({name: value for name, value in files.items() if value}, "the command line")
     loss, tokens, scored, too_long = 0.0, 0, 0, 0
-    for window in _windows((pair.source, pair.target) for pair in read_pairs(corpus)):
+    for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):
         for (_, text), found in zip(window, translator.score(window), strict=True):
             if found is None:
                 too_long += 1
@@ -88,17 +84,19 @@ def _rerank(translator: Translator, source: str, path: str, nbest: int | None) -
     from transduce.ranking import read_candidates, rerank
     from transduce.text.corpus import read_lines
 
-    sources = enumerate(read_lines(source))
-    for candidates in read_candidates(read_lines(path), path):
-        text = next((line for number, line in sources if number == candidates.line), None)
-        if text is None:
-            raise DataError(f"{path}: answers line {candidates.line}, which {source} does not have")
+    if source == path == "-":
+        raise click.UsageError("sources and answers cannot both come from standard input")
+    given = iter(read_candidates(read_lines(path), path))
+    for number, text in enumerate(read_lines(source)):
+        candidates = next(given, None)
+        if candidates is None or candidates.line != number:
+            raise DataError(
+                f"{path}: has no answer to line {number} of {source}; every line needs one, if only an empty one"
+            )
         ranked = rerank(translator, text, candidates.texts)
         for answer in ranked[: nbest or 1]:
             score = f"{answer.score:.4f}" if math.isfinite(answer.score) else "nan"
             click.echo(answer.text if nbest is None else f"{candidates.line} ||| {answer.text} ||| {score}")
-
-
-def _windows(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    while window := list(itertools.islice(pairs, WINDOW)):
-        yield window
+    left = next(given, None)
+    if left is not None:
+        raise DataError(f"{path}: answers line {left.line}, which {source} does not have")

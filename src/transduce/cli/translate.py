@@ -88,7 +88,9 @@ Examples:
 @click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that answers with RUN, by the mean.")
 @click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
 @click.option("--prefix-file", metavar="FILE", help="Begin each answer like the same line of FILE.")
-@click.option("--forbid", multiple=True, metavar="WORD", help="Do not write this word; may be given several times.")
+@click.option(
+    "--forbid", multiple=True, metavar="WORD", help="Not this word, nor what begins as it does; again for more."
+)
 def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -> None:
     """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
 
@@ -112,15 +114,14 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     kind = asked["format"] or kind_of(file)
     if kind != "text" and (nbest is not None or prefix_file is not None):
         raise click.UsageError(f"--n-best and --prefix-file are for lines of text, not for {kind}")
+    choose = list if mbr is None else consensus
     number = 0
     with _output(output) as sink:
         for window in _as_they_come(segments(kind, read_lines(file), asked["field"], file)):
             texts = [text for segment in window for text in segment.texts]
-            found = iter(translator.answer(texts, options, constraints, not asked["no_split"]))
+            found = iter(translator.answer(texts, options, constraints, not asked["no_split"], choose))
             for segment in window:
                 several = [next(found) for _ in segment.texts]
-                if mbr is not None:
-                    several = [consensus([answer.text for answer in answers]) for answers in several]
                 if nbest is None:
                     sink.write(segment.write([one_line(answers[0].text) for answers in several]))
                     continue
@@ -130,8 +131,8 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
             sink.flush()
         if prefix_file is not None:
             constraints.refuse_leftovers()
-    if translator.fallen_back is not None:
-        click.echo(f"note: PyTorch searched: {translator.fallen_back}", err=True)
+    if translator.engine.fallen_back is not None:
+        click.echo(f"note: PyTorch searched: {translator.engine.fallen_back}", err=True)
     _summary(translator.counts)
 
 

@@ -89,12 +89,11 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
         return _side_by_side(found, state.width)
 
     def logits(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
-        """The logarithm of the mean probability, which is normalised already.  (… ΣD) -> (… V)."""
-        scores = [
-            model.logits(part, vocabulary).float().log_softmax(dim=-1)
-            for model, part in zip(self._models, torch.split(hidden, self.widths, dim=-1), strict=True)
-        ]
-        return torch.stack(scores).logsumexp(dim=0) - math.log(len(scores))
+        """Scores whose softmax is the mean probability; those of equal members are their own.  (… ΣD) -> (… V)."""
+        parts = zip(self._models, torch.split(hidden, self.widths, dim=-1), strict=True)
+        score_MV = torch.stack([model.logits(part, vocabulary).float() for model, part in parts])
+        total_M1 = score_MV.logsumexp(dim=-1, keepdim=True)
+        return (score_MV - total_M1).logsumexp(dim=0) - math.log(len(score_MV)) + total_M1.mean(dim=0)
 
 
 def _side_by_side(found: Sequence[tuple[Tensor, State]], width: int) -> tuple[Tensor, EnsembleState]:

@@ -32,7 +32,7 @@ class SearchOptions(Config):
     settled: that, and none that is still being written is better now than what would be returned. exact: none of them
     could become better, however it goes on; slower."""
     max_length: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """The most tokens to write; unless given, as many as the source has plus max_extra."""
+    """The most tokens to write, besides a prefix; unless given, as many as the source has plus max_extra."""
     max_extra: Annotated[int, Field(ge=0, le=1_000_000)] = 50
     """How many tokens more than the source has may be written (the paper's rule: input length + 50)."""
     min_length: Annotated[int, Field(ge=0, le=1_000_000)] = 0

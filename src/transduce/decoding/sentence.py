@@ -30,8 +30,7 @@ class Sentence:
     @classmethod
     def of(cls, request: Request, specials: Specials, limit: int | None) -> Sentence:
         """Begin with a request; `limit` is what the model can read of a target, its start token included."""
-        options = request.options
-        wanted = options.max_length or len(request.source) + options.max_extra
+        wanted = longest_wanted(request)
         longest = max(1, wanted if limit is None else min(wanted, limit - 1))
         return cls(request, longest, adjustments_of(request, specials.end), _seed(request))
 
@@ -69,6 +68,13 @@ class Sentence:
 
     def _last_score(self) -> float:
         return self.result().hypotheses[-1].score
+
+
+def longest_wanted(request: Request) -> int:
+    """The most tokens that a request may be answered with, its prefix included, if the model can write so many."""
+    options = request.options
+    usual = max(options.min_length, len(request.source) + options.max_extra)
+    return len(request.prefix) + (options.max_length or usual)
 
 
 def _seed(request: Request) -> int:

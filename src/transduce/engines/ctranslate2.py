@@ -9,16 +9,21 @@ from typing import Any
 
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.decoding.penalty import power
-from transduce.decoding.sentence import Sentence
+from transduce.decoding.sentence import Sentence, longest_wanted
 from transduce.text.specials import Specials
 
 BATCH = 64
 """Sentences that the engine puts into one batch, after sorting them by length."""
 
 
-def refusal_of(request: Request) -> str | None:
-    """Why a request is not for CTranslate2: what it would do in another way than our search, or not at all."""
+def refusal_of(request: Request, positions: int) -> str | None:
+    """Why a request is not for CTranslate2, which was given so many positions.
+
+    That is what it would do in another way than our search, or not at all.
+    """
     options = request.options
+    if longest_wanted(request) >= positions:
+        return f"CTranslate2 was given {positions:,} positions"
     if options.method == "sample":
         return "CTranslate2 does not draw repeatable samples"
     if options.method == "beam" and options.beam > 1:
@@ -65,14 +70,15 @@ class CTranslate2Engine:
 
     def _search(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[list[Hypothesis] | None]:
         sentences = [Sentence.of(request, self._specials, self._limit) for request in requests]
+        longest = max(sentence.max_length for sentence in sentences)
         forbidden = [[self._pieces[token] for token in phrase] for phrase in requests[0].forbidden if phrase]
         results = self._translator.translate_batch(
             [[self._source[token] for token in request.source] for request in requests],
             beam_size=options.width,
             num_hypotheses=options.nbest,
             length_penalty=options.alpha if options.width > 1 else 0.0,
-            max_decoding_length=max(sentence.max_length for sentence in sentences),
-            min_decoding_length=options.min_length,
+            max_decoding_length=longest,
+            min_decoding_length=min(options.min_length, longest),
             repetition_penalty=options.repetition_penalty,
             no_repeat_ngram_size=options.no_repeat_ngram,
             suppress_sequences=forbidden or None,

@@ -36,7 +36,7 @@ def linear_cross_entropy(
 ) -> CrossEntropy:
     """Score the vocabulary and compare with the true tokens.  (N D), (V D), (V), (N) -> sums.
 
-    Gradients reach hidden, weight and bias. `half` rounds the products' factors, not the scores' softmax.
+    Gradients reach hidden, weight and bias. `half` rounds the products, scores included, not what is made of them.
     F.linear_cross_entropy works in chunks too, but not with smoothed labels.
     """
     wanted = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)

@@ -28,7 +28,7 @@ def paired_cross_entropy(
 ) -> CrossEntropy:
     """Score the vocabulary from both passes and compare.  2 × (N D), (V D), (V), (N) -> sums.
 
-    `plain` is the mean of both negative log-likelihoods; hits are not counted. `half` rounds the products' factors.
+    `plain` is the mean of both negative log-likelihoods; hits are not counted. `half` rounds the products.
     """
     with torch.autocast(weight.device.type, enabled=False):  # differences of logarithms need all their digits
         first, second = (hidden.to(weight.dtype) for hidden in hiddens)

@@ -1,8 +1,8 @@
 """Products with a weight matrix, in float32 as they come or in bfloat16 on a CPU that is faster at it.
 
 A product has three faces: `forward` applies the weight, `backward` brings a gradient back through it, and `add_outer`
-adds up the weight's own gradient. In bfloat16 the factors are rounded, sums are kept in float32, and everything around
-the products stays float32.
+adds up the weight's own gradient. In bfloat16 the factors and the result of a product are rounded; the sums inside it
+are kept in float32, and so is everything around the products.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FullProducts:
 
 
 class HalfProducts:
-    """With factors rounded to bfloat16; what goes in and comes out is float32."""
+    """With factors and results rounded to bfloat16; what goes in and comes out is of type float32."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.bfloat16()

@@ -13,6 +13,13 @@ class Constraints:
     """The prefixes of some lines, in their order, and words that none of the answers may have."""
 
     def __init__(self, tokenizer: Tokenizer, prefixes: Iterable[str] = (), forbid: Sequence[str] = ()) -> None:
+        if isinstance(prefixes, str) or isinstance(forbid, str):
+            raise SettingsError("prefixes and forbidden words are lists of texts, not one text")
+        if forbid and tokenizer.kind in ("character", "byte"):
+            raise SettingsError(
+                "this model writes letter by letter, and a word that it may not write it could not write inside other "
+                "words either; forbid words of models with larger pieces only"
+            )
         self._tokenizer = tokenizer
         self._prefixes: Iterator[str] | None = None if prefixes == () else iter(prefixes)
         self._lines = 0

@@ -11,7 +11,7 @@ from transduce.text.tokenizer import SPACE_MARK, Tokenizer
 def cut_tokens(tokenizer: Tokenizer, tokens: list[int], limit: int) -> list[tuple[list[int], str]]:
     """Cut tokens into parts of at most `limit`, where words begin, or at least characters.
 
-    Each part comes with what stood before it, a space or nothing.
+    Each part comes with what stood before it, a space or nothing; behind the last space there may be an empty part.
     """
     begins_word = _BEGINS_WORD.get(tokenizer.kind, _has_space)
     spaces = tokenizer.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut

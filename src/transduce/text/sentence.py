@@ -20,7 +20,7 @@ def _set(words: str) -> frozenset[str]:
 SPACED = ".!?…؟۔।॥።։།"
 """Ends a sentence where white space follows: Latin, Cyrillic, Greek, Arabic, Urdu, Devanagari, Ethiopic, Armenian,
 Tibetan."""
-UNSPACED = "。！？｡．។៕။"
+UNSPACED = "。！？｡។៕။"
 """Ends a sentence whatever follows: Chinese, Japanese, Khmer, Burmese."""
 CLOSING = "\"'”’»›)]}」』）】〉》"
 CLOSING_TOO = "“‘«‹"
@@ -48,6 +48,11 @@ ABBREVIATIONS: dict[str, frozenset[str]] = {
 }
 """What stands before a full stop that ends no sentence, in lower case; those of no language are minded everywhere."""
 
+ANY_LANGUAGE = frozenset().union(*ABBREVIATIONS.values())
+"""For a text whose language is not known, or has no list."""
+
+LANGUAGES = ABBREVIATIONS.keys() - {""}
+
 NUMBERED = _set("no nos nr fig vol pp abs art kap pág pag núm рис č")
 """The same, where a number follows."""
 
@@ -63,6 +68,9 @@ _END = re.compile(
     rf"|[{re.escape(UNSPACED)}]++[{re.escape(CLOSING)}]*+\s*+"
 )
 _WORD = re.compile(r"[\w.\-’']*$")
+_INITIALS = re.compile(r"(?:\w{1,2}\.)+\w")
+"""J.K, U.S, Ph.D"""
+_HIRAGANA = re.compile("[\u3041-\u309f]")
 
 
 class Piece(NamedTuple):
@@ -85,7 +93,7 @@ def split_sentences(text: str, language: str = "") -> list[Piece]:
 
 def joint(before: str, space: str, after: str) -> str:
     """The white space between two translated sentences: the source's, unless a script wants none or wants some."""
-    if before and before[-1] in UNSPACED:
+    if before.rstrip(CLOSING)[-1:] and before.rstrip(CLOSING)[-1] in UNSPACED:
         return "" if space in ("", " ") else space
     return space or (" " if before and after else "")
 
@@ -93,7 +101,8 @@ def joint(before: str, space: str, after: str) -> str:
 def _ends(text: str, end: re.Match[str], language: str) -> bool:
     """Whether a sentence really ends at a sign that could end one."""
     if end.group()[0] in UNSPACED:
-        return True
+        quoted = end.group().rstrip()[-1] not in UNSPACED
+        return not (quoted and _HIRAGANA.match(text, end.end()))  # 「はい。」と: the sentence goes on
     first = text[end.end() : end.end() + LONGEST_OPENING].lstrip(OPENING + " \u00a0\u202f")[:1]
     if not first.isalnum() or first.islower():
         return False
@@ -102,9 +111,10 @@ def _ends(text: str, end: re.Match[str], language: str) -> bool:
     found = _WORD.search(text[max(0, end.start() - LONGEST_WORD) : end.start()])
     last = found.group() if found else ""
     if last.isdecimal():
-        return language not in ORDINALS or len(last) > 2
+        at_the_start = not text[: end.start()].strip(last + " ") if end.start() < LONGEST_WORD else False
+        return not at_the_start and (language not in ORDINALS or len(last) > 2)
     if last.lower() in NUMBERED:
         return not first.isdecimal()
-    if len(last) == 1 and last.isalpha() and last != "I":
+    if (len(last) == 1 and last.isalpha() and last != "I") or _INITIALS.fullmatch(last):
         return False
-    return last.lower() not in ABBREVIATIONS[""] | ABBREVIATIONS.get(language, frozenset())
+    return last.lower() not in (ABBREVIATIONS[""] | ABBREVIATIONS[language] if language in LANGUAGES else ANY_LANGUAGE)

@@ -34,7 +34,7 @@ class TrainingConfig(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """bfloat16 rounds the factors of products to sixteen bits; auto does so on a CUDA GPU. On a CPU it pays where the
+    """bfloat16 rounds large products to sixteen bits; auto does so on a CUDA GPU. On a CPU it pays where the
     processor has instructions for it (AVX512-BF16, AMX), and validation stays in float32."""
     tokens: Count | Literal["auto"] = 4096
     """Tokens a side of one batch, padding included; auto chooses by the size of the corpus, and slices by memory."""

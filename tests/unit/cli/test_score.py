@@ -78,7 +78,7 @@ def test_what_most_samples_agree_with_is_one_of_them(pairs: Path, capsys: pytest
         (["score", "run", "--source", "source.txt", "--rerank", "target.txt"], "target.txt:1: is not of the form"),
         (
             ["score", "run", "--source", "source.txt", "--rerank", "beyond"],
-            "answers line 99, which source.txt does not",
+            "beyond: has no answer to line 0 of source.txt",
         ),
         (["score", "run", "--source", "source.txt", "--target", "beyond"], "lines"),
         (["translate", "run", "source.txt", "--mbr", "8", "--beam", "3"], "--mbr chooses among the answers"),
@@ -89,5 +89,6 @@ def test_bad_wishes_are_refused(
     pairs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     Path("beyond").write_text("99 ||| a ||| 0\n")
+    Path("more").write_text("".join(f"{line} ||| a ||| 0\n" for line in range(5)))
     assert run(arguments) in (2, 65, 66)
     assert said in complaint(capsys.readouterr())

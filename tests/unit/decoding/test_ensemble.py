@@ -70,6 +70,14 @@ def test_different_models_search_and_score_alike() -> None:
         assert answer.log_probability == pytest.approx(of_all, abs=1e-4)
 
 
+def test_a_model_with_itself_has_its_own_scores() -> None:
+    """So that what changes raw scores, as the repetition penalty does, means the same to an ensemble."""
+    (model, _) = members()
+    hidden = torch.randn(3, 5, 14, generator=torch.Generator().manual_seed(1))
+    twice = Ensemble([model, model]).logits(torch.cat([hidden, hidden], dim=-1))
+    torch.testing.assert_close(twice, model.logits(hidden), rtol=1e-5, atol=1e-5)
+
+
 def test_models_of_different_vocabularies_are_refused() -> None:
     with pytest.raises(SettingsError, match="must have the same vocabularies"):
         Ensemble([Toy(random_table(1)), Toy(random_table(1, 7), 7)])

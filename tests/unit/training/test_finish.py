@@ -106,6 +106,13 @@ def test_a_damaged_checkpoint_is_left_out_and_said(prepared: Prepared, tmp_path:
     assert [f"without update {best}" in warning for warning in listener.warnings] == [True]
 
 
+def test_without_validation_the_newest_takes_the_place_of_a_damaged_best(prepared: Prepared, tmp_path: Path) -> None:
+    training = finished(Prepared(**{**vars(prepared), "validation": None}), tmp_path)
+    assert training.progress.best_update == 11
+    (training.checkpoints.path(11) / "model.safetensors").write_bytes(b"")
+    assert put_final_weights(training, Listener()) == ([9], None)
+
+
 def test_a_run_without_a_whole_checkpoint_gives_no_model(prepared: Prepared, tmp_path: Path) -> None:
     training = finished(prepared, tmp_path)
     for update in training.checkpoints.updates():

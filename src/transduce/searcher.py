@@ -1,0 +1,72 @@
+"""Which engine answers: PyTorch for everything, CTranslate2 for what it does as our own search does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from transduce.checkpoint import ModelFolder
+from transduce.decoding.engine import TorchEngine
+from transduce.decoding.options import Hypothesis, Request
+from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
+from transduce.interop.ctranslate2 import (
+    POSITIONS,
+    Quantization,
+    is_installed,
+    library,
+    refusal,
+    refuse_inexpressible,
+    write_files,
+)
+
+Choice = Literal["auto", "torch", "ctranslate2"]
+
+
+class Searcher:
+    """Answers requests for one model."""
+
+    def __init__(self, contents: ModelFolder) -> None:
+        self._contents = contents
+        self._source, self._target = contents.source_tokenizer.specials, contents.target_tokenizer.specials
+        self._torch = TorchEngine(contents.model, self._source, self._target)
+        self._quantization: Quantization | None = None
+        """How CTranslate2 holds the weights, where it was chosen."""
+        self._fast: CTranslate2Engine | None = None
+        self.fallen_back: str | None = None
+        """Why the engine that was chosen did not answer something; the first reason."""
+
+    def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
+        """Choose an engine; `auto` takes CTranslate2 where it is installed and can express the model."""
+        self._fast, self._quantization, self.fallen_back = None, None, None
+        if engine == "auto" and (not is_installed() or refusal(self._contents.model) is not None):
+            return
+        if engine != "torch":
+            refuse_inexpressible(self._contents.model)
+            self._quantization = quantization
+
+    def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each request, in the order of the requests."""
+        answers: list[list[Hypothesis] | None] = [None] * len(requests)
+        if self._quantization is not None:
+            reasons = [refusal_of(request, POSITIONS) for request in requests]
+            self.fallen_back = self.fallen_back or next((reason for reason in reasons if reason is not None), None)
+            mine = [place for place, reason in enumerate(reasons) if reason is None]
+            if mine:
+                found = self._engine().translate([requests[place] for place in mine])
+                for place, answer in zip(mine, found, strict=True):
+                    answers[place] = answer
+        left = iter(self._torch.translate([one for one, found in zip(requests, answers, strict=True) if found is None]))
+        return [next(left) if answer is None else answer for answer in answers]
+
+    def _engine(self) -> CTranslate2Engine:
+        """CTranslate2 with this model, exported when it is first asked."""
+        if self._fast is None:
+            assert self._quantization is not None
+            contents = self._contents
+            vocabularies = (contents.source_tokenizer.vocabulary, contents.target_tokenizer.vocabulary)
+            with tempfile.TemporaryDirectory() as folder:
+                write_files(contents, Path(folder), self._quantization)
+                self._fast = CTranslate2Engine(library(), folder, vocabularies, self._target, contents.model.max_target)
+        return self._fast
