@@ -335,7 +335,7 @@ RUNS = {
             (place / "run/recipe.toml").read_text().replace("learning_rate = 0.01", "learning_rate = 0.02")
         ),
     ),
-    "resume a recipe that is damaged": Case("train --resume run", 2, "not valid TOML", cut("run/recipe.toml", 3)),
+    "resume a recipe that is damaged": Case("train --resume run", 2, "not valid TOML", cut("run/recipe.toml", 5)),
     "resume a corpus that was changed": Case(
         "train --resume run",
         65,
