@@ -92,22 +92,23 @@ class CTranslate2Engine:
                 ended = len(tokens) < sentence.max_length
                 length = power(len(tokens) + ended, options.alpha) if options.width > 1 else 1.0
                 sentence.finish(tokens, score * length, ended)
-            yield sentence.result().hypotheses if self._is_usual(sentence) else None
+            yield sentence.result().hypotheses if self._is_usual(sentence, longest) else None
 
-    def _is_usual(self, sentence: Sentence) -> bool:
+    def _is_usual(self, sentence: Sentence, longest: int) -> bool:
+        """Whether our search would have said the same.
+
+        What ended before its own maximum length would have ended then too, whatever the maximum of the others was.
+        """
         frames = {self._specials.pad, self._specials.start}
-        return all(
-            (found.ended or sentence.options.width == 1) and frames.isdisjoint(found.tokens)
-            for found in sentence.finished
-        )
+        may_be_cut = sentence.options.width == 1 and sentence.max_length == longest
+        return all((found.ended or may_be_cut) and frames.isdisjoint(found.tokens) for found in sentence.finished)
 
 
 def _alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:
-    """Group requests that want the same, those of equal maximum length together: the engine has one for all."""
+    """Group requests that want the same; their maximum lengths may differ."""
 
-    def wishes(request: Request) -> tuple[str, int, str]:
-        length = 0 if request.options.max_length else len(request.source)
-        return repr(request.options), length, repr(request.forbidden)
+    def wishes(request: Request) -> str:
+        return repr((request.options, request.forbidden))
 
     for _, group in groupby(sorted(requests, key=wishes), key=wishes):
         several = list(group)
