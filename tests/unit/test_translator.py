@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,26 @@ import pytest
 import transduce
 from tests.unit.copier import TEXT, copier, tokenizer
 from tests.unit.training.example import recipe
-from transduce.decoding.options import SearchOptions
+from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.translator import LONGEST_PART, Translation, Translator
 
 KINDS = ["bpe", "unigram", "character", "byte", "word"]
 WORDS = TEXT.split()
+
+
+def requests_of(translator: Translator) -> list[Request]:
+    """All that the translator asks of its engine from now on."""
+    seen: list[Request] = []
+    search = translator.engine.translate
+
+    def watched(requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        seen.extend(requests)
+        return search(requests)
+
+    translator.engine.translate = watched  # type: ignore[method-assign]
+    return seen
 
 
 def lines(count: int) -> list[str]:
@@ -71,16 +85,13 @@ def test_several_spaces_survive_being_cut_in_parts(kind: str) -> None:
 
 def test_parts_are_cut_where_words_begin_if_that_is_possible() -> None:
     translator = copier("character", 12)
-    parts: list[list[int]] = []
-    translate = translator.engine.translate
-
-    def watched(requests: list) -> list:
-        parts.extend(list(request.source) for request in requests)
-        return translate(requests)
-
-    translator.engine.translate = watched  # type: ignore[method-assign]
+    requests = requests_of(translator)
     assert translator("ten small cats sleep under") == "ten small cats sleep under"
-    assert [tokenizer("character").decode(part) for part in parts] == ["ten small", "cats sleep", "under"]
+    assert [tokenizer("character").decode(part) for part in (request.source for request in requests)] == [
+        "ten small",
+        "cats sleep",
+        "under",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
@@ -224,17 +235,10 @@ def test_a_sampling_wish_alone_chooses_to_sample(run: Path) -> None:
 
 def test_a_prefix_is_for_the_first_part_of_a_line_that_is_cut() -> None:
     translator = copier("word", 5)
-    seen: list[list[int]] = []
-    search = translator.engine.translate
-
-    def watched(requests: list) -> list:
-        seen.extend(list(request.prefix) for request in requests)
-        return search(requests)
-
-    translator.engine.translate = watched  # type: ignore[method-assign]
+    requests = requests_of(translator)
     translator.translate([" ".join(WORDS[:9]), WORDS[3]], prefixes=[WORDS[1], WORDS[2]])
     first, second = ([tokenizer("word").encode(word)[0]] for word in WORDS[1:3])
-    assert seen == [first, [], [], second]
+    assert [list(request.prefix) for request in requests] == [first, [], [], second]
 
 
 def test_a_forbidden_word_that_was_said_in_other_pieces_is_counted() -> None:
@@ -248,19 +252,12 @@ def test_a_forbidden_word_that_was_said_in_other_pieces_is_counted() -> None:
 def test_sentences_of_a_line_are_translated_one_by_one_with_their_white_space() -> None:
     translator = copier("bpe")
     line = "The quick brown fox.  Ten small cats!\t“One old tree?” Yes."
-    seen: list[list[int]] = []
-    search = translator.engine.translate
-
-    def watched(requests: list) -> list:
-        seen.extend(list(request.source) for request in requests)
-        return search(requests)
-
-    translator.engine.translate = watched  # type: ignore[method-assign]
+    requests = requests_of(translator)
     assert translator.translate([line, "no end", ""]) == [line, "no end", ""]
-    assert len(seen) == 5
+    assert len(requests) == 5
     assert (translator.counts.lines, translator.counts.several, translator.counts.empty) == (3, 1, 1)
     assert translator.translate([line], split=False) == [line]
-    assert len(seen) == 6
+    assert len(requests) == 6
     (several,) = translator.translate([line], nbest=2)
     assert [answer.text == line for answer in several] == [True, False]
 
@@ -287,16 +284,9 @@ def test_words_cannot_be_forbidden_letter_by_letter() -> None:
 
 def test_a_space_where_a_long_line_ends_asks_the_model_nothing() -> None:
     translator = copier("character", 6)
-    asked: list[int] = []
-    search = translator.engine.translate
-
-    def watched(requests: list) -> list:
-        asked.extend(len(request.source) for request in requests)
-        return search(requests)
-
-    translator.engine.translate = watched  # type: ignore[method-assign]
+    requests = requests_of(translator)
     assert translator.translate(["abcde "], split=False) == ["abcde "]
-    assert asked == [5]
+    assert [len(request.source) for request in requests] == [5]
 
 
 def test_a_prefix_does_not_use_up_the_length_of_an_answer() -> None:
