@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 import transduce
 from tests.unit.copier import TEXT, copier, tokenizer
 from tests.unit.training.example import recipe
+from transduce.checkpoint import ModelFolder, save_model
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
 from transduce.inspection.maps import AttentionMaps
+from transduce.models.interface import VocabularySizes
+from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.translator import LONGEST_PART, Translation, Translator
 
 KINDS = ["bpe", "unigram", "character", "byte", "word"]
@@ -310,3 +314,16 @@ def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path
     assert said[0] == said[1]
     assert said[0][1].startswith("a b")
     assert len(said[0][3].split()) >= 70
+
+
+def test_models_of_different_tokenizers_do_not_answer_together(tmp_path: Path) -> None:
+    """Vocabularies of one size with other pieces in them would pass unnoticed otherwise."""
+    for name, kind in (("one", "bpe"), ("other", "unigram")):
+        config = TransformerConfig(model_dim=8, num_heads=2, ffn_dim=8, num_layers=1)
+        model = Transformer(config, VocabularySizes(tokenizer(kind).size, tokenizer(kind).size))
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        save_model(tmp_path / name, ModelFolder(model, config, tokenizer(kind), tokenizer(kind)), "a card")
+    assert transduce.load(tmp_path / "one", tmp_path / "one")("ten cats") is not None
+    with pytest.raises(SettingsError, match=r"other: its source tokenizer is not the one of .*one"):
+        transduce.load(tmp_path / "one", tmp_path / "other")
