@@ -19,7 +19,7 @@ LAYERS: dict[str, set[str]] = {
     "data": {"text"},
     "models": {"nn"},
     "checkpoint": {"models", "text"},
-    "decoding": {"models", "text", "checkpoint"},
+    "decoding": {"models", "nn", "text", "checkpoint"},
     "evaluation": {"models"},
     "training": {"models", "nn", "data", "text", "checkpoint", "decoding", "evaluation"},
     "inspection": {"models", "nn", "decoding"},

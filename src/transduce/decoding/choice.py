@@ -6,11 +6,14 @@ Letters: S sentences, W openings of each, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from transduce.decoding.options import Request
+from transduce.decoding.required import continuations, shared_out
 from transduce.decoding.sampling import draw
 from transduce.decoding.sentence import Sentence
 
@@ -80,4 +83,77 @@ def sample(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
     return Choice(own_SW, token_SW, score_SW.masked_fill(ended_SW | ~alive_SW, -torch.inf), own_SW, score_SW, ended_SW)
 
 
-CHOOSERS: dict[str, Chooser] = {"greedy": greedy, "beam": beam, "sample": sample}
+def diverse(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
+    """A beam for each group, one after the other: a token that earlier groups have just chosen counts less.
+
+    What is compared is changed by that, not the log-probabilities that openings are kept with.
+    """
+    options = sentences[0].options  # the groups are the cohort's, the strength is each sentence's own
+    size = options.width // options.groups
+    strength_S11 = torch.tensor([[[one.options.diversity]] for one in sentences], device=scores.device)
+    penalty_S1V = torch.zeros_like(scores[:, :1])
+    chosen: list[Choice] = []
+    for group in range(options.groups):
+        score_SGV = scores[:, group * size : (group + 1) * size]
+        choice = beam(score_SGV - penalty_S1V, end)
+        penalty_S1V.scatter_add_(2, choice.tokens[:, None], strength_S11.expand(-1, 1, size))
+        parent_SGV = choice.parents[:, :, None].expand(-1, -1, scores.shape[2])
+        real_SG = score_SGV.gather(1, parent_SGV).gather(2, choice.tokens[:, :, None])[:, :, 0]
+        chosen.append(
+            Choice(
+                choice.parents + group * size,
+                choice.tokens,
+                real_SG,
+                choice.ended_parents + group * size,
+                choice.ended_scores,
+                choice.ended,
+            )
+        )
+    names = [field.name for field in fields(Choice)]
+    return Choice(*(torch.cat([getattr(one, name) for one in chosen], dim=1) for name in names))
+
+
+def forced(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
+    """A beam for sentences that have to say something: none ends before it was said, and some opening says it."""
+    width = scores.shape[1]
+    parent_SW, token_SW = (torch.zeros(scores.shape[:2], dtype=torch.long) for _ in range(2))
+    score_SW, ended_score_SW = (torch.full(scores.shape[:2], -torch.inf) for _ in range(2))
+    ended_parent_SW, ended_SW = torch.zeros_like(parent_SW), torch.zeros_like(parent_SW, dtype=torch.bool)
+    for row, sentence in enumerate(sentences):
+        ranked = continuations(scores[row], sentence.progress, end)
+        whole = [one for one in ranked if one.progress.is_whole]
+        endings = [one for one in whole[:width] if one.token == end]
+        kept = shared_out([one for one in ranked if one.token != end], width)
+        nothing = sentence.progress[0]
+        sentence.progress = [*(one.progress for one in kept), *[nothing] * (width - len(kept))]
+        for column, one in enumerate(kept):
+            parent_SW[row, column], token_SW[row, column], score_SW[row, column] = one.parent, one.token, one.score
+        for column, one in enumerate(endings):
+            ended_parent_SW[row, column], ended_score_SW[row, column] = one.parent, one.score
+            ended_SW[row, column] = True
+    found = (parent_SW, token_SW, score_SW, ended_parent_SW, ended_score_SW, ended_SW)
+    return Choice(*(tensor.to(scores.device) for tensor in found))
+
+
+CHOOSERS: dict[str, Chooser] = {
+    "greedy": greedy,
+    "beam": beam,
+    "sample": sample,
+    "diverse": diverse,
+    "forced": forced,
+}
+
+
+class Way(NamedTuple):
+    """What sentences must have in common to be stepped together."""
+
+    chooser: str
+    width: int
+    groups: int
+
+
+def way_of(request: Request) -> Way:
+    """How a request wants to be searched for."""
+    options = request.options
+    chooser = "forced" if request.required else "diverse" if options.groups > 1 else options.method
+    return Way(chooser, options.width, options.groups)

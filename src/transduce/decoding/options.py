@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
@@ -31,6 +31,14 @@ class SearchOptions(Config):
     """When a beam search ends. beam_finished: as many answers as the beam is wide have ended, as CTranslate2 does.
     settled: that, and none that is still being written is better now than what would be returned. exact: none of them
     could become better, however it goes on; slower."""
+    coverage: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
+    """Strength of the coverage penalty (Wu et al. 2016, equation 14): what an answer loses for source tokens that it
+    hardly looked at. Finished answers are put in order by it, so it needs a beam, and a model that attends."""
+    groups: Annotated[int, Field(ge=1, le=256)] = 1
+    """Groups that a beam is divided into, each told apart from those before it (Vijayakumar et al. 2018): the answers
+    of an n-best list then come from all of them."""
+    diversity: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
+    """What a group takes off the score of a token for every earlier group's opening that has just chosen it."""
     max_length: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """The most tokens to write, besides a prefix; unless given, as many as the source has plus max_extra."""
     max_extra: Annotated[int, Field(ge=0, le=1_000_000)] = 50
@@ -66,6 +74,15 @@ class SearchOptions(Config):
             raise ValueError(
                 f"{min(unused)} belongs to the method 'sample', not to '{self.method}'; choose that method"
             )
+        if self.groups > 1 and (self.method != "beam" or self.beam % self.groups):
+            raise ValueError(
+                f"{self.groups} groups need a beam that divides by {self.groups}; choose such a beam, or fewer groups"
+            )
+        if self.coverage and (self.method != "beam" or self.stop == "exact"):
+            raise ValueError(
+                "coverage puts the answers of a beam search in another order, which the stop rule 'exact' cannot "
+                "foresee; choose the method 'beam' and another stop rule, or leave out coverage"
+            )
         if self.nbest > self.width:
             raise ValueError(
                 f"{self.nbest} translations need a beam of at least {self.nbest}, not {self.width}; "
@@ -94,6 +111,10 @@ class Request:
     """What the answer begins with, in tokens."""
     forbidden: Sequence[Sequence[int]] = ()
     """What is not written, each a few tokens in a row."""
+    required: Sequence[Sequence[int]] = ()
+    """What has to be written, each a few tokens in a row; needs a beam search."""
+    is_over: Callable[[Sequence[int]], bool] | None = None
+    """Whether an answer may end here, before the model ends it, by its tokens so far: after a stop string, say."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +128,7 @@ class Hypothesis:
     log_probability: float
     """Of all tokens, and of the end token where there is one."""
     ended: bool = True
-    """Whether the model ended it; False when the maximum length cut it off."""
+    """Whether it came to its end, by the model or at a stop string; False when the maximum length cut it off."""
 
 
 class Result(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from transduce.decoding.search import source_batch
+from transduce.decoding.padding import source_batch, target_batch
 from transduce.models.interface import AnyTransducer
 from transduce.text.specials import Specials
 
@@ -63,9 +63,7 @@ def score_targets(
     device = model.output.weight.device
     with torch.inference_mode():
         memory = model.encode(*source_batch(sources, source, device))
-        output_BT, real_BT = source_batch(targets, target, device)  # the same padding: tokens, then the end token
-        start_B1 = torch.full((len(targets), 1), target.start, device=device)
-        input_BT = torch.cat([start_B1, output_BT[:, :-1]], dim=1)
+        input_BT, output_BT, real_BT = target_batch(targets, target, device)
         score_BTV = model.logits(model(input_BT, memory)).float().log_softmax(dim=-1)
         score_BT = score_BTV.gather(2, output_BT[:, :, None])[:, :, 0]
         hit_BT = score_BTV.argmax(dim=-1) == output_BT

@@ -1,32 +1,26 @@
 """Search as a stepper: requests come in at any time, every `advance` writes one token, finished ones come out.
 
-Sentences that want the same method and width stand in one *cohort* and are stepped together, each at its own
+Sentences that are searched for in the same way stand in one *cohort* and are stepped together, each at its own
 position. Translating a file loops over `advance`; a server feeds it while it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor
 
-from transduce.decoding.choice import CHOOSERS, Choice, sample
+from transduce.decoding.choice import CHOOSERS, Choice, Way, way_of
+from transduce.decoding.coverage import put_in_order
 from transduce.decoding.opening import Opening
 from transduce.decoding.options import Request, Result
+from transduce.decoding.padding import source_batch
 from transduce.decoding.sentence import Sentence
 from transduce.errors import TransduceError
 from transduce.models.interface import AnyTransducer, State
 from transduce.text.specials import Specials
-
-
-def source_batch(sources: Sequence[Sequence[int]], specials: Specials, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Pad sources, each with its end token.  -> tokens (B S), allowed (B S)."""
-    rows = [torch.tensor([*source, specials.end]) for source in sources]
-    tokens_BS = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=specials.pad)
-    length_B1 = torch.tensor([[len(row)] for row in rows])
-    allowed_BS = torch.arange(tokens_BS.shape[1]) < length_B1
-    return tokens_BS.to(device), allowed_BS.to(device)
 
 
 def _widened(tokens: Tensor, capacity: int) -> Tensor:
@@ -35,26 +29,27 @@ def _widened(tokens: Tensor, capacity: int) -> Tensor:
 
 
 class Cohort:
-    """Sentences with the same method and width, stepped together.  S sentences × W openings = R rows."""
+    """Sentences that are searched for in the same way, stepped together.  S sentences × W openings = R rows."""
 
-    def __init__(self, model: AnyTransducer, specials: Specials, method: str, width: int) -> None:
-        self.model, self.specials, self.width = model, specials, width
-        self.choose = CHOOSERS[method]
+    def __init__(self, model: AnyTransducer, specials: Specials, way: Way) -> None:
+        self.model, self.specials, self.way, self.width = model, specials, way, way.width
+        self.choose = CHOOSERS[way.chooser]
         self.sentences: list[Sentence] = []
         self.state: State | None = None
         self.device = model.output.weight.device
-        self.last_SW = torch.empty(0, width, dtype=torch.long, device=self.device)
-        self.score_SW = torch.empty(0, width, device=self.device)
+        self.last_SW = torch.empty(0, self.width, dtype=torch.long, device=self.device)
+        self.score_SW = torch.empty(0, self.width, device=self.device)
         self.length_S = torch.empty(0, dtype=torch.long, device=self.device)
-        self.history_SWC = torch.empty(0, width, 16, dtype=torch.long, device=self.device)
+        self.history_SWC = torch.empty(0, self.width, 16, dtype=torch.long, device=self.device)
 
     def admit(self, sentences: Sequence[Sentence], state: State) -> None:
         """Take in new sentences, which stand behind their prefix, most of which is empty."""
         opening = Opening.of([sentence.request.prefix for sentence in sentences], self.specials, self.device)
         state, read_S = opening.read(self.model, state)
         score_SW = read_S[:, None].repeat(1, self.width)
-        if self.choose is not sample:  # all openings are alike at first: only one of them counts
-            score_SW[:, 1:] = -torch.inf
+        if self.way.chooser != "sample":  # all openings of a group are alike at first: only one of them counts
+            rank_W = torch.arange(self.width, device=self.device)
+            score_SW[:, rank_W % (self.width // self.way.groups) > 0] = -torch.inf
         capacity = max(self.history_SWC.shape[2], opening.tokens.shape[1])
         self.history_SWC = _widened(self.history_SWC, capacity)
         written_SWC = _widened(opening.tokens, capacity)[:, None].repeat(1, self.width, 1)
@@ -65,15 +60,23 @@ class Cohort:
         self.length_S = torch.cat([self.length_S, opening.lengths])
         self.history_SWC = torch.cat([self.history_SWC, written_SWC])
 
-    def advance(self) -> list[Result]:
+    def advance(self) -> list[Sentence]:
         """Write one token in every opening; return the sentences that are done."""
         choice = self.choose(self._continuations(), self.specials.end, self.sentences)
         self._note_endings(choice)
         self._append(choice)
+        self._note_stops()
         done = [self._is_done(index) for index in range(len(self.sentences))]
-        results = [sentence.result() for sentence, is_done in zip(self.sentences, done, strict=True) if is_done]
+        finished = [sentence for sentence, is_done in zip(self.sentences, done, strict=True) if is_done]
         self._keep([index for index, is_done in enumerate(done) if not is_done], choice.parents)
-        return results
+        return finished
+
+    def agreed(self, index: int) -> list[int]:
+        """The tokens that all openings and all that has ended of a sentence begin with: they will not change."""
+        alive_W = self.score_SW[index] > -torch.inf
+        length = int(self.length_S[index])
+        texts = [*self.history_SWC[index, alive_W, :length].tolist(), *(h.tokens for h in self.sentences[index].found)]
+        return [same[0] for same in takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))]
 
     def drop(self, ids: set[int]) -> None:
         """Forget these requests."""
@@ -102,7 +105,7 @@ class Cohort:
         for index, rank in choice.ended.nonzero().tolist():
             parent = int(choice.ended_parents[index, rank])
             tokens = self.history_SWC[index, parent, : int(self.length_S[index])].tolist()
-            self.sentences[index].finish(tokens, float(choice.ended_scores[index, rank]), ended=True)
+            self.sentences[index].finish(parent, tokens, float(choice.ended_scores[index, rank]), len(tokens) + 1)
 
     def _append(self, choice: Choice) -> None:
         capacity = self.history_SWC.shape[2]
@@ -115,23 +118,35 @@ class Cohort:
         self.length_S = self.length_S + 1
         self.last_SW, self.score_SW = choice.tokens, choice.scores
 
+    def _note_stops(self) -> None:
+        """End the openings that came to a stop string; they have no end token, and need none."""
+        for index, sentence in enumerate(self.sentences):
+            is_over = sentence.request.is_over
+            if is_over is None:
+                continue
+            for opening, score in enumerate(self.score_SW[index].tolist()):
+                tokens = self.history_SWC[index, opening, : int(self.length_S[index])].tolist()
+                if score > -float("inf") and is_over(tokens):
+                    sentence.finish(opening, tokens, score, len(tokens))
+                    self.score_SW[index, opening] = -torch.inf
+
     def _is_done(self, index: int) -> bool:
         """By the stop rule, or nothing alive, or no room: then what is unfinished fills up what is missing."""
         sentence, length = self.sentences[index], int(self.length_S[index])
         scores: list[float] = self.score_SW[index].tolist()
         alive = [(rank, score) for rank, score in enumerate(scores) if score > -float("inf")]
-        if sentence.is_over(self.width, max(scores), length):
+        if sentence.is_over(max(scores), length):
             return True
         if alive and length < sentence.max_length:
             return False
-        if not alive and not sentence.finished:
+        if not alive and not sentence.found:
             raise TransduceError(
                 "no answer can have min_length and no_repeat_ngram and lack what is forbidden; ask for less"
                 if sentence.adjustments
                 else "the model's scores are not finite, so no token is better than another; train it again"
             )
-        for rank, score in alive if len(sentence.finished) < sentence.options.nbest else ():
-            sentence.finish(self.history_SWC[index, rank, :length].tolist(), score, ended=False)
+        for opening, score in alive if len(sentence.found) < sentence.options.nbest else ():
+            sentence.finish(opening, self.history_SWC[index, opening, :length].tolist(), score, length, ended=False)
         return True
 
     def _keep(self, kept: list[int], parents: Tensor) -> None:
@@ -156,7 +171,7 @@ class Search:
 
     def __init__(self, model: AnyTransducer, source: Specials, target: Specials) -> None:
         self.model, self.source, self.target = model, source, target
-        self.cohorts: dict[tuple[str, int], Cohort] = {}
+        self.cohorts: dict[Way, Cohort] = {}
 
     @property
     def active(self) -> int:
@@ -165,24 +180,33 @@ class Search:
 
     def admit(self, requests: Sequence[Request]) -> None:
         """Read the sources and begin."""
-        groups: dict[tuple[str, int], list[Request]] = {}
+        ways: dict[Way, list[Request]] = {}
         for request in requests:
-            groups.setdefault((request.options.method, request.options.width), []).append(request)
+            ways.setdefault(way_of(request), []).append(request)
         device = self.model.output.weight.device
         with torch.inference_mode():
-            for key, group in groups.items():
+            for way, group in ways.items():
                 tokens_BS, allowed_BS = source_batch([request.source for request in group], self.source, device)
-                state = self.model.start(self.model.encode(tokens_BS, allowed_BS), key[1])
-                cohort = self.cohorts.setdefault(key, Cohort(self.model, self.target, *key))
+                state = self.model.start(self.model.encode(tokens_BS, allowed_BS), way.width)
+                cohort = self.cohorts.setdefault(way, Cohort(self.model, self.target, way))
                 limit = self.model.max_target
                 cohort.admit([Sentence.of(request, self.target, limit) for request in group], state)
 
     def advance(self) -> list[Result]:
         """Write one more token everywhere; return what is finished."""
         with torch.inference_mode():
-            results = [result for cohort in self.cohorts.values() for result in cohort.advance()]
+            finished = [sentence for cohort in self.cohorts.values() for sentence in cohort.advance()]
+            put_in_order(self.model, finished, self.source, self.target)
         self._tidy()
-        return results
+        return [sentence.result() for sentence in finished]
+
+    def agreed(self) -> dict[int, list[int]]:
+        """What each request on its way will begin with, whatever comes: one may show it already."""
+        return {
+            sentence.request.id: cohort.agreed(index)
+            for cohort in self.cohorts.values()
+            for index, sentence in enumerate(cohort.sentences)
+        }
 
     def drop(self, ids: Iterable[int]) -> None:
         """Forget these requests at once."""

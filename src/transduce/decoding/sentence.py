@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
 from transduce.decoding.adjustment import Adjustment, adjustments_of
 from transduce.decoding.options import Hypothesis, Request, Result, SearchOptions
 from transduce.decoding.penalty import LENGTH_PENALTIES
+from transduce.decoding.required import Progress
 from transduce.text.specials import Specials
 
 
@@ -23,16 +25,22 @@ class Sentence:
     adjustments: list[Adjustment]
     seed: int
     """Of what is drawn for this sentence."""
+    finished: list[list[Hypothesis]]
+    """What has ended, by the group of openings that it came from."""
+    progress: list[Progress]
+    """How far each opening has come with what it has to say."""
     draws: int = 0
     """How often tokens were drawn for it."""
-    finished: list[Hypothesis] = field(default_factory=list)
 
     @classmethod
     def of(cls, request: Request, specials: Specials, limit: int | None) -> Sentence:
         """Begin with a request; `limit` is what the model can read of a target, its start token included."""
         wanted = longest_wanted(request)
         longest = max(1, wanted if limit is None else min(wanted, limit - 1))
-        return cls(request, longest, adjustments_of(request, specials.end), _seed(request))
+        options = request.options
+        finished: list[list[Hypothesis]] = [[] for _ in range(options.groups)]
+        progress = [Progress.none(request.required)] * options.width
+        return cls(request, longest, adjustments_of(request, specials.end), _seed(request), finished, progress)
 
     @property
     def options(self) -> SearchOptions:
@@ -42,32 +50,58 @@ class Sentence:
         """What the log-probability of so many tokens is divided by, the end token counted where there is one."""
         return LENGTH_PENALTIES[self.options.length_penalty](length, self.options.alpha)
 
-    def finish(self, tokens: list[int], log_probability: float, ended: bool) -> None:
-        """Note down one hypothesis."""
-        score = log_probability / self.penalty(len(tokens) + ended)
-        self.finished.append(Hypothesis(tokens, score, log_probability, ended))
+    def finish(self, opening: int, tokens: list[int], log_probability: float, scored: int, ended: bool = True) -> None:
+        """Note down one hypothesis; `scored` is how many tokens its probability is of, the end token among them."""
+        score = log_probability / self.penalty(scored)
+        group = opening * self.options.groups // self.options.width
+        self.finished[group].append(Hypothesis(tokens, score, log_probability, ended))
 
-    def is_over(self, width: int, best_alive: float, length: int) -> bool:
+    @property
+    def found(self) -> list[Hypothesis]:
+        """All that has ended, in no order."""
+        return [hypothesis for group in self.finished for hypothesis in group]
+
+    def ranked(self) -> list[Hypothesis]:
+        """All that has ended, best first; one that was cut off comes after all that ended.
+
+        Of several groups the best of each come first, then the second best; what two of them say alike counts once.
+        """
+        if len(self.finished) == 1:
+            return sorted(self.finished[0], key=_rank)
+        once: dict[tuple[int, ...], Hypothesis] = {}
+        for several in zip_longest(*(sorted(group, key=_rank) for group in self.finished)):
+            for hypothesis in sorted(filter(None, several), key=_rank):
+                once.setdefault(tuple(hypothesis.tokens), hypothesis)
+        return sorted(once.values(), key=lambda hypothesis: not hypothesis.ended)
+
+    def is_over(self, best_alive: float, length: int) -> bool:
         """Whether the search for this sentence may end, by the stop rule that was asked for.
 
         Counting endings alone (`beam_finished`) gives up too early where a model is sure of itself: the few endings
         that nobody wants fill the beam while the answer, far better than all of them, is still being written.
         """
-        ended, stop = len(self.finished), self.options.stop
+        width, stop = self.options.width, self.options.stop
         if stop == "exact":
             # A log-probability only falls; the best an opening can still get is its own over the largest penalty.
-            return ended >= self.options.nbest and best_alive / self.penalty(self.max_length) <= self._last_score()
-        if stop == "beam_finished" or ended < width or width == 1:
-            return ended >= width
+            return (
+                len(self.found) >= self.options.nbest
+                and best_alive / self.penalty(self.max_length) <= self._last_score()
+            )
+        enough = all(len(group) >= width // self.options.groups for group in self.finished)
+        if stop == "beam_finished" or not enough or width == 1:
+            return enough
         return best_alive / self.penalty(length) <= self._last_score()
 
     def result(self) -> Result:
-        """The best hypotheses, best first; one that was cut off comes after all that ended."""
-        ranked = sorted(self.finished, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))
-        return Result(self.request.id, ranked[: self.options.nbest])
+        """The best hypotheses, best first."""
+        return Result(self.request.id, self.ranked()[: self.options.nbest])
 
     def _last_score(self) -> float:
-        return self.result().hypotheses[-1].score
+        return self.ranked()[: self.options.nbest][-1].score
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+    return not hypothesis.ended, -hypothesis.score
 
 
 def longest_wanted(request: Request) -> int:

@@ -33,6 +33,10 @@ def refusal_of(request: Request, positions: int) -> str | None:
             return f"CTranslate2 has no stop rule '{options.stop}'"
     if options.presence_penalty or options.frequency_penalty:
         return "CTranslate2 has no presence or frequency penalty"
+    if options.groups > 1 or options.coverage:
+        return "CTranslate2 has no diverse groups, and another coverage penalty"
+    if request.required or request.is_over is not None:
+        return "CTranslate2 forces no words, and stops at no strings"
     return "CTranslate2 scores prefixes in another way" if request.prefix else None
 
 
@@ -91,7 +95,7 @@ class CTranslate2Engine:
                 tokens = [self._target[piece] for piece in pieces]
                 ended = len(tokens) < sentence.max_length
                 length = power(len(tokens) + ended, options.alpha) if options.width > 1 else 1.0
-                sentence.finish(tokens, score * length, ended)
+                sentence.finish(0, tokens, score * length, len(tokens) + ended, ended)
             yield sentence.result().hypotheses if self._is_usual(sentence, longest) else None
 
     def _is_usual(self, sentence: Sentence, longest: int) -> bool:
@@ -101,7 +105,7 @@ class CTranslate2Engine:
         """
         frames = {self._specials.pad, self._specials.start}
         may_be_cut = sentence.options.width == 1 and sentence.max_length == longest
-        return all((found.ended or may_be_cut) and frames.isdisjoint(found.tokens) for found in sentence.finished)
+        return all((found.ended or may_be_cut) and frames.isdisjoint(found.tokens) for found in sentence.found)
 
 
 def _alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:

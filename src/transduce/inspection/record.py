@@ -1,54 +1,18 @@
-"""Listening to a model's taps while it replays what it has already said.
-
-A fused kernel never makes the attention weights, so attention that is listened to takes the plain kernel instead.
-"""
+"""Every attention map of a translation, heard while the model replays what it has already said."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from transduce.errors import SettingsError, TransduceError, suggestion
+from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
 from transduce.inspection.replay import replay
 from transduce.models.interface import AnyTransducer
-from transduce.nn.tap import Tap
-
-TAPS = ("query", "key", "value", "score", "weight", "residual")
-"""What can be listened to; a model need not have all of them."""
-
-
-@contextmanager
-def record(model: nn.Module, names: Sequence[str] = ("weight",)) -> Iterator[dict[str, Tensor]]:
-    """Collect what passes the taps of these names, by the path of the tap, for as long as the context lasts.
-
-    Paths are those of `named_modules`, layers in order. A tap that is passed again keeps the newest value. Values are
-    detached from the graph but not copied. The listeners go when the context ends, however it ends.
-    """
-    for name in names:
-        if name not in TAPS:
-            raise SettingsError(f"there is no tap '{name}'{suggestion(name, TAPS)}")
-    heard: dict[str, Tensor] = {}
-    listeners = []
-
-    def listen(path: str, tap: Tap) -> None:
-        def keep(_: nn.Module, __: tuple[Tensor, ...], value: Tensor) -> None:
-            heard[path] = value.detach()
-
-        listeners.append(tap.register_forward_hook(keep))
-
-    try:
-        for path, module in model.named_modules():
-            if isinstance(module, Tap) and path.rpartition(".")[2] in names:
-                listen(path, module)
-        yield heard
-    finally:
-        for listener in listeners:
-            listener.remove()
+from transduce.nn.tap import record
 
 
 def attention_of(

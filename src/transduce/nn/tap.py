@@ -1,8 +1,19 @@
-"""Places where a value passes and somebody may be listening."""
+"""Places where a value passes and somebody may be listening, and how to listen.
+
+A fused kernel never makes the attention weights, so attention that is listened to takes the plain kernel instead.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 from torch import Tensor, nn
+
+from transduce.errors import SettingsError, suggestion
+
+TAPS = ("query", "key", "value", "score", "weight", "residual")
+"""What can be listened to; a model need not have all of them."""
 
 
 class Tap(nn.Module):
@@ -19,3 +30,32 @@ class Tap(nn.Module):
 
     def forward(self, value: Tensor) -> Tensor:
         return value
+
+
+@contextmanager
+def record(model: nn.Module, names: Sequence[str] = ("weight",)) -> Iterator[dict[str, Tensor]]:
+    """Collect what passes the taps of these names, by the path of the tap, for as long as the context lasts.
+
+    Paths are those of `named_modules`, layers in order. A tap that is passed again keeps the newest value. Values are
+    detached from the graph but not copied. The listeners go when the context ends, however it ends.
+    """
+    for name in names:
+        if name not in TAPS:
+            raise SettingsError(f"there is no tap '{name}'{suggestion(name, TAPS)}")
+    heard: dict[str, Tensor] = {}
+    listeners = []
+
+    def listen(path: str, tap: Tap) -> None:
+        def keep(_: nn.Module, __: tuple[Tensor, ...], value: Tensor) -> None:
+            heard[path] = value.detach()
+
+        listeners.append(tap.register_forward_hook(keep))
+
+    try:
+        for path, module in model.named_modules():
+            if isinstance(module, Tap) and path.rpartition(".")[2] in names:
+                listen(path, module)
+        yield heard
+    finally:
+        for listener in listeners:
+            listener.remove()

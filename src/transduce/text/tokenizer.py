@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -50,6 +51,9 @@ MAX_FILE_BYTES = 256 * 2**20
 
 _PROBE = "  ä 東京 </s>\t1 "
 """What every lossless tokenizer must give back, one that makes lower case too."""
+
+_BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
+"""How a character tokenizer spells a byte of a character that it lacks."""
 
 _SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk)>$)")
 
@@ -168,6 +172,34 @@ class Tokenizer:
             text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
             piece = "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
         return piece.replace(" ", SPACE_MARK)
+
+    def words(self, tokens: Sequence[int]) -> list[int | None]:
+        """Return which word of the text each token is of, from 0; None for one that is nothing but space.
+
+        Words are what stands between spaces in `decode(tokens)`.
+        """
+        if self.kind == "word":
+            return list(range(len(tokens)))
+        if self.kind == "wordpiece":  # where its decoder puts spaces is known to the decoder alone
+            return [len(self.decode(tokens[: place + 1]).split()) - 1 for place in range(len(tokens))]
+        written = [self._bytes(self._pieces[token]) for token in tokens]
+        owners: list[int | None] = []  # of every byte
+        word, inside = -1, False
+        for character in b"".join(written).decode("utf-8", errors="surrogateescape"):
+            word += not inside and not character.isspace()
+            inside = not character.isspace()
+            owners += [word if inside else None] * len(character.encode("utf-8", errors="surrogateescape"))
+        ends = list(accumulate(map(len, written), initial=0))
+        own = [owners[start:end] for start, end in pairwise(ends)]
+        return [next((owner for owner in several if owner is not None), None) for several in own]
+
+    def _bytes(self, piece: str) -> bytes:
+        """What a piece of a lossless tokenizer stands for; special ones stand for nothing."""
+        if piece in (PAD, START, END):
+            return b""
+        if self.kind != "character":
+            return bytes(_BYTE_OF[symbol] for symbol in piece)
+        return bytes([int(piece[3:5], 16)]) if _BYTE_PIECE.match(piece) else piece.encode()
 
     def count_unknown(self, tokens: Sequence[int]) -> int:
         """Return how many of the tokens stand for something the vocabulary lacks."""

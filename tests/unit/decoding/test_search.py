@@ -26,8 +26,9 @@ from tests.unit.decoding.toy import (
     written_table,
 )
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.decoding.padding import source_batch
 from transduce.decoding.penalty import LENGTH_PENALTIES
-from transduce.decoding.search import Search, source_batch
+from transduce.decoding.search import Search
 from transduce.errors import TransduceError
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig

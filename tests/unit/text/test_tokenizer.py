@@ -230,3 +230,24 @@ def test_kinds_per_side_override_the_common_kind():
     assert TokenizerConfig(kind="byte", vocab_size=7).kinds == ("byte", "byte")
     assert TokenizerConfig(joint=False, kind="word", source_kind="character").kinds == ("character", "word")
     assert TokenizerConfig(source_kind="unigram", target_kind="unigram").kinds == ("unigram", "unigram")
+
+
+@pytest.mark.parametrize("kind", sorted(LOSSLESS))
+@pytest.mark.parametrize("text", ["the fox  jumps", " over\tthe dog ", "東京 is▁schön äöü\u00a0x", ""])
+def test_tokens_know_the_word_they_are_of(kind, text):
+    known = trained(kind)
+    tokens = known.encode(text)
+    numbers = known.words(tokens)
+    words: dict[int, list[int]] = {}
+    for token, number in zip(tokens, numbers, strict=True):
+        if number is not None:
+            words.setdefault(number, []).append(token)
+    assert [known.decode(several).strip() for _, several in sorted(words.items())] == text.split()
+
+
+def test_words_of_models_that_know_words():
+    for kind in ("word", "wordpiece"):
+        known = trained(kind)
+        text = known.decode(known.encode("the fox, jumps"))
+        numbers = known.words(known.encode("the fox, jumps"))
+        assert max(numbers) + 1 == len(text.split())

@@ -1,0 +1,70 @@
+"""Which source words a target word came from, read from the attention between decoder and encoder.
+
+Letters: B pairs, H heads, T target, S source with its end token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from transduce.decoding.padding import source_batch, target_batch
+from transduce.errors import SettingsError
+from transduce.models.interface import AnyTransducer
+from transduce.nn.tap import record
+from transduce.text.specials import Specials
+
+Weights = npt.NDArray[np.float32]
+Links = list[tuple[int, int]]
+"""(source word, target word), both from 0."""
+
+
+def looked_at(
+    model: AnyTransducer,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    source: Specials,
+    target: Specials,
+) -> list[Weights]:
+    """How much the model looked at each source token while it wrote each target token; neither end counts.  -> (T S).
+
+    That is the mean of the heads of one decoder layer, the last but one where there are several: the last one looks
+    for what to say next, and earlier ones for what has been said.
+    """
+    device = model.output.weight.device
+    with record(model) as heard, torch.inference_mode():
+        memory = model.encode(*source_batch(sources, source, device))
+        model(target_batch(targets, target, device)[0], memory)
+    layers = [weight_BHTS for path, weight_BHTS in heard.items() if "cross_attention" in path]
+    if not layers:
+        raise SettingsError("this model has no attention to its source, so nobody can say which words belong together")
+    weight_BTS = layers[max(0, len(layers) - 2)].float().mean(dim=1).cpu().numpy()
+    pairs = zip(weight_BTS, sources, targets, strict=True)
+    return [weight_TS[: len(written), : len(read)] for weight_TS, read, written in pairs]
+
+
+def word_links(weight_TS: Weights, source_words: Sequence[int | None], target_words: Sequence[int | None]) -> Links:
+    """Link every target word to the source word that its tokens looked at most; None is a token outside of words."""
+    rows, columns = _membership(target_words), _membership(source_words)
+    if not rows.size or not columns.size:
+        return []
+    weight_words = (rows / rows.sum(axis=1, keepdims=True)) @ weight_TS @ columns.T
+    return [(int(best), word) for word, best in enumerate(weight_words.argmax(axis=1))]
+
+
+def pharaoh(links: Links) -> str:
+    """Links as other tools read them: `0-0 2-1`, source first, in the order of the source."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
+
+
+def _membership(words: Sequence[int | None]) -> Weights:
+    """Which tokens are of which word.  -> (words, tokens)."""
+    count = max((word for word in words if word is not None), default=-1) + 1
+    member = np.zeros((count, len(words)), dtype=np.float32)
+    for token, word in enumerate(words):
+        if word is not None:
+            member[word, token] = 1.0
+    return member
