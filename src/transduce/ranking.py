@@ -10,7 +10,8 @@ from itertools import groupby
 from transduce.decoding.penalty import LENGTH_PENALTIES
 from transduce.errors import DataError
 from transduce.evaluation.bleu import chrf_metric
-from transduce.translator import Translation, Translator
+from transduce.translation import Translation
+from transduce.translator import Translator
 
 LONGEST_NUMBER = 12
 """Digits of the number of a line; no file has more lines."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +59,10 @@ class Searcher:
                     answers[place] = answer
         left = iter(self._torch.translate([one for one, found in zip(requests, answers, strict=True) if found is None]))
         return [next(left) if answer is None else answer for answer in answers]
+
+    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
+        """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch."""
+        yield from self._torch.stream(request)
 
     def _engine(self) -> CTranslate2Engine:
         """CTranslate2 with this model, exported when it is first asked."""

@@ -9,12 +9,13 @@ translator.attention("some text")            # shows itself in a notebook
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from transduce.checkpoint import ModelFolder, load_model
+from transduce.decoding.alignment import Links, looked_at_all, word_links
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.options import SAMPLING, Hypothesis, Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
@@ -26,23 +27,16 @@ from transduce.interop.ctranslate2 import Quantization
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import cut_tokens
+from transduce.text.placeholder import are_kept, put_back, take_out
 from transduce.text.sentence import Piece, joint, split_sentences
+from transduce.translation import Translation, together
 
 T = TypeVar("T")
+Part = tuple[list[int], str]
+"""Some tokens of a source, and what stood before them: a space or nothing."""
 
 LONGEST_PART = 256
 """Source tokens that are read at once where the model itself has no limit; a longer line is translated in parts."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One answer to one line."""
-
-    text: str
-    score: float
-    """Log-probability divided by the length penalty; sums over the parts of a line that was split."""
-    ended: bool = True
-    """False where the maximum length cut it off."""
 
 
 @dataclass
@@ -62,6 +56,8 @@ class Counts:
     """Translations that reached the maximum length before the model ended them."""
     forbidden: int = 0
     """Translations that have a forbidden word all the same, spelled with other tokens."""
+    missing: int = 0
+    """Translations that lack a term that was asked for."""
 
 
 def load(folder: str | Path, *others: str | Path) -> Translator:
@@ -102,48 +98,39 @@ class Translator:
         return self.translate([text])[0]
 
     @overload
-    def translate(
-        self,
-        lines: Iterable[str],
-        *,
-        nbest: None = None,
-        prefixes: Iterable[str] = (),
-        forbid: Sequence[str] = (),
-        split: bool = True,
-        **options: Any,
-    ) -> list[str]: ...
+    def translate(self, lines: Iterable[str], *, nbest: None = None, **wishes: Any) -> list[str]: ...
     @overload
-    def translate(
-        self,
-        lines: Iterable[str],
-        *,
-        nbest: int,
-        prefixes: Iterable[str] = (),
-        forbid: Sequence[str] = (),
-        split: bool = True,
-        **options: Any,
-    ) -> list[list[Translation]]: ...
+    def translate(self, lines: Iterable[str], *, nbest: int, **wishes: Any) -> list[list[Translation]]: ...
 
     def translate(
         self,
         lines: Iterable[str],
         *,
         nbest: int | None = None,
+        split: bool = True,
+        align: bool = False,
         prefixes: Iterable[str] = (),
         forbid: Sequence[str] = (),
-        split: bool = True,
+        terms: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
+        stop_at: Sequence[str] = (),
         **options: Any,
     ) -> list[str] | list[list[Translation]]:
         """Translate lines; with `nbest` give that many answers to each, with scores, best first.
 
-        `prefixes` are what the answers begin with, one for each line; words of `forbid` are not written; `split`
-        translates a line of several sentences one by one. Further options are those of `SearchOptions`: method,
-        beam, length_penalty, alpha, max_length, temperature, …
+        `split` translates a line of several sentences one by one; `align` says which words belong together; `prefixes`
+        are what the answers begin with, one for each line; words of `forbid` are not written, and those of `terms` are
+        translated as it says; what fits a regular expression of `keep` is copied (`placeholder.USUAL` has the usual
+        ones); answers end before a text of `stop_at`. Further options are those of `SearchOptions`: method, beam,
+        length_penalty, alpha, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
-        wished, constraints = self.options(nbest=nbest, **options), self.constraints(prefixes, forbid)
-        answers = [answer for window in windows(lines) for answer in self.answer(window, wished, constraints, split)]
+        wished = self.options(nbest=nbest, **options)
+        constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
+        answers = [
+            answer for window in windows(lines) for answer in self.answer(window, wished, constraints, split, align)
+        ]
         constraints.refuse_leftovers()
         return [answer[0].text for answer in answers] if nbest is None else answers
 
@@ -162,9 +149,16 @@ class Translator:
             given["beam"] = max(given["nbest"], self.defaults.beam)
         return SearchOptions.from_table({**saved, **given}, "the search")
 
-    def constraints(self, prefixes: Iterable[str] = (), forbid: Sequence[str] = ()) -> Constraints:
-        """Return what answers must begin with and must not say, in this model's tokens."""
-        return Constraints(self.target, prefixes, forbid)
+    def constraints(
+        self,
+        prefixes: Iterable[str] = (),
+        forbid: Sequence[str] = (),
+        terms: Mapping[str, str] | None = None,
+        keep: Sequence[str] = (),
+        stop_at: Sequence[str] = (),
+    ) -> Constraints:
+        """Return what is asked of the text of answers, in this model's tokens; see `translate`."""
+        return Constraints(self.target, prefixes, forbid, terms, keep, stop_at)
 
     def answer(
         self,
@@ -172,24 +166,26 @@ class Translator:
         options: SearchOptions,
         constraints: Constraints | None = None,
         split: bool = False,
+        align: bool = False,
         choose: Callable[[list[Translation]], list[Translation]] = list,
     ) -> list[list[Translation]]:
         """Answer a window of lines, each with as many translations as the options ask for.
 
-        `split` translates a line of several sentences one by one, and puts their translations together; `choose` puts
-        the answers to a line into another order.
+        `split` translates a line of several sentences one by one, and puts their translations together; `align` says
+        which words belong together; `choose` puts the answers to a line into another order.
         """
         constraints = constraints or self.constraints()
         texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
         prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
         sentences = [piece.sentence for several in texts for piece in several]
-        found = iter(self._answer(sentences, prefixes, options, constraints))
-        answers = [choose(_together([(next(found), piece.space) for piece in several])) for several in texts]
+        found = iter(self._answer(sentences, prefixes, options, constraints, align))
+        answers = [choose(_of_line(several, [next(found) for _ in several], constraints)) for several in texts]
         self.counts.lines += len(lines)
         self.counts.several += sum(len(several) > 1 for several in texts)
         self.counts.empty += sum(not line.strip() for line in lines)
         self.counts.cut += sum(not answer[0].ended for answer in answers)
         self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
+        self.counts.missing += sum(bool(answer[0].missing) for answer in answers)
         return answers
 
     def _sentences(self, line: str) -> list[Piece]:
@@ -197,30 +193,128 @@ class Translator:
         return pieces if len(pieces) > 1 else [Piece(line, "")]
 
     def _answer(
-        self, texts: Sequence[str], prefixes: Sequence[list[int]], options: SearchOptions, constraints: Constraints
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[list[int]],
+        options: SearchOptions,
+        constraints: Constraints,
+        align: bool,
     ) -> list[list[Translation]]:
-        """Answer texts, those that are too long for the model in parts."""
-        encoded = self.source.encode_batch(list(texts))
-        parts = [
-            self._parts(tokens) if text.strip() and tokens else [] for text, tokens in zip(texts, encoded, strict=True)
-        ]
+        """Answer texts; one whose answer does not copy what it has to is read without that, which is then put in."""
+        parts = self._parts_of(texts)
+        self.counts.split += sum(len(several) > 1 for several in parts)
+        self.counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, _ in several)
+        answers = self._search(parts, prefixes, options, constraints, align)
+        kept = constraints.kept
+        if kept is None:
+            return answers
+        pairs = zip(texts, answers, strict=True)
+        lost = [place for place, (text, several) in enumerate(pairs) if not are_kept(kept, text, several[0].text)]
+        taken = [take_out(kept, texts[place]) for place in lost]
+        again = self._search(
+            self._parts_of([left for left, _ in taken]), [prefixes[p] for p in lost], options, constraints, align=True
+        )
+        for place, (left, placeholders), several in zip(lost, taken, again, strict=True):
+            answers[place] = [
+                replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else texts[place])
+                for one in several
+            ]
+        return answers
+
+    def _search(
+        self,
+        parts: Sequence[list[Part]],
+        prefixes: Sequence[list[int]],
+        options: SearchOptions,
+        constraints: Constraints,
+        align: bool,
+    ) -> list[list[Translation]]:
+        """Answer texts that were cut into parts."""
         flat = [
             (part, prefix if place == 0 else [])
             for several, prefix in zip(parts, prefixes, strict=True)
             for place, (part, _) in enumerate(several)
             if part
         ]
-        requests = [
-            Request(number, part, options, prefix, constraints.forbidden) for number, (part, prefix) in enumerate(flat)
-        ]
-        found = iter(self.engine.translate(requests))
-        self.counts.split += sum(len(several) > 1 for several in parts)
-        self.counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
-        nothing = [Hypothesis([], 0.0, 0.0)] * options.nbest
+        requests = [self.request(part, options, constraints, prefix) for part, prefix in flat]
+        requests = [replace(request, id=number) for number, request in enumerate(requests)]
+        hypotheses = self.engine.translate(requests)
+        pairs = [(part, one.tokens) for (part, _), several in zip(flat, hypotheses, strict=True) for one in several]
+        links = iter(self._links(pairs) if align else [None] * len(pairs))
+        found = iter(
+            [self._translation(part, one, next(links), constraints) for one in several]
+            for (part, _), several in zip(flat, hypotheses, strict=True)
+        )
+        nothing = [Translation("", 0.0)] * options.nbest
+        each = [[next(found) if part else nothing for part, _ in several] for several in parts]
+        return [self._of_parts(several, answers) for several, answers in zip(parts, each, strict=True)]
+
+    def _of_parts(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[Translation]:
+        """Put the translations of a text's parts together."""
+        if not parts:
+            return [Translation("", 0.0)]
+        glues = [glue for _, glue in parts[1:]]
+        sources = [self.source.decode(part) + glue for (part, _), glue in zip(parts, glues, strict=False)]
+        return together(found, sources, lambda number, *_: glues[number - 1])
+
+    def request(
+        self, tokens: list[int], options: SearchOptions, constraints: Constraints, prefix: Sequence[int] = ()
+    ) -> Request:
+        """What is asked of the engine for some tokens of a source."""
+        required = constraints.required(self.source.decode(tokens)) if constraints.has_terms else []
+        if required and options.method != "beam":
+            raise SettingsError(f"terms need a beam search, which the method '{options.method}' is not")
+        is_over = constraints.is_over if constraints.stops else None
+        return Request(0, tokens, options, prefix, constraints.forbidden, required, is_over)
+
+    def _translation(
+        self, tokens: list[int], found: Hypothesis, links: Links | None, constraints: Constraints
+    ) -> Translation:
+        text = self.target.decode(found.tokens)
+        missing = constraints.missing(self.source.decode(tokens), text) if constraints.has_terms else []
+        return Translation(text, found.score, found.ended, tuple(missing), tuple(links or ()))
+
+    def _links(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Links | None]:
+        """Which words of each pair belong together; None for a pair too long to read at once."""
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        looked = looked_at_all(self.model, sources, targets, self.source.specials, self.target.specials)
         return [
-            self._join([(next(found) if part else nothing, glue) for part, glue in several], options)
-            for several in parts
+            None if weights is None else word_links(weights, self.source.words(source), self.target.words(target))
+            for weights, (source, target) in zip(looked, pairs, strict=True)
         ]
+
+    def stream(
+        self, text: str, *, split: bool = True, constraints: Constraints | None = None, **options: Any
+    ) -> Iterator[str]:
+        """Translate one text and yield its translation piece by piece, as soon as no later token can change it.
+
+        A greedy search or one sample says every token at once, a beam what all its openings have in common.
+        """
+        wished, constraints = self.options(**options), constraints or self.constraints()
+        prefix, before, space = constraints.next_prefix(), "", ""
+        for piece in self._sentences(text) if split else [Piece(text, "")]:
+            for place, (part, glue) in enumerate(self._parts_of([piece.sentence])[0]):
+                said = ""
+                for longer in self._said(self.request(part, wished, constraints, prefix), constraints) if part else ():
+                    if not said:
+                        yield glue if place else joint(before, space, longer) if before else ""
+                    yield longer[len(said) :]
+                    said = longer
+                before, prefix = said or before, []
+            space = piece.space
+
+    def _said(self, request: Request, constraints: Constraints) -> Iterator[str]:
+        """The text of an answer as it grows; what is not certain yet is left out."""
+        said = ""
+        for tokens, ended in self.engine.stream(request):
+            text = self.target.decode(tokens)
+            if not ended:
+                text = text[: len(text) - constraints.held_back].rstrip("\ufffd")
+                text = text[: text.rfind(" ")] if self.target.kind == "wordpiece" else text
+            text = constraints.stopped(text)
+            if len(text) > len(said) and text.startswith(said):
+                said = text
+                yield said
 
     def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
         """Choose what searches: PyTorch, or CTranslate2 for what it does as we do; `auto` takes that where it can.
@@ -231,11 +325,15 @@ class Translator:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""
-        sources, targets = (
-            tokenizer.encode_batch([pair[side] for pair in pairs])
-            for side, tokenizer in enumerate((self.source, self.target))
-        )
-        return score_pairs(self.model, sources, targets, self.source.specials, self.target.specials)
+        return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
+
+    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links | None]:
+        """Which words of given translations belong to which of their sources, (source, target), both from 0.
+
+        None for a pair too long to read at once.
+        """
+        tokens = list(zip(*self._encoded(pairs), strict=True))
+        return self._links(tokens)
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
         """Translate one text and return where every head looked, with the likeliest tokens of each step.
@@ -263,41 +361,30 @@ class Translator:
         )
         return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
 
-    def _parts(self, tokens: list[int]) -> list[tuple[list[int], str]]:
-        """Cut a source that is too long; each part comes with what stood before it."""
+    def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
+        return (
+            self.source.encode_batch([source for source, _ in pairs]),
+            self.target.encode_batch([target for _, target in pairs]),
+        )
+
+    def _parts_of(self, texts: Sequence[str]) -> list[list[Part]]:
+        """Cut those texts that are too long; each part comes with what stood before it."""
+        encoded = self.source.encode_batch(list(texts))
+        pairs = zip(texts, encoded, strict=True)
+        return [self._parts(tokens) if text.strip() and tokens else [] for text, tokens in pairs]
+
+    def _parts(self, tokens: list[int]) -> list[Part]:
         limit = max(1, min(LONGEST_PART, (self.model.max_source or LONGEST_PART + 1) - 1))
         return cut_tokens(self.source, tokens, limit)
 
-    def _join(self, found: list[tuple[list[Hypothesis], str]], options: SearchOptions) -> list[Translation]:
-        """Put the parts of a line together: all the best ones, all the second best, …"""
-        if not found:
-            return [Translation("", 0.0)]
-        count = min(options.nbest, *(len(hypotheses) for hypotheses, _ in found))
-        joined = []
-        for rank in range(count):
-            text, score, ended = "", 0.0, True
-            for hypotheses, glue in found:
-                text += glue + self.target.decode(hypotheses[rank].tokens)
-                score += hypotheses[rank].score
-                ended = ended and hypotheses[rank].ended
-            joined.append(Translation(text, score, ended))
-        return joined
 
-
-def _together(found: list[tuple[list[Translation], str]]) -> list[Translation]:
+def _of_line(
+    pieces: Sequence[Piece], found: Sequence[list[Translation]], constraints: Constraints
+) -> list[Translation]:
     """Put the translations of a line's sentences together, each with the white space behind it."""
-    (joined, space), *others = found
-    for answers, next_space in others:
-        joined = [
-            Translation(
-                one.text + joint(one.text, space, other.text) + other.text,
-                one.score + other.score,
-                one.ended and other.ended,
-            )
-            for one, other in zip(joined, answers, strict=False)
-        ]
-        space = next_space
-    return joined
+    sources = [piece.sentence + piece.space for piece in pieces]
+    answers = together(found, sources, lambda number, one, other: joint(one, pieces[number - 1].space, other))
+    return [replace(answer, text=constraints.stopped(answer.text)) for answer in answers]
 
 
 def windows(items: Iterable[T], size: int = 1024) -> Iterator[list[T]]:

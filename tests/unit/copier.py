@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from tests.unit.decoding.toy import Prefix, Toy
+from tests.unit.decoding.toy import Prefix, Row, Toy, ToyMemory
 from transduce.checkpoint import ModelFolder
 from transduce.models.transformer import TransformerConfig
+from transduce.nn.tap import Tap
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizer
 from transduce.translator import Translator
@@ -23,6 +24,20 @@ def tokenizer(kind: str) -> Tokenizer:
     """A tokenizer that knows the words of the text above."""
     config = TokenizerConfig(kind=kind, min_frequency=1, vocab_size=500)
     return train_tokenizer(kind, [TEXT, TEXT[4:], TEXT.upper()], config)
+
+
+class Pointer(Toy):
+    """A table that looks at the token that it copies."""
+
+    def __init__(self, row: Row, vocabulary: int, limit: int | None, start_token: int) -> None:
+        super().__init__(row, vocabulary, limit, start_token)
+        self.cross_attention = nn.ModuleDict({"weight": Tap()})
+
+    def forward(self, target: Tensor, memory: ToyMemory) -> Tensor:
+        self.cross_attention["weight"](
+            torch.eye(target.shape[1], memory.allowed.shape[1]).expand(len(target), 1, -1, -1)
+        )
+        return super().forward(target, memory)
 
 
 def copier(kind: str, limit: int | None = None, **search: object) -> Translator:
@@ -39,5 +54,5 @@ def copier(kind: str, limit: int | None = None, **search: object) -> Translator:
         score_V[wanted] = 0.0
         return score_V.log_softmax(dim=-1)
 
-    model = Toy(row, known.size, None if limit is None else limit, start_token=known.start)
+    model = Pointer(row, known.size, limit, start_token=known.start)
     return Translator(ModelFolder(model, TransformerConfig(), known, known, {"search": search}))

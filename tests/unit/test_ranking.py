@@ -8,7 +8,7 @@ from sacrebleu.metrics.chrf import CHRF
 from tests.unit.copier import WORDS_OF_TEXT, copier
 from transduce.errors import DataError
 from transduce.ranking import Candidates, consensus, read_candidates, rerank
-from transduce.translator import Translation
+from transduce.translation import Translation
 
 CANDIDATES = ["the quick brown fox", "the quick brown", "ten small cats", "the quick brown fox"]
 

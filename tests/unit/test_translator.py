@@ -17,7 +17,8 @@ from transduce.errors import SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
-from transduce.translator import LONGEST_PART, Translation, Translator
+from transduce.translation import Translation
+from transduce.translator import LONGEST_PART, Translator
 
 KINDS = ["bpe", "unigram", "character", "byte", "word"]
 WORDS = TEXT.split()
@@ -277,7 +278,7 @@ def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() ->
 
 @pytest.mark.parametrize("wish", [{"forbid": "dog"}, {"prefixes": "the"}])
 def test_one_text_where_several_belong_is_refused(wish: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="lists of texts, not one text"):
+    with pytest.raises(SettingsError, match="are lists, not one text"):
         copier("word").translate(["the dog"], **wish)
 
 

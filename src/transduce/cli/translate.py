@@ -119,7 +119,7 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     with _output(output) as sink:
         for window in _as_they_come(segments(kind, read_lines(file), asked["field"], file)):
             texts = [text for segment in window for text in segment.texts]
-            found = iter(translator.answer(texts, options, constraints, not asked["no_split"], choose))
+            found = iter(translator.answer(texts, options, constraints, not asked["no_split"], choose=choose))
             for segment in window:
                 several = [next(found) for _ in segment.texts]
                 if nbest is None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from transduce.decoding.padding import source_batch, target_batch
+from transduce.decoding.padding import in_batches, source_batch, target_batch
 from transduce.errors import SettingsError
 from transduce.models.interface import AnyTransducer
 from transduce.nn.tap import record
@@ -44,6 +44,17 @@ def looked_at(
     weight_BTS = layers[max(0, len(layers) - 2)].float().mean(dim=1).cpu().numpy()
     pairs = zip(weight_BTS, sources, targets, strict=True)
     return [weight_TS[: len(written), : len(read)] for weight_TS, read, written in pairs]
+
+
+def looked_at_all(
+    model: AnyTransducer,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    source: Specials,
+    target: Specials,
+) -> list[Weights | None]:
+    """The same of any number of pairs; None for one that is too long to be read at once."""
+    return in_batches(looked_at, model, sources, targets, source, target)
 
 
 def word_links(weight_TS: Weights, source_words: Sequence[int | None], target_words: Sequence[int | None]) -> Links:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from transduce.decoding.options import Hypothesis, Request
 from transduce.decoding.search import Search
@@ -23,18 +24,35 @@ class TorchEngine:
         answers: list[list[Hypothesis]] = [[] for _ in requests]
         places = {request.id: place for place, request in enumerate(requests)}
         assert len(places) == len(requests), "every request needs an id of its own"
-        training = self.model.training
-        self.model.eval()
-        try:
+        with self._as_used():
             for batch in self._batches(requests):
                 search = Search(self.model, self.source, self.target)
                 search.admit(batch)
                 while search.active:
                     for result in search.advance():
                         answers[places[result.id]] = result.hypotheses
+        return answers
+
+    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
+        """Yield the tokens of the best answer that are certain so far, and whether they are all."""
+        search = Search(self.model, self.source, self.target)
+        with self._as_used():
+            search.admit([request])
+        while search.active:
+            with self._as_used():
+                results = search.advance()
+                certain = [result.hypotheses[0].tokens for result in results] or list(search.agreed().values())
+            yield certain[0], bool(results)
+
+    @contextmanager
+    def _as_used(self) -> Iterator[None]:
+        """Without dropout; a model may be asked in the middle of training."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            yield
         finally:
             self.model.train(training)
-        return answers
 
     def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
         """Cut the requests, longest first, into batches that fit; a request too large for any stands alone."""

@@ -114,7 +114,7 @@ class Request:
     required: Sequence[Sequence[int]] = ()
     """What has to be written, each a few tokens in a row; needs a beam search."""
     is_over: Callable[[Sequence[int]], bool] | None = None
-    """Whether an answer may end here, before the model ends it, by its tokens so far: after a stop string, say."""
+    """Whether an answer ends here, before the model ends it, by its tokens so far: after a stop string, say."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from transduce.decoding.padding import source_batch, target_batch
+from transduce.decoding.padding import in_batches, source_batch, target_batch
 from transduce.models.interface import AnyTransducer
 from transduce.text.specials import Specials
 
@@ -26,10 +26,6 @@ class ScoredTarget:
         return sum(self.token_scores)
 
 
-SCORED_TOGETHER = 4096
-"""Tokens a side, padding included, that are scored as one batch; a longer pair is not scored at all."""
-
-
 def score_pairs(
     model: AnyTransducer,
     sources: Sequence[Sequence[int]],
@@ -38,18 +34,7 @@ def score_pairs(
     target: Specials,
 ) -> list[ScoredTarget | None]:
     """Score any number of pairs, similar lengths together; None for one that is too long to be read at once."""
-    limits = [min(limit or SCORED_TOGETHER, SCORED_TOGETHER) for limit in (model.max_source, model.max_target)]
-    lengths = [max(len(one), len(other)) for one, other in zip(sources, targets, strict=True)]
-    fitting = [row for row in range(len(sources)) if len(sources[row]) < limits[0] and len(targets[row]) < limits[1]]
-    order = sorted(fitting, key=lengths.__getitem__)
-    found: list[ScoredTarget | None] = [None] * len(sources)
-    while order:
-        count = max(1, SCORED_TOGETHER // (lengths[order[-1]] + 1))
-        batch, order = order[-count:], order[:-count]
-        scored = score_targets(model, [sources[row] for row in batch], [targets[row] for row in batch], source, target)
-        for row, score in zip(batch, scored, strict=True):
-            found[row] = score
-    return found
+    return in_batches(score_targets, model, sources, targets, source, target)
 
 
 def score_targets(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import zlib
 from dataclasses import dataclass
+from functools import reduce
 from itertools import zip_longest
 
 import numpy as np
@@ -39,8 +40,10 @@ class Sentence:
         longest = max(1, wanted if limit is None else min(wanted, limit - 1))
         options = request.options
         finished: list[list[Hypothesis]] = [[] for _ in range(options.groups)]
-        progress = [Progress.none(request.required)] * options.width
-        return cls(request, longest, adjustments_of(request, specials.end), _seed(request), finished, progress)
+        begun = reduce(Progress.after, request.prefix, Progress.none(request.required))
+        return cls(
+            request, longest, adjustments_of(request, specials.end), _seed(request), finished, [begun] * options.width
+        )
 
     @property
     def options(self) -> SearchOptions:

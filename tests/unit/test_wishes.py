@@ -1,0 +1,100 @@
+"""What may be asked of an answer's text: terms, placeholders, stop strings, alignments, and to see it grow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.copier import WORDS_OF_TEXT, copier
+from transduce.errors import SettingsError
+from transduce.text.placeholder import USUAL
+
+KINDS = ["bpe", "unigram", "character", "byte", "wordpiece", "word"]
+LINES = st.lists(st.sampled_from(WORDS_OF_TEXT), min_size=1, max_size=8).map(" ".join)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_term_is_said_where_its_word_is_read_and_nowhere_else(kind: str) -> None:
+    translator = copier(kind)
+    terms = {"fox": "dog", "quick brown": "old", "quick": "ten"}
+    read, unread = translator.translate(["the quick brown fox jumps", "ten small cats"], terms=terms, beam=8)
+    assert "dog" in read and "old" in read and "ten" not in read
+    assert unread == "ten small cats"
+    assert translator.counts.missing == 0
+
+
+def test_a_word_at_the_beginning_of_a_sentence_is_the_same_word() -> None:
+    (answer,) = copier("bpe").translate(["Fox jumps over"], terms={"fox": "dog"})
+    assert "dog" in answer
+
+
+def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
+    translator = copier("bpe")
+    ((answer,),) = translator.translate(["the fox"], nbest=1, terms={"fox": "while ten small cats"}, max_length=2)
+    assert answer.missing == ("while ten small cats",)
+    assert translator.counts.missing == 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"terms": {"fox": "dog"}, "method": "greedy"}, "need a beam search"),
+        ({"terms": {"fox": " "}}, "is empty"),
+        ({"stop_at": [""]}, "empty text"),
+        ({"keep": ["("]}, "not a regular expression"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(wish: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        copier("bpe").translate(["the fox"], **wish)
+
+
+def test_a_term_that_the_model_cannot_write_is_refused() -> None:
+    with pytest.raises(SettingsError, match="'zebra' cannot be asked for: the model's vocabulary lacks it"):
+        copier("word").translate(["the fox"], terms={"fox": "zebra"})
+
+
+def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> None:
+    """A model of words knows no braces; what it knows it copies in place."""
+    translator = copier("word")
+    lines = ["the quick {name} fox", "{0}", "the <b>lazy</b> dog"]
+    assert translator.translate(lines, keep=USUAL) == lines
+    assert translator.translate(["the quick {name} fox"]) == ["the quick <unk> fox"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character"])
+def test_an_answer_ends_before_a_stop_string(kind: str) -> None:
+    translator = copier(kind)
+    answers = translator.translate(["the quick brown fox", "one old tree"], stop_at=["brown", "k br"], beam=2)
+    assert answers == ["the quic", "one old tree"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_aligned_also_over_sentences_and_parts(kind: str) -> None:
+    translator = copier(kind, limit=12)
+    line = "the fox jumps. Ten cats sleep under one old tree" if kind not in ("word", "wordpiece") else "the quick fox"
+    ((answer,),) = translator.translate([line], nbest=1, align=True)
+    assert answer.text == line
+    assert answer.links == tuple((word, word) for word in range(len(line.split())))
+
+
+def test_given_pairs_are_aligned() -> None:
+    assert copier("bpe").align([("the fox", "ten cats"), ("the", "")]) == [[(0, 0), (1, 1)], []]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=12, deadline=None)
+@given(lines=st.lists(LINES, min_size=1, max_size=3), beam=st.integers(1, 3))
+def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam: int) -> None:
+    translator = copier(kind, limit=11)
+    text = ". ".join(line.capitalize() for line in lines) if kind not in ("word", "wordpiece") else lines[0]
+    pieces = list(translator.stream(text, beam=beam))
+    assert "".join(pieces) == translator.translate([text], beam=beam)[0]
+    assert len(pieces) > 1
+
+
+def test_a_stream_holds_back_what_may_be_a_stop_string() -> None:
+    translator = copier("character")
+    constraints = translator.constraints(stop_at=["brown"])
+    assert "".join(translator.stream("the quick brown fox", constraints=constraints, method="greedy")) == "the quick "
