@@ -1,0 +1,215 @@
+"""Decoding speed, side by side with peers: `make bench-decode`.
+
+Two comparisons. *torch*: our search against `generate` of Hugging Face's Marian, on the same weights (ours, copied),
+the same sources, 20 tokens each, greedy and with a beam of 5, one sentence at a time and 64 together, in float32; both may
+use one thread or all, and each is counted with what suits it better. *bulk*: `transduce translate FILE --output FILE`
+with CTranslate2 in eight bits, with and without a shortlist, against CTranslate2 called by hand with its best workers,
+threads and batch size; see bulk_rounds below. Rounds alternate, so that a slow minute of the machine is everybody's;
+ratios are ours over theirs, with their spread. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transduce.decoding.engine import TorchEngine
+from transduce.decoding.options import Request, SearchOptions
+from transduce.models.catalog import build
+from transduce.models.interface import VocabularySizes
+from transduce.models.transformer import Transformer, TransformerConfig
+from transduce.text.specials import Specials
+
+PAD, START, END = SPECIALS = Specials(0, 1, 2)
+VOCABULARY = 10_000
+LENGTH = 20
+"""Tokens of every answer; neither model can end."""
+NEVER = -1e4
+
+SIZES = {
+    "tiny": TransformerConfig(
+        model_dim=128, ffn_dim=256, num_heads=4, num_layers=4, attention_bias=True, output_bias=True
+    ),
+    "base": TransformerConfig(attention_bias=True, output_bias=True),
+}
+CASES = {"b1_bs1": (1, 1), "b5_bs1": (5, 1), "b1_bs64": (1, 64), "b5_bs64": (5, 64)}
+"""Beam and sentences at a time."""
+
+
+def our_model(config: TransformerConfig) -> Transformer:
+    """Random weights that never end a sentence."""
+    model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1)
+    assert isinstance(model, Transformer)
+    with torch.no_grad():
+        assert model.output.bias is not None
+        model.output.bias.zero_()
+        model.output.bias[[PAD, START, END]] = NEVER
+    return model.eval()
+
+
+def marian_of(model: Transformer) -> nn.Module:
+    """The same weights as a Marian model of Hugging Face."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config = model.config
+    marian = MarianMTModel(
+        MarianConfig(
+            vocab_size=VOCABULARY,
+            d_model=config.model_dim,
+            encoder_layers=config.num_layers,
+            decoder_layers=config.num_layers,
+            encoder_ffn_dim=config.ffn_dim,
+            decoder_ffn_dim=config.ffn_dim,
+            encoder_attention_heads=config.num_heads,
+            decoder_attention_heads=config.num_heads,
+            activation_function="relu",
+            scale_embedding=True,
+            pad_token_id=PAD,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+            forced_eos_token_id=None,
+            max_position_embeddings=64,
+        )
+    ).eval()
+    with torch.no_grad():
+        marian.model.shared.weight.copy_(model.source_embedding.weight)
+        assert model.output.bias is not None
+        marian.final_logits_bias.copy_(model.output.bias[None])
+        for side, blocks in ((marian.model.encoder, model.encoder), (marian.model.decoder, model.decoder)):
+            side.embed_positions.weight.copy_(model.source_positions.first(64))
+            for theirs, ours in zip(side.layers, blocks, strict=True):
+                _copy_block(theirs, ours)
+    return marian
+
+
+def _copy_block(theirs: nn.Module, ours: nn.Module) -> None:
+    own = ours.attention
+    queries = zip(*(torch.chunk(t, 3) for t in (own.query_key_value.weight, own.query_key_value.bias)), strict=True)
+    for projection, part in zip("qkv", queries, strict=True):
+        _copy(getattr(theirs.self_attn, f"{projection}_proj"), *part)
+    _copy(theirs.self_attn.out_proj, own.heads.merge.weight, own.heads.merge.bias)
+    _copy(theirs.self_attn_layer_norm, ours.attention_residual.norm.weight, ours.attention_residual.norm.bias)
+    if hasattr(ours, "cross_attention"):
+        cross = ours.cross_attention
+        _copy(theirs.encoder_attn.q_proj, cross.query.weight, cross.query.bias)
+        keys = zip(*(torch.chunk(t, 2) for t in (cross.key_value.weight, cross.key_value.bias)), strict=True)
+        for projection, part in zip("kv", keys, strict=True):
+            _copy(getattr(theirs.encoder_attn, f"{projection}_proj"), *part)
+        _copy(theirs.encoder_attn.out_proj, cross.heads.merge.weight, cross.heads.merge.bias)
+        norm = ours.cross_attention_residual.norm
+        _copy(theirs.encoder_attn_layer_norm, norm.weight, norm.bias)
+    _copy(theirs.fc1, ours.feed_forward.widen.weight, ours.feed_forward.widen.bias)
+    _copy(theirs.fc2, ours.feed_forward.narrow.weight, ours.feed_forward.narrow.bias)
+    _copy(theirs.final_layer_norm, ours.feed_forward_residual.norm.weight, ours.feed_forward_residual.norm.bias)
+
+
+def _copy(layer: nn.Module, weight: Tensor, bias: Tensor) -> None:
+    layer.weight.copy_(weight)
+    layer.bias.copy_(bias)
+
+
+def sources(number: int) -> list[list[int]]:
+    """Sources as long as Multi30k's."""
+    generator = np.random.default_rng(7)
+    lengths = np.clip(np.exp(generator.normal(2.6, 0.33, number)).astype(int), 4, 48)
+    return [generator.integers(3, VOCABULARY, length).tolist() for length in lengths]
+
+
+Answers = list[list[int]]
+Contender = Callable[[Sequence[list[int]], int], Answers]
+"""(sources, beam) -> tokens."""
+
+
+def our_search(model: Transformer) -> Contender:
+    engine = TorchEngine(model, SPECIALS, SPECIALS)
+
+    def search(read: Sequence[list[int]], beam: int) -> Answers:
+        options = SearchOptions(
+            method="greedy" if beam == 1 else "beam", beam=beam, max_length=LENGTH, stop="beam_finished"
+        )
+        found = engine.translate([Request(place, source, options) for place, source in enumerate(read)])
+        return [hypotheses[0].tokens for hypotheses in found]
+
+    return search
+
+
+def marian_search(marian: nn.Module) -> Contender:
+    def search(read: Sequence[list[int]], beam: int) -> Answers:
+        longest = max(map(len, read)) + 1
+        rows = torch.tensor([[*source, END, *[PAD] * (longest - 1 - len(source))] for source in read])
+        with torch.inference_mode():
+            found = marian.generate(
+                input_ids=rows,
+                attention_mask=(rows != PAD).long(),
+                num_beams=beam,
+                do_sample=False,
+                max_new_tokens=LENGTH,
+                length_penalty=0.6,
+            )
+        return [row[1:].tolist() for row in found]
+
+    return search
+
+
+def in_threads(search: Contender, threads: int, read: Sequence[list[int]], beam: int) -> tuple[Answers, float]:
+    """Search, and how many sentences a second that was."""
+    torch.set_num_threads(threads)
+    began = time.perf_counter()
+    answers = search(read, beam)
+    return answers, len(read) / (time.perf_counter() - began)
+
+
+def torch_case(ours: Contender, theirs: Contender, beam: int, size: int, rounds: int, threads: int) -> list[float]:
+    """The ratios of all rounds, each contender with the threads that suit it best in that round."""
+    ratios = []
+    for number in range(-1, rounds):  # one round to warm up
+        read = sources(size * (rounds + 1))[(number + 1) * size :][:size]
+        speeds = []
+        for search in (ours, theirs):
+            tried = [in_threads(search, count, read, beam) for count in sorted({1, threads})]
+            speeds.append(max(speed for _, speed in tried))
+        if number >= 0:
+            ratios.append(speeds[0] / speeds[1])
+            print(f"    ours {speeds[0]:8.1f} sentences/s, Marian {speeds[1]:8.1f}: {ratios[-1]:.2f} ×", flush=True)
+    return ratios
+
+
+def agreement(ours: Contender, theirs: Contender) -> float:
+    """The share of greedy answers that are the same: the weights are, so nearly all should be."""
+    read = sources(16)
+    return statistics.mean(one == other for one, other in zip(ours(read, 1), theirs(read, 1), strict=True))
+
+
+def torch_rounds(rounds: int) -> dict[str, dict[str, float]]:
+    threads = torch.get_num_threads()
+    found: dict[str, dict[str, float]] = {}
+    for name, config in SIZES.items():
+        model = our_model(config)
+        ours, theirs = our_search(model), marian_search(marian_of(model))
+        print(f"{name}: {agreement(ours, theirs):.0%} of the greedy answers are the same")
+        found[name] = {}
+        for case, (beam, size) in CASES.items():
+            print(f"  {name}, beam {beam}, {size} at a time")
+            count = rounds if size > 1 else 3 * rounds
+            ratios = torch_case(ours, theirs, beam, size, count, threads)
+            found[name][case] = round(statistics.median(ratios), 2)
+            print(f"  median {found[name][case]:.2f} × ({min(ratios):.2f}–{max(ratios):.2f})", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    print(json.dumps({"torch": torch_rounds(asked.rounds)}))
+
+
+if __name__ == "__main__":
+    main()
