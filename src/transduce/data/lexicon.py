@@ -156,7 +156,7 @@ class Cells:
         starts = np.cumsum(self.widths) - self.widths
         share = likelihood / np.repeat(np.add.reduceat(likelihood, starts), self.widths)
         keys, which = np.unique(self.keys, return_inverse=True)
-        return keys, np.bincount(which, weights=share, minlength=len(keys))
+        return keys, np.bincount(which, weights=share, minlength=len(keys)).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from transduce.config import Config
@@ -94,6 +96,8 @@ class Request:
     """What the answer begins with, in tokens."""
     forbidden: Sequence[Sequence[int]] = ()
     """What is not written, each a few tokens in a row."""
+    candidates: Sequence[int] | NDArray[np.int64] | None = None
+    """The only tokens that may be written, besides the prefix, each once; the end token always may. None for all."""
 
 
 @dataclass(frozen=True)

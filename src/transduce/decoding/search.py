@@ -1,16 +1,20 @@
 """Search as a stepper: requests come in at any time, every `advance` writes one token, finished ones come out.
 
 Sentences that want the same method and width stand in one *cohort* and are stepped together, each at its own
-position. Translating a file loops over `advance`; a server feeds it while it runs.
+position; those that may write the tokens of a list only have cohorts of their own. Translating a file loops over
+`advance`; a server feeds it while it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from transduce.decoding.candidates import Candidates
 from transduce.decoding.choice import CHOOSERS, Choice, sample
 from transduce.decoding.opening import Opening
 from transduce.decoding.options import Request, Result
@@ -34,12 +38,27 @@ def _widened(tokens: Tensor, capacity: int) -> Tensor:
     return torch.nn.functional.pad(tokens, (0, capacity - tokens.shape[-1]))
 
 
-class Cohort:
-    """Sentences with the same method and width, stepped together.  S sentences × W openings = R rows."""
+class Kind(NamedTuple):
+    """What sentences of one cohort have in common."""
 
-    def __init__(self, model: AnyTransducer, specials: Specials, method: str, width: int) -> None:
+    method: str
+    width: int
+    listed: bool
+    """Whether they may write the tokens of their own lists only."""
+
+    @classmethod
+    def of(cls, request: Request) -> Kind:
+        return cls(request.options.method, request.options.width, request.candidates is not None)
+
+
+class Cohort:
+    """Sentences of one kind, stepped together.  S sentences × W openings = R rows."""
+
+    def __init__(self, model: AnyTransducer, specials: Specials, kind: Kind) -> None:
+        method, width, listed = kind
         self.model, self.specials, self.width = model, specials, width
         self.choose = CHOOSERS[method]
+        self.candidates = Candidates(model, specials, width) if listed else None
         self.sentences: list[Sentence] = []
         self.state: State | None = None
         self.device = model.output.weight.device
@@ -59,6 +78,8 @@ class Cohort:
         self.history_SWC = _widened(self.history_SWC, capacity)
         written_SWC = _widened(opening.tokens, capacity)[:, None].repeat(1, self.width, 1)
         self.sentences += sentences
+        if self.candidates is not None:
+            self.candidates.gather(self.sentences)
         self.state = state if self.state is None else self.state.join(state)
         self.last_SW = torch.cat([self.last_SW, opening.last[:, None].repeat(1, self.width)])
         self.score_SW = torch.cat([self.score_SW, score_SW])
@@ -67,7 +88,7 @@ class Cohort:
 
     def advance(self) -> list[Result]:
         """Write one token in every opening; return the sentences that are done."""
-        choice = self.choose(self._continuations(), self.specials.end, self.sentences)
+        choice = self._choice()
         self._note_endings(choice)
         self._append(choice)
         done = [self._is_done(index) for index in range(len(self.sentences))]
@@ -80,23 +101,31 @@ class Cohort:
         kept = [index for index, sentence in enumerate(self.sentences) if sentence.request.id not in ids]
         self._keep(kept, torch.arange(self.width, device=self.device).expand(len(self.sentences), -1))
 
-    def _continuations(self) -> Tensor:
-        """Step the model; return the log-probability of every continuation.  -> (S W V)."""
+    def _choice(self) -> Choice:
+        """Step the model and choose among the continuations: all tokens, or those that are candidates."""
         assert self.state is not None
         hidden_RD, self.state = self.model.step(self.last_SW.flatten(), self.state)
-        score_RV = self.model.logits(hidden_RD).float()
+        if self.candidates is None:
+            specials, score_RV = self.specials, self.model.logits(hidden_RD).float()
+        else:
+            specials, score_RV = self.candidates.specials, self.candidates.score(hidden_RD)
         self._adjust(score_RV.view(len(self.sentences), self.width, -1))
         score_RV = score_RV.log_softmax(dim=-1)
-        score_RV[:, self.specials.pad] = -torch.inf
-        score_RV[:, self.specials.start] = -torch.inf
-        return score_RV.view(len(self.sentences), self.width, -1) + self.score_SW[:, :, None]
+        score_RV[:, specials.pad] = -torch.inf
+        score_RV[:, specials.start] = -torch.inf
+        score_SWV = score_RV.view(len(self.sentences), self.width, -1) + self.score_SW[:, :, None]
+        choice = self.choose(score_SWV, specials.end, self.sentences)
+        return choice if self.candidates is None else replace(choice, tokens=self.candidates.tokens[choice.tokens])
 
     def _adjust(self, score_SWV: Tensor) -> None:
         for index, sentence in enumerate(self.sentences):
             if sentence.adjustments:
                 written_WL = self.history_SWC[index, :, : int(self.length_S[index])]
+                score_WV = score_SWV[index] if self.candidates is None else self.candidates.spread(score_SWV[index])
                 for adjust in sentence.adjustments:
-                    adjust(score_SWV[index], written_WL)
+                    adjust(score_WV, written_WL)
+                if self.candidates is not None:
+                    score_SWV[index] = score_WV[:, self.candidates.tokens]
 
     def _note_endings(self, choice: Choice) -> None:
         for index, rank in choice.ended.nonzero().tolist():
@@ -149,6 +178,8 @@ class Cohort:
             self.sentences = [self.sentences[index] for index in kept]
             self.last_SW, self.score_SW = self.last_SW[index_S], self.score_SW[index_S]
             self.length_S, self.history_SWC = self.length_S[index_S], self.history_SWC[index_S]
+            if self.candidates is not None:
+                self.candidates.keep(index_S, self.sentences)
 
 
 class Search:
@@ -156,7 +187,7 @@ class Search:
 
     def __init__(self, model: AnyTransducer, source: Specials, target: Specials) -> None:
         self.model, self.source, self.target = model, source, target
-        self.cohorts: dict[tuple[str, int], Cohort] = {}
+        self.cohorts: dict[Kind, Cohort] = {}
 
     @property
     def active(self) -> int:
@@ -165,15 +196,15 @@ class Search:
 
     def admit(self, requests: Sequence[Request]) -> None:
         """Read the sources and begin."""
-        groups: dict[tuple[str, int], list[Request]] = {}
+        groups: dict[Kind, list[Request]] = {}
         for request in requests:
-            groups.setdefault((request.options.method, request.options.width), []).append(request)
+            groups.setdefault(Kind.of(request), []).append(request)
         device = self.model.output.weight.device
         with torch.inference_mode():
-            for key, group in groups.items():
+            for kind, group in groups.items():
                 tokens_BS, allowed_BS = source_batch([request.source for request in group], self.source, device)
-                state = self.model.start(self.model.encode(tokens_BS, allowed_BS), key[1])
-                cohort = self.cohorts.setdefault(key, Cohort(self.model, self.target, *key))
+                state = self.model.start(self.model.encode(tokens_BS, allowed_BS), kind.width)
+                cohort = self.cohorts.setdefault(kind, Cohort(self.model, self.target, kind))
                 limit = self.model.max_target
                 cohort.admit([Sentence.of(request, self.target, limit) for request in group], state)
 
@@ -192,4 +223,4 @@ class Search:
         self._tidy()
 
     def _tidy(self) -> None:
-        self.cohorts = {key: cohort for key, cohort in self.cohorts.items() if cohort.sentences}
+        self.cohorts = {kind: cohort for kind, cohort in self.cohorts.items() if cohort.sentences}

@@ -40,7 +40,7 @@ class Shortlist:
     always: Integers
     """What may be written whatever the source is: frequent tokens, and the special ones."""
 
-    def of(self, source: Sequence[int]) -> Integers:
+    def of(self, source: Sequence[int] | NDArray[Any]) -> Integers:
         """Return what may come of a source, sorted, each token once."""
         known = np.unique(np.asarray(source, dtype=np.int64))
         found, _ = take_rows(self.tokens, self.offsets[known], self.offsets[known + 1])
