@@ -85,8 +85,9 @@ def learn_lexicon(
     sample = sample or Sample.of(sources, targets)
     frequency = np.zeros(target_size, dtype=np.int64)
     table = Table(never_forgotten=source_size * target_size)
+    done = 0
     for number in range(rounds):
-        counts, done = np.zeros(len(table.keys)), 0
+        counts = np.zeros(len(table.keys))
         for chunk in _chunks(sources, targets, sample, source_size):
             cells = chunk.cells(target_size)
             if number == 0:
@@ -97,7 +98,7 @@ def learn_lexicon(
                 place, found = table.places(keys)
                 counts[place[found]] += expected[found]
             done += len(chunk.target_lengths)
-            progress(f"aligning, round {number + 1} of {rounds}", done)
+            progress(f"aligning {rounds} times", done)
         if number > 0:
             table.values = counts
         if number + 1 < rounds:

@@ -1,13 +1,19 @@
-"""A shortlist out of a corpus's lexicon, and how much of other pairs it covers."""
+"""A shortlist out of a corpus's lexicon, how much of other pairs it covers, and corpora that are not prepared yet."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from transduce.data.lexicon import Lexicon, Sample
-from transduce.data.ragged import Ragged
+from transduce.data.ragged import Ragged, RaggedWriter
+from transduce.text.corpus import Pair
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer import Tokenizer
 
@@ -15,6 +21,39 @@ PER_TOKEN = 100
 FREQUENT = 100
 MOST_MEASURED = 10_000
 """Pairs that coverage is measured on; of more, so many evenly spread."""
+
+HELD_OUT = 100
+"""One pair in so many is kept to measure on where there is no validation set."""
+READ_TOGETHER = 4096
+
+
+class Rows(NamedTuple):
+    """Pairs of token rows."""
+
+    sources: Ragged
+    targets: Ragged
+
+
+def tokenise(
+    pairs: Iterator[Pair], source: Tokenizer, target: Tokenizer, folder: Path, hold_out: bool
+) -> tuple[Rows, Rows]:
+    """Write the tokens of pairs into a folder, so that they can be read again and again; some are held out, or none."""
+    names = [(split, side) for split in ("used", "held") for side in ("source", "target")]
+    with ExitStack() as stack:
+        writers = {name: stack.enter_context(RaggedWriter(folder, ".".join(name), np.uint32)) for name in names}
+        while window := list(islice(pairs, READ_TOGETHER)):
+            encoded = {
+                "source": source.encode_batch([pair.source for pair in window]),
+                "target": target.encode_batch([pair.target for pair in window]),
+            }
+            for split, side in names:
+                rows = zip(window, encoded[side], strict=True)
+                held = split == "held"
+                writers[split, side].append(
+                    [row for pair, row in rows if (hold_out and pair.line % HELD_OUT == 0) == held]
+                )
+    opened = [Ragged.open(folder, ".".join(name), "<u4") for name in names]
+    return Rows(*opened[:2]), Rows(*opened[2:])
 
 
 def build_shortlist(
