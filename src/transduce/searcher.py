@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,8 @@ from transduce.interop.ctranslate2 import (
     refuse_inexpressible,
     write_files,
 )
+from transduce.interop.vocabulary_map import refusal as map_refusal
+from transduce.text.shortlist import Shortlist
 
 Choice = Literal["auto", "torch", "ctranslate2"]
 
@@ -34,6 +37,9 @@ class Searcher:
         self._quantization: Quantization | None = None
         """How CTranslate2 holds the weights, where it was chosen."""
         self._fast: CTranslate2Engine | None = None
+        self._shortlist: Shortlist | None = None
+        self._unmapped: str | None = None
+        """Why CTranslate2 cannot be given the shortlist."""
         self.fallen_back: str | None = None
         """Why the engine that was chosen did not answer something; the first reason."""
 
@@ -46,23 +52,35 @@ class Searcher:
             refuse_inexpressible(self._contents.model)
             self._quantization = quantization
 
+    def use_shortlist(self, shortlist: Shortlist | None) -> None:
+        """Search among the candidates of each source only; None for all tokens again."""
+        self._fast, self._shortlist, self.fallen_back = None, shortlist, None
+        tokenizers = self._contents.source_tokenizer, self._contents.target_tokenizer
+        self._unmapped = None if shortlist is None else map_refusal(*tokenizers)
+
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
         answers: list[list[Hypothesis] | None] = [None] * len(requests)
         if self._quantization is not None:
-            reasons = [refusal_of(request, POSITIONS) for request in requests]
+            reasons = [self._unmapped or refusal_of(request, POSITIONS) for request in requests]
             self.fallen_back = self.fallen_back or next((reason for reason in reasons if reason is not None), None)
             mine = [place for place, reason in enumerate(reasons) if reason is None]
             if mine:
                 found = self._engine().translate([requests[place] for place in mine])
                 for place, answer in zip(mine, found, strict=True):
                     answers[place] = answer
-        left = iter(self._torch.translate([one for one, found in zip(requests, answers, strict=True) if found is None]))
+        unanswered = [self._listed(one) for one, found in zip(requests, answers, strict=True) if found is None]
+        left = iter(self._torch.translate(unanswered))
         return [next(left) if answer is None else answer for answer in answers]
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
         """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch."""
-        yield from self._torch.stream(request)
+        yield from self._torch.stream(self._listed(request))
+
+    def _listed(self, request: Request) -> Request:
+        if self._shortlist is None or request.candidates is not None:
+            return request
+        return replace(request, candidates=self._shortlist.of(request.source))
 
     def _engine(self) -> CTranslate2Engine:
         """CTranslate2 with this model, exported when it is first asked."""
@@ -71,6 +89,13 @@ class Searcher:
             contents = self._contents
             vocabularies = (contents.source_tokenizer.vocabulary, contents.target_tokenizer.vocabulary)
             with tempfile.TemporaryDirectory() as folder:
-                write_files(contents, Path(folder), self._quantization)
-                self._fast = CTranslate2Engine(library(), folder, vocabularies, self._target, contents.model.max_target)
+                write_files(contents, Path(folder), self._quantization, self._shortlist)
+                self._fast = CTranslate2Engine(
+                    library(),
+                    folder,
+                    vocabularies,
+                    self._target,
+                    contents.model.max_target,
+                    shortlisted=self._shortlist is not None,
+                )
         return self._fast

@@ -29,6 +29,7 @@ from transduce.text.constraint import Constraints
 from transduce.text.cutting import cut_tokens
 from transduce.text.placeholder import are_kept, put_back, take_out
 from transduce.text.sentence import Piece, joint, split_sentences
+from transduce.text.shortlist import Shortlist
 from transduce.translation import Translation, together
 
 T = TypeVar("T")
@@ -322,6 +323,10 @@ class Translator:
         What CTranslate2 cannot do is searched by PyTorch all the same, and `engine.fallen_back` says why.
         """
         self.engine.use(engine, quantization)
+
+    def use_shortlist(self, path: str | Path | None) -> None:
+        """Search among the tokens that a file of `transduce shortlist` allows for each source; None for all again."""
+        self.engine.use_shortlist(None if path is None else Shortlist.load(path, self.source, self.target))
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""

@@ -12,6 +12,7 @@ _EXAMPLES = """
 Examples:
   transduce export runs/de-en --to ctranslate2 --output exported/de-en
   transduce export runs/de-en --to ctranslate2 --quantize int8 --output exported/de-en-int8
+  transduce export runs/de-en --to ctranslate2 --shortlist runs/de-en/shortlist.safetensors --output exported/fast
 """
 _QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 
@@ -23,14 +24,19 @@ _QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 @click.option(
     "--quantize", type=click.Choice(_QUANTIZATIONS), default="float32", help="What weights become.", show_default=True
 )
-def command(run: str, kind: str, output: str, quantize: str) -> None:
+@click.option("--shortlist", metavar="FILE", help="Of `transduce shortlist`: becomes the vocabulary map, vmap.txt.")
+def command(run: str, kind: str, output: str, quantize: str, shortlist: str | None) -> None:
     """Write the model in RUN (a run or model folder) as a folder that another engine loads, tokenizers included."""
     from transduce.checkpoint import load_model
     from transduce.errors import CannotCreate
     from transduce.interop.ctranslate2 import Quantization, export
+    from transduce.text.shortlist import Shortlist
 
     assert get_args(Quantization) == _QUANTIZATIONS
     if Path(output).exists():
         raise CannotCreate(f"{output}: is there already; choose a new folder")
-    export(load_model(Path(run)), Path(output), quantize)  # type: ignore[arg-type]
+    contents = load_model(Path(run))
+    tokenizers = contents.source_tokenizer, contents.target_tokenizer
+    listed = None if shortlist is None else Shortlist.load(shortlist, *tokenizers)
+    export(contents, Path(output), quantize, listed)  # type: ignore[arg-type]
     click.echo(output)

@@ -30,6 +30,7 @@ VERBS = {
     "translate": "Translate lines: one in, one out, same order.",
     "score": "Log-probability of given translations; rerank n-best lists.",
     "evaluate": "Score a model on a test set, or compare two.",
+    "shortlist": "Count which tokens are likely translations, for a faster search.",
     "export": "Write a model for CTranslate2, a fast engine.",
     "inspect": "Show where the model looks while it translates a text.",
     "positions": "Draw the position encodings and their dot products.",

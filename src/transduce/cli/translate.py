@@ -46,6 +46,7 @@ Examples:
   transduce translate runs/de-en film.srt --output film.en.srt
   transduce translate runs/de-en rows.tsv --format tsv --field 2
   echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-best 5
+  transduce translate runs/de-en input.de --int8 --shortlist runs/de-en/shortlist.safetensors
 """
 
 
@@ -84,6 +85,7 @@ Examples:
     show_default=True,
 )
 @click.option("--int8", is_flag=True, help="With CTranslate2: weights of eight bits, faster and nearly as good.")
+@click.option("--shortlist", metavar="FILE", help="Choose among likely tokens only; see `transduce shortlist`.")
 @click.option("--mbr", type=click.IntRange(2, 256), metavar="N", help="Draw N answers; take what most agree with.")
 @click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that answers with RUN, by the mean.")
 @click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
@@ -107,6 +109,7 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     mbr, prefix_file = asked["mbr"], asked["prefix_file"]
     translator = load(run, *asked["ensemble"])
     translator.use("ctranslate2" if asked["int8"] else asked["engine"], "int8" if asked["int8"] else "float32")
+    translator.use_shortlist(asked["shortlist"])
     method = "greedy" if asked["greedy"] else "sample" if asked["sample"] or mbr else None
     options = translator.options(nbest=mbr or nbest, method=method, **{name: asked[name] for name in SEARCH})
     every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])

@@ -150,10 +150,12 @@ class Way(NamedTuple):
     chooser: str
     width: int
     groups: int
+    listed: bool
+    """Whether they may write the tokens of their own lists only."""
 
 
 def way_of(request: Request) -> Way:
     """How a request wants to be searched for."""
     options = request.options
     chooser = "forced" if request.required else "diverse" if options.groups > 1 else options.method
-    return Way(chooser, options.width, options.groups)
+    return Way(chooser, options.width, options.groups, request.candidates is not None)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.errors import SettingsError
-from transduce.models.interface import AnyTransducer, Memory, State, Transducer
+from transduce.models.interface import AnyTransducer, Memory, Scorer, State, Transducer
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,24 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
     def logits(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
         """Scores whose softmax is the mean probability; those of equal members are their own.  (… ΣD) -> (… V)."""
         parts = zip(self._models, torch.split(hidden, self.widths, dim=-1), strict=True)
-        score_MV = torch.stack([model.logits(part, vocabulary).float() for model, part in parts])
-        total_M1 = score_MV.logsumexp(dim=-1, keepdim=True)
-        return (score_MV - total_M1).logsumexp(dim=0) - math.log(len(score_MV)) + total_M1.mean(dim=0)
+        return _mean([model.logits(part, vocabulary).float() for model, part in parts])
+
+    def scorer(self, vocabulary: Tensor) -> Scorer:
+        """The same for a shortlist: the mean of what the members give to the tokens that a row may have."""
+        scorers = [model.scorer(vocabulary) for model in self._models]
+
+        def score(hidden: Tensor, allowed: Tensor) -> Tensor:
+            parts = zip(scorers, torch.split(hidden, self.widths, dim=-1), strict=True)
+            return _mean([scorer(part, allowed) for scorer, part in parts])
+
+        return score
+
+
+def _mean(scores: Sequence[Tensor]) -> Tensor:
+    """Scores whose softmax is the mean of the softmaxes.  M × (… V) -> (… V)."""
+    score_MV = torch.stack(list(scores))
+    total_M1 = score_MV.logsumexp(dim=-1, keepdim=True)
+    return (score_MV - total_M1).logsumexp(dim=0) - math.log(len(score_MV)) + total_M1.mean(dim=0)
 
 
 def _side_by_side(found: Sequence[tuple[Tensor, State]], width: int) -> tuple[Tensor, EnsembleState]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from transduce.config import Config
@@ -115,6 +117,8 @@ class Request:
     """What has to be written, each a few tokens in a row; needs a beam search."""
     is_over: Callable[[Sequence[int]], bool] | None = None
     """Whether an answer ends here, before the model ends it, by its tokens so far: after a stop string, say."""
+    candidates: Sequence[int] | NDArray[np.int64] | None = None
+    """The only tokens that may be written, besides the prefix, each once; the end token always may. None for all."""
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,20 @@
 """Search as a stepper: requests come in at any time, every `advance` writes one token, finished ones come out.
 
 Sentences that are searched for in the same way stand in one *cohort* and are stepped together, each at its own
-position. Translating a file loops over `advance`; a server feeds it while it runs.
+position; those that may write the tokens of a list only have cohorts of their own. Translating a file loops over
+`advance`; a server feeds it while it runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 import torch
 from torch import Tensor
 
+from transduce.decoding.candidates import Candidates
 from transduce.decoding.choice import CHOOSERS, Choice, Way, way_of
 from transduce.decoding.coverage import put_in_order
 from transduce.decoding.opening import Opening
@@ -34,6 +37,7 @@ class Cohort:
     def __init__(self, model: AnyTransducer, specials: Specials, way: Way) -> None:
         self.model, self.specials, self.way, self.width = model, specials, way, way.width
         self.choose = CHOOSERS[way.chooser]
+        self.candidates = Candidates(model, specials, way.width) if way.listed else None
         self.sentences: list[Sentence] = []
         self.state: State | None = None
         self.device = model.output.weight.device
@@ -54,6 +58,8 @@ class Cohort:
         self.history_SWC = _widened(self.history_SWC, capacity)
         written_SWC = _widened(opening.tokens, capacity)[:, None].repeat(1, self.width, 1)
         self.sentences += sentences
+        if self.candidates is not None:
+            self.candidates.gather(self.sentences)
         self.state = state if self.state is None else self.state.join(state)
         self.last_SW = torch.cat([self.last_SW, opening.last[:, None].repeat(1, self.width)])
         self.score_SW = torch.cat([self.score_SW, score_SW])
@@ -62,7 +68,7 @@ class Cohort:
 
     def advance(self) -> list[Sentence]:
         """Write one token in every opening; return the sentences that are done."""
-        choice = self.choose(self._continuations(), self.specials.end, self.sentences)
+        choice = self._choice()
         self._note_endings(choice)
         self._append(choice)
         self._note_stops()
@@ -83,23 +89,31 @@ class Cohort:
         kept = [index for index, sentence in enumerate(self.sentences) if sentence.request.id not in ids]
         self._keep(kept, torch.arange(self.width, device=self.device).expand(len(self.sentences), -1))
 
-    def _continuations(self) -> Tensor:
-        """Step the model; return the log-probability of every continuation.  -> (S W V)."""
+    def _choice(self) -> Choice:
+        """Step the model and choose among the continuations: all tokens, or those that are candidates."""
         assert self.state is not None
         hidden_RD, self.state = self.model.step(self.last_SW.flatten(), self.state)
-        score_RV = self.model.logits(hidden_RD).float()
+        if self.candidates is None:
+            specials, score_RV = self.specials, self.model.logits(hidden_RD).float()
+        else:
+            specials, score_RV = self.candidates.specials, self.candidates.score(hidden_RD)
         self._adjust(score_RV.view(len(self.sentences), self.width, -1))
         score_RV = score_RV.log_softmax(dim=-1)
-        score_RV[:, self.specials.pad] = -torch.inf
-        score_RV[:, self.specials.start] = -torch.inf
-        return score_RV.view(len(self.sentences), self.width, -1) + self.score_SW[:, :, None]
+        score_RV[:, specials.pad] = -torch.inf
+        score_RV[:, specials.start] = -torch.inf
+        score_SWV = score_RV.view(len(self.sentences), self.width, -1) + self.score_SW[:, :, None]
+        choice = self.choose(score_SWV, specials.end, self.sentences)
+        return choice if self.candidates is None else replace(choice, tokens=self.candidates.tokens[choice.tokens])
 
     def _adjust(self, score_SWV: Tensor) -> None:
         for index, sentence in enumerate(self.sentences):
             if sentence.adjustments:
                 written_WL = self.history_SWC[index, :, : int(self.length_S[index])]
+                score_WV = score_SWV[index] if self.candidates is None else self.candidates.spread(score_SWV[index])
                 for adjust in sentence.adjustments:
-                    adjust(score_SWV[index], written_WL)
+                    adjust(score_WV, written_WL)
+                if self.candidates is not None:
+                    score_SWV[index] = score_WV[:, self.candidates.tokens]
 
     def _note_endings(self, choice: Choice) -> None:
         for index, rank in choice.ended.nonzero().tolist():
@@ -164,6 +178,8 @@ class Cohort:
             self.sentences = [self.sentences[index] for index in kept]
             self.last_SW, self.score_SW = self.last_SW[index_S], self.score_SW[index_S]
             self.length_S, self.history_SWC = self.length_S[index_S], self.history_SWC[index_S]
+            if self.candidates is not None:
+                self.candidates.keep(index_S, self.sentences)
 
 
 class Search:
@@ -216,4 +232,4 @@ class Search:
         self._tidy()
 
     def _tidy(self) -> None:
-        self.cohorts = {key: cohort for key, cohort in self.cohorts.items() if cohort.sentences}
+        self.cohorts = {kind: cohort for kind, cohort in self.cohorts.items() if cohort.sentences}

@@ -37,6 +37,8 @@ def refusal_of(request: Request, positions: int) -> str | None:
         return "CTranslate2 has no diverse groups, and another coverage penalty"
     if request.required or request.is_over is not None:
         return "CTranslate2 forces no words, and stops at no strings"
+    if request.candidates is not None:
+        return "CTranslate2 takes candidates from a shortlist's file only"
     return "CTranslate2 scores prefixes in another way" if request.prefix else None
 
 
@@ -52,11 +54,14 @@ class CTranslate2Engine:
         specials: Specials,
         limit: int | None,
         workers: int | None = None,
+        shortlisted: bool = False,
     ) -> None:
         self._source, target = vocabularies
         self._target = {piece: token for token, piece in enumerate(target)}
         self._pieces = target
         self._specials, self._limit = specials, limit
+        self._shortlisted = shortlisted
+        """Whether the folder has a vocabulary map, which is then used; lists of a batch are united."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._translator = library.Translator(folder, device="cpu", inter_threads=workers or cores, intra_threads=1)
 
@@ -88,6 +93,7 @@ class CTranslate2Engine:
             suppress_sequences=forbidden or None,
             max_input_length=0,
             max_batch_size=BATCH,
+            use_vmap=self._shortlisted,
             return_scores=True,
         )
         for sentence, result in zip(sentences, results, strict=True):

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from transduce.checkpoint import ModelFolder, save_tokenizers
 from transduce.config import Table
 from transduce.errors import SettingsError
+from transduce.interop.vocabulary_map import write_map
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.storage import folder_aside, seal, write_json
+from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer import Tokenizer
 
 KIND = "ctranslate2 export"
@@ -39,16 +41,29 @@ def refusal(model: nn.Module) -> str | None:
     return None
 
 
-def export(contents: ModelFolder, folder: Path, quantization: Quantization = "float32") -> None:
-    """Write a folder that CTranslate2 loads, with the tokenizers beside it, whole or not at all."""
+def export(
+    contents: ModelFolder,
+    folder: Path,
+    quantization: Quantization = "float32",
+    shortlist: Shortlist | None = None,
+) -> None:
+    """Write a folder that CTranslate2 loads, with the tokenizers beside it, whole or not at all.
+
+    A shortlist becomes its vocabulary map, which it uses where it is asked to (`use_vmap`).
+    """
     with folder_aside(folder) as aside:
-        write_files(contents, aside, quantization)
+        write_files(contents, aside, quantization, shortlist)
         save_tokenizers(aside, contents.source_tokenizer, contents.target_tokenizer)
         write_json(aside / NOTES, {"quantization": quantization, "notes": contents.notes})
         seal(aside, KIND)
 
 
-def write_files(contents: ModelFolder, folder: Path, quantization: Quantization = "float32") -> None:
+def write_files(
+    contents: ModelFolder,
+    folder: Path,
+    quantization: Quantization = "float32",
+    shortlist: Shortlist | None = None,
+) -> None:
     """Write what CTranslate2 itself needs into an existing folder."""
     refuse_inexpressible(contents.model)
     assert isinstance(contents.model, Transformer)
@@ -60,6 +75,8 @@ def write_files(contents: ModelFolder, folder: Path, quantization: Quantization 
     spec.validate()
     spec.optimize(quantization=quantization)
     spec.save(str(folder))
+    if shortlist is not None:
+        write_map(shortlist, contents.source_tokenizer, contents.target_tokenizer, folder)
 
 
 def refuse_inexpressible(model: nn.Module) -> None:

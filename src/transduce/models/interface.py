@@ -14,9 +14,11 @@ Letters: B sentences, S source, T target, M memory, D width, V vocabulary, R row
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
@@ -67,6 +69,9 @@ class State(ABC):
     def join(self, other: Self) -> Self:
         """Return one state with the rows of this one, then of the other; widths must agree."""
 
+
+Scorer = Callable[[Tensor, Tensor], Tensor]
+"""(hidden (R D), which tokens of the shortlist each row may have (R V')) -> scores (R V'), -inf for the others."""
 
 MemoryT = TypeVar("MemoryT", bound=Memory)
 StateT = TypeVar("StateT", bound=State)
@@ -120,6 +125,11 @@ class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
         """Score the target vocabulary, or only the tokens of a shortlist.  (… D) -> (… V)."""
         scores: Tensor = self.output(hidden, vocabulary)
         return scores
+
+    def scorer(self, vocabulary: Tensor) -> Scorer:
+        """Return `logits` for a shortlist of tokens, of which each row may have some; made once for many steps."""
+        part = self.output.part(vocabulary)
+        return lambda hidden, allowed: torch.where(allowed, part(hidden).float(), -torch.inf)
 
 
 AnyTransducer = Transducer[Any, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -42,8 +43,12 @@ class Output(nn.Module):
         """Score every token, or those of a shortlist only.  (… D), (V') -> (… V')."""
         if vocabulary is None:
             return F.linear(hidden, self.weight, self.bias)
-        bias = None if self.bias is None else self.bias[vocabulary]
-        return F.linear(hidden, self.weight[vocabulary], bias)
+        return self.part(vocabulary)(hidden)
+
+    def part(self, vocabulary: Tensor) -> Callable[[Tensor], Tensor]:
+        """Gather what scores a shortlist, once for many steps.  (V') -> a function (… D) -> (… V')."""
+        weight, bias = self.weight[vocabulary], None if self.bias is None else self.bias[vocabulary]
+        return lambda hidden: F.linear(hidden, weight, bias)
 
     def extra_repr(self) -> str:
         return "{}, {}, bias={}".format(*self.weight.shape, self.bias is not None)

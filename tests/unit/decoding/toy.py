@@ -93,6 +93,9 @@ class Unchanged(Output):
     def forward(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
         return hidden if vocabulary is None else hidden[..., vocabulary]
 
+    def part(self, vocabulary: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda hidden: hidden[..., vocabulary]
+
 
 class Toy(Transducer[ToyMemory, ToyState]):
     """The table as a model: its hidden vectors are the log-probabilities themselves."""

@@ -1,0 +1,204 @@
+"""Which target tokens a source token is translated by, counted over a corpus: IBM Model 1 (Brown et al. 1993).
+
+Every target token of a pair comes from one of its source tokens, or from nothing (NULL). Which one is not known, so
+it is shared out among them by what the last round found (EM); in the first round all are alike. Differs from the
+paper: nothing, but that pairs which co-occur too rarely may be forgotten when the table of a huge corpus is full.
+
+The table holds one number for each pair of tokens that was seen together, sorted by `source × targets + target`. The
+corpus is read in chunks, so memory depends on the table and not on the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.data.ragged import Ragged
+from transduce.text.rows import take_rows
+
+Integers = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+ROUNDS = 5
+MOST_CELLS = 2**28
+"""Cells (a target token beside a source token) that are looked at in each round; of a larger corpus, some pairs."""
+CHUNK_CELLS = 2**20
+"""Cells that are held at once, about; a pair that alone has more of them is left out."""
+CHUNK_ROWS = 2**14
+LARGEST_TABLE = 2**24
+"""Entries that are kept; when there are more, those that count least are forgotten."""
+
+
+class Sample(NamedTuple):
+    """Which pairs of a corpus are looked at: so many of all, evenly spread."""
+
+    taken: int
+    all: int
+    too_long: int = 0
+    """Pairs of the corpus with more cells than are held at once; they are left out."""
+
+    @classmethod
+    def of(cls, sources: Ragged, targets: Ragged, most_cells: int = MOST_CELLS) -> Sample:
+        """Take as many pairs as the cells allow; the same of the same corpus, always."""
+        count, cells, too_long = len(sources), 0, 0
+        for start in range(0, count, CHUNK_ROWS):
+            rows = slice(start, min(start + CHUNK_ROWS, count))
+            size = (sources.lengths[rows] + 1) * targets.lengths[rows]
+            cells += int(size[size <= CHUNK_CELLS].sum())
+            too_long += int((size > CHUNK_CELLS).sum())
+        return cls(count if cells <= most_cells else max(1, count * most_cells // cells), count, too_long)
+
+    def rows(self, start: int, stop: int) -> Integers:
+        """Return the rows of some of the pairs that are taken."""
+        return np.arange(start, min(stop, self.taken)) * self.all // max(1, self.taken)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Expected counts: how often a target token was the translation of a source token, NULL left out."""
+
+    sources: Integers
+    targets: Integers
+    counts: Numbers
+    """One for each pair of the two above."""
+    source_size: int
+    target_size: int
+    frequency: Integers
+    """How often each target token stands in the corpus."""
+    sample: Sample
+
+
+def learn_lexicon(
+    sources: Ragged,
+    targets: Ragged,
+    source_size: int,
+    target_size: int,
+    rounds: int = ROUNDS,
+    sample: Sample | None = None,
+    progress: Callable[[str, int], None] = lambda stage, count: None,
+) -> Lexicon:
+    """Count translations over a corpus of so many source and target tokens; a pure function of the corpus."""
+    sample = sample or Sample.of(sources, targets)
+    frequency = np.zeros(target_size, dtype=np.int64)
+    table = Table(never_forgotten=source_size * target_size)
+    done = 0
+    for number in range(rounds):
+        counts = np.zeros(len(table.keys))
+        for chunk in _chunks(sources, targets, sample, source_size):
+            cells = chunk.cells(target_size)
+            if number == 0:
+                frequency += np.bincount(chunk.targets, minlength=target_size)
+                table.add(*cells.expected(np.ones(len(cells.keys))))
+            else:
+                keys, expected = cells.expected(table.look_up(cells.keys))
+                place, found = table.places(keys)
+                counts[place[found]] += expected[found]
+            done += len(chunk.target_lengths)
+            progress(f"aligning {rounds} times", done)
+        if number > 0:
+            table.values = counts
+        if number + 1 < rounds:
+            table.values = _shares(table.keys // target_size, table.values, source_size + 1)
+    real = (table.keys < source_size * target_size) & (table.values > 0)
+    keys, values = table.keys[real], table.values[real]
+    return Lexicon(keys // target_size, keys % target_size, values, source_size, target_size, frequency, sample)
+
+
+class Table:
+    """Numbers by key, sorted by it."""
+
+    def __init__(self, never_forgotten: int) -> None:
+        self.keys: Integers = np.zeros(0, dtype=np.int64)
+        self.values: Numbers = np.zeros(0)
+        self._never_forgotten = never_forgotten
+        """Keys from here on, those of NULL, always stay: each target token must come from something."""
+
+    def places(self, keys: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+        """Return where keys stand, and whether they do."""
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return place, self.keys[place] == keys
+
+    def look_up(self, keys: Integers) -> Numbers:
+        """Return the numbers of keys; 0 for what was forgotten."""
+        place, found = self.places(keys)
+        return np.where(found, self.values[place], 0.0)
+
+    def add(self, keys: Integers, values: Numbers) -> None:
+        """Add numbers to those of the same keys; the keys are sorted, each once."""
+        together = np.concatenate([self.keys, keys])
+        order = np.argsort(together, kind="stable")  # two sorted runs: one merge
+        together = together[order]
+        first = np.flatnonzero(np.diff(together, prepend=-1))
+        self.keys = together[first]
+        self.values = np.add.reduceat(np.concatenate([self.values, values])[order], first)
+        if len(self.keys) > LARGEST_TABLE:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Keep the half that counts most, and NULL's."""
+        kept = (self.values > np.median(self.values)) | (self.keys >= self._never_forgotten)
+        self.keys, self.values = self.keys[kept], self.values[kept]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Every target token beside every source token of its pair, NULL among them."""
+
+    keys: Integers
+    widths: Integers
+    """How many cells each target token has, one after the other."""
+
+    def expected(self, likelihood: Numbers) -> tuple[Integers, Numbers]:
+        """Share each target token out by the likelihood of its cells; return the sums by key, sorted."""
+        starts = np.cumsum(self.widths) - self.widths
+        share = likelihood / np.repeat(np.add.reduceat(likelihood, starts), self.widths)
+        keys, which = np.unique(self.keys, return_inverse=True)
+        return keys, np.bincount(which, weights=share, minlength=len(keys)).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some pairs: their tokens one after the other. Each source has NULL in front of it."""
+
+    sources: Integers
+    source_lengths: Integers
+    targets: Integers
+    target_lengths: Integers
+
+    def cells(self, target_size: int) -> Cells:
+        """Put the tokens of each pair side by side."""
+        ends = np.cumsum(self.source_lengths)
+        pair = np.repeat(np.arange(len(ends)), self.target_lengths)
+        sources, widths = take_rows(self.sources, (ends - self.source_lengths)[pair], ends[pair])
+        return Cells(sources * target_size + np.repeat(self.targets, widths), widths)
+
+
+def _chunks(sources: Ragged, targets: Ragged, sample: Sample, null: int) -> Iterator[Chunk]:
+    """Read the pairs of a sample, as many at once as have about `CHUNK_CELLS` together."""
+    for start in range(0, sample.taken, CHUNK_ROWS):
+        rows = sample.rows(start, start + CHUNK_ROWS)
+        cells = (sources.lengths[rows] + 1) * targets.lengths[rows]
+        usable = (cells > 0) & (cells <= CHUNK_CELLS)
+        rows, cells = rows[usable], cells[usable]
+        group = np.cumsum(cells) // CHUNK_CELLS
+        for part in np.split(rows, np.flatnonzero(np.diff(group)) + 1):
+            if len(part):
+                yield _chunk(sources, targets, part, null)
+
+
+def _chunk(sources: Ragged, targets: Ragged, rows: Integers, null: int) -> Chunk:
+    source_tokens, source_lengths = sources.take(rows)
+    target_tokens, target_lengths = targets.take(rows)
+    starts = np.cumsum(source_lengths) - source_lengths
+    with_null = np.insert(source_tokens.astype(np.int64), starts, null)
+    return Chunk(with_null, source_lengths + 1, target_tokens.astype(np.int64), target_lengths)
+
+
+def _shares(groups: Integers, values: Numbers, size: int) -> Numbers:
+    """Divide numbers by the sum of their group: counts become probabilities of a target token given its source."""
+    total = np.bincount(groups, weights=values, minlength=size)[groups]
+    return np.divide(values, total, out=np.zeros_like(values), where=total > 0)

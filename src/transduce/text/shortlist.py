@@ -1,0 +1,112 @@
+"""Which target tokens may come of a source: for each source token a few likely ones, and some that always may.
+
+A search that scores these alone does much less work before each softmax. A file holds the lists as arrays of
+safetensors, with a note of the tokenizers they belong to and a hash of it all: safetensors itself accepts flipped bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from transduce.errors import MissingInput, ModelFolderError
+from transduce.storage import file_aside
+from transduce.text.rows import take_rows
+from transduce.text.tokenizer import Tokenizer
+
+Integers = NDArray[np.int64]
+
+KIND = "transduce shortlist"
+FORMAT = 1
+"""Of the file; a higher one is refused."""
+REMEDY = "make it again with `transduce shortlist`"
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Candidates by source token. Row i of the lists is `tokens[offsets[i]:offsets[i + 1]]`."""
+
+    tokens: Integers
+    offsets: Integers
+    always: Integers
+    """What may be written whatever the source is: frequent tokens, and the special ones."""
+
+    def of(self, source: Sequence[int] | NDArray[Any]) -> Integers:
+        """Return what may come of a source, sorted, each token once."""
+        known = np.unique(np.asarray(source, dtype=np.int64))
+        found, _ = take_rows(self.tokens, self.offsets[known], self.offsets[known + 1])
+        return np.union1d(self.always, found)
+
+    def save(self, path: Path, source: Tokenizer, target: Tokenizer) -> None:
+        """Write the file, whole or not at all; the same lists always give the same bytes."""
+        arrays = {"tokens": self.tokens, "offsets": self.offsets, "always": self.always}
+        note = {"kind": KIND, "format": FORMAT, **fingerprint(source, target)}
+        with file_aside(path) as aside:
+            aside.write_bytes(save(arrays, {"shortlist": json.dumps({**note, "sha256": _digest(arrays, note)})}))
+
+    @classmethod
+    def load(cls, path: str | Path, source: Tokenizer, target: Tokenizer) -> Shortlist:
+        """Read a file of `save`; what is damaged, or belongs to other tokenizers than these, is refused."""
+        path = Path(path)
+        arrays, note = _read(path)
+        digest, written = note.pop("sha256", None), note.get("format")
+        if note.get("kind") != KIND:
+            raise ModelFolderError(f"{path}: is not a shortlist; {REMEDY}")
+        if isinstance(written, int) and written > FORMAT:
+            raise ModelFolderError(f"{path}: has format {written}; this version reads up to {FORMAT}: {REMEDY}")
+        if digest != _digest(arrays, note):
+            raise ModelFolderError(f"{path}: is damaged (its SHA-256 is not the one it names); {REMEDY}")
+        if not fingerprint(source, target).items() <= note.items():
+            raise ModelFolderError(f"{path}: was made for other tokenizers than this model's; {REMEDY}")
+        if not _fits(arrays, source.size, target.size):
+            raise ModelFolderError(f"{path}: its lists do not fit these tokenizers; {REMEDY}")
+        return cls(arrays["tokens"], arrays["offsets"], arrays["always"])
+
+
+def fingerprint(source: Tokenizer, target: Tokenizer) -> dict[str, str]:
+    """What tells tokenizers apart."""
+    return {
+        side: hashlib.sha256(tokenizer.to_json().encode("utf-8")).hexdigest()
+        for side, tokenizer in (("source", source), ("target", target))
+    }
+
+
+def _read(path: Path) -> tuple[dict[str, Integers], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            note = json.loads((file.metadata() or {}).get("shortlist", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror or 'no such file'}); check the path") from None
+    except (SafetensorError, ValueError, RecursionError):
+        raise ModelFolderError(f"{path}: is not a shortlist, or is damaged; {REMEDY}") from None
+    return arrays, note if isinstance(note, dict) else {}
+
+
+def _digest(arrays: dict[str, Integers], note: dict[str, Any]) -> str:
+    found = hashlib.sha256(json.dumps(note).encode())
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def _fits(arrays: dict[str, Integers], sources: int, targets: int) -> bool:
+    """Whether arrays are lists of so many target tokens for so many source tokens."""
+    if arrays.keys() != {"tokens", "offsets", "always"}:
+        return False
+    if any(array.dtype != np.int64 or array.ndim != 1 for array in arrays.values()):
+        return False
+    tokens, offsets, always = (arrays[name] for name in ("tokens", "offsets", "always"))
+    in_order = len(offsets) == sources + 1 and offsets[0] == 0 and offsets[-1] == len(tokens)
+    every = np.concatenate([tokens, always])
+    return bool(in_order and np.all(np.diff(offsets) >= 0) and np.all((every >= 0) & (every < targets)))

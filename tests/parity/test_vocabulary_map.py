@@ -1,0 +1,117 @@
+"""CTranslate2's vocabulary map against our own search over candidates, on the same weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.parity.test_ctranslate2 import BASE, CONFIGS, compare, folder, requests
+from tests.unit.copier import tokenizer
+from transduce.checkpoint import ModelFolder
+from transduce.decoding.engine import TorchEngine
+from transduce.decoding.options import Request
+from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
+from transduce.errors import SettingsError
+from transduce.interop.ctranslate2 import POSITIONS, export
+from transduce.interop.vocabulary_map import write_map
+from transduce.searcher import Searcher
+from transduce.text.shortlist import Shortlist
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
+
+
+def shortlist(seed: int = 1, each: int = 11) -> Shortlist:
+    """Some tokens at random for each source token, and a few for all."""
+    known, draw = tokenizer("bpe"), np.random.default_rng(seed)
+    tokens = np.sort(draw.integers(0, known.size, (known.size, each)), axis=1).ravel()
+    always = np.union1d(draw.integers(0, known.size, 5), np.array(known.specials))
+    return Shortlist(tokens, np.arange(known.size + 1) * each, always)
+
+
+def engines(contents: ModelFolder, place: Path, listed: Shortlist) -> tuple[TorchEngine, CTranslate2Engine]:
+    export(contents, place, shortlist=listed)
+    known, limit = contents.source_tokenizer, contents.model.max_target
+    vocabularies = (known.vocabulary, known.vocabulary)
+    fast = CTranslate2Engine(ctranslate2, str(place), vocabularies, known.specials, limit, 1, shortlisted=True)
+    return TorchEngine(contents.model, known.specials, known.specials), fast
+
+
+class Listed:
+    """Our own search over the candidates of each request."""
+
+    def __init__(self, engine: TorchEngine, listed: Shortlist) -> None:
+        self.engine, self.shortlist = engine, listed
+
+    def translate(self, asked: list[Request]) -> object:
+        return self.engine.translate([replace(one, candidates=self.shortlist.of(one.source)) for one in asked])
+
+
+@pytest.mark.parametrize("name", ["the paper's", "with biases"])
+@pytest.mark.parametrize(
+    "wishes", [{}, {"min_length": 5}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
+)
+def test_both_engines_choose_among_the_same_tokens(name: str, wishes: dict[str, float], tmp_path: Path) -> None:
+    """One request at a time: CTranslate2 unites the lists of a batch."""
+    listed = shortlist()
+    slow, fast = engines(folder(CONFIGS[name]), tmp_path / "exported", listed)
+    answered = 0
+    for method in ({"method": "greedy"}, {"beam": 4, "alpha": 1.0, "nbest": 2}):
+        for request in requests(max_extra=20, **method, **wishes):
+            answered += compare(Listed(slow, listed), fast, [request])  # type: ignore[arg-type]
+    assert answered >= 6
+
+
+def test_nothing_outside_of_the_lists_of_a_batch_is_written(tmp_path: Path) -> None:
+    contents, listed = folder(BASE), shortlist(seed=2, each=3)
+    slow, fast = engines(contents, tmp_path / "exported", listed)
+    asked = requests(beam=4, nbest=4, max_length=12)
+    union = {int(token) for request in asked for token in listed.of(request.source)}
+    answers = [answer for answer in fast.translate(asked) if answer is not None]
+    assert answers
+    written = {token for answer in answers for found in answer for token in found.tokens}
+    freely = {token for answer in slow.translate(asked) for found in answer for token in found.tokens}
+    assert written <= union
+    assert not freely <= union
+
+
+def test_the_map_is_written_as_ctranslate2_reads_it(tmp_path: Path) -> None:
+    contents, listed = folder(BASE), shortlist()
+    export(contents, tmp_path / "exported", shortlist=listed)
+    pieces = contents.target_tokenizer.vocabulary
+    first, *rows = (tmp_path / "exported" / "vmap.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    assert first == "\t" + " ".join(pieces[token] for token in listed.always)
+    assert [row.split("\t")[0] for row in rows] == pieces
+    assert rows[7].split("\t")[1].split(" ") == [pieces[token] for token in listed.tokens[7 * 11 : 8 * 11]]
+    assert "vmap.txt" in (tmp_path / "exported" / "manifest.json").read_text()
+
+
+def test_pieces_with_spaces_are_refused(tmp_path: Path) -> None:
+    characters, pieces = tokenizer("character"), tokenizer("bpe")
+    for pair, side in (((characters, pieces), "source"), ((pieces, characters), "target")):
+        with pytest.raises(SettingsError, match=f"the {side}'s character tokenizer has pieces with spaces"):
+            write_map(shortlist(), *pair, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_searcher_uses_its_shortlist_with_either_engine() -> None:
+    listed, said = shortlist(), []
+    for engine in ("torch", "ctranslate2"):
+        searcher = Searcher(folder(BASE))
+        searcher.use(engine)  # type: ignore[arg-type]
+        searcher.use_shortlist(listed)
+        asked = requests(beam=4, max_extra=20, min_length=4)
+        said.append([searcher.translate([request])[0][0].tokens for request in asked])
+        assert searcher.fallen_back is None
+        for request, tokens in zip(asked, said[-1], strict=True):
+            assert {*tokens} <= {*listed.of(request.source).tolist()}
+        searcher.use_shortlist(None)
+        assert [answer[0].tokens for answer in searcher.translate(asked)] != said[-1]
+    assert said[0] == said[1]
+
+
+def test_candidates_of_a_request_are_for_torch() -> None:
+    (first, *_) = requests()
+    assert "from a shortlist's file only" in str(refusal_of(replace(first, candidates=[4, 5]), POSITIONS))
