@@ -26,8 +26,8 @@ from transduce.interop.ctranslate2 import Quantization
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import cut_tokens
-from transduce.text.shortlist import Shortlist
 from transduce.text.sentence import Piece, joint, split_sentences
+from transduce.text.shortlist import Shortlist
 
 T = TypeVar("T")
 

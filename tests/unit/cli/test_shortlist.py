@@ -22,7 +22,9 @@ def test_a_run_gives_a_shortlist_and_says_what_it_covers(place: Path, capsys: py
     assert re.search(r"100.00 % of the reference tokens, 100.0 % of whole references \(\d+ pairs\)", covered)
     translator = transduce.load("run")
     known = Shortlist.load("run/shortlist.safetensors", translator.source, translator.target)
-    assert {*translator.target.encode("a"), translator.target.end} <= {*known.of(translator.source.encode("a")).tolist()}
+    assert {*translator.target.encode("a"), translator.target.end} <= {
+        *known.of(translator.source.encode("a")).tolist()
+    }
 
 
 def test_a_small_list_covers_less(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
