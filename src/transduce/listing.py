@@ -44,8 +44,8 @@ class Listing:
         if self.coverage is None:
             yield "covered      not measured: there is no validation set"
             return
-        mean = self.coverage.mean_candidates
-        yield f"a sentence   {mean:,.0f} on average, {100 * mean / self.target_size:.1f} % of {self.target_size:,} tokens"
+        mean, size = self.coverage.mean_candidates, self.target_size
+        yield f"a sentence   {mean:,.0f} on average, {100 * mean / size:.1f} % of {size:,} tokens"
         yield (
             f"covered      {100 * self.coverage.token_share:.2f} % of the reference tokens, "
             f"{100 * self.coverage.pair_share:.1f} % of whole references ({self.coverage.pairs:,} pairs)"

@@ -24,12 +24,12 @@ Integers = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 ROUNDS = 5
-MOST_CELLS = 2**28
+MOST_CELLS = 2**27
 """Cells (a target token beside a source token) that are looked at in each round; of a larger corpus, some pairs."""
 CHUNK_CELLS = 2**20
 """Cells that are held at once, about; a pair that alone has more of them is left out."""
 CHUNK_ROWS = 2**14
-LARGEST_TABLE = 2**24
+LARGEST_TABLE = 2**23
 """Entries that are kept; when there are more, those that count least are forgotten."""
 
 
@@ -92,10 +92,10 @@ def learn_lexicon(
             cells = chunk.cells(target_size)
             if number == 0:
                 frequency += np.bincount(chunk.targets, minlength=target_size)
-                table.add(*cells.expected(np.ones(len(cells.keys))))
+                table.add(cells.keys, cells.expected(np.ones(len(cells.keys))))
             else:
-                keys, expected = cells.expected(table.look_up(cells.keys))
-                place, found = table.places(keys)
+                place, found = table.places(cells.keys)
+                expected = cells.expected(np.where(found, table.values[place], 0.0))
                 counts[place[found]] += expected[found]
             done += len(chunk.target_lengths)
             progress(f"aligning {rounds} times", done)
@@ -118,14 +118,9 @@ class Table:
         """Keys from here on, those of NULL, always stay: each target token must come from something."""
 
     def places(self, keys: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-        """Return where keys stand, and whether they do."""
+        """Return where keys stand, and whether they do: some may have been forgotten."""
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return place, self.keys[place] == keys
-
-    def look_up(self, keys: Integers) -> Numbers:
-        """Return the numbers of keys; 0 for what was forgotten."""
-        place, found = self.places(keys)
-        return np.where(found, self.values[place], 0.0)
 
     def add(self, keys: Integers, values: Numbers) -> None:
         """Add numbers to those of the same keys; the keys are sorted, each once."""
@@ -149,15 +144,18 @@ class Cells:
     """Every target token beside every source token of its pair, NULL among them."""
 
     keys: Integers
+    """Of the pairs of tokens there are, sorted, each once."""
+    which: Integers
+    """The place of each cell's key."""
     widths: Integers
     """How many cells each target token has, one after the other."""
 
-    def expected(self, likelihood: Numbers) -> tuple[Integers, Numbers]:
-        """Share each target token out by the likelihood of its cells; return the sums by key, sorted."""
+    def expected(self, likelihood: Numbers) -> Numbers:
+        """Share each target token out among its cells by the likelihood of their keys; return the sums by key."""
+        likelihood = likelihood[self.which]
         starts = np.cumsum(self.widths) - self.widths
         share = likelihood / np.repeat(np.add.reduceat(likelihood, starts), self.widths)
-        keys, which = np.unique(self.keys, return_inverse=True)
-        return keys, np.bincount(which, weights=share, minlength=len(keys)).astype(np.float64, copy=False)
+        return np.bincount(self.which, weights=share, minlength=len(self.keys)).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,8 @@ class Chunk:
         ends = np.cumsum(self.source_lengths)
         pair = np.repeat(np.arange(len(ends)), self.target_lengths)
         sources, widths = take_rows(self.sources, (ends - self.source_lengths)[pair], ends[pair])
-        return Cells(sources * target_size + np.repeat(self.targets, widths), widths)
+        keys, which = np.unique(sources * target_size + np.repeat(self.targets, widths), return_inverse=True)
+        return Cells(keys, which, widths)
 
 
 def _chunks(sources: Ragged, targets: Ragged, sample: Sample, null: int) -> Iterator[Chunk]:

@@ -52,7 +52,8 @@ class Candidates:
         if 2 * len(sentences) <= self._gathered:
             self.gather(sentences)
         else:
-            self._allowed_RU = self._allowed_RU.unflatten(0, (-1, self._width))[index].flatten(0, 1)
+            allowed_SWU = self._allowed_RU.view(-1, self._width, len(self.tokens))
+            self._allowed_RU = allowed_SWU[index].flatten(0, 1)
 
     def score(self, hidden: Tensor) -> Tensor:
         """Score the union, with minus infinity for what is not in a row's own list.  (R D) -> (R U)."""
