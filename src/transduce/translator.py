@@ -63,6 +63,10 @@ class Counts:
     forbidden: int = 0
     """Translations that have a forbidden word all the same, spelled with other tokens."""
 
+    def plus(self, others: Counts) -> Counts:
+        """Return these and others together."""
+        return Counts(**{name: value + getattr(others, name) for name, value in vars(self).items()})
+
 
 def load(folder: str | Path, *others: str | Path) -> Translator:
     """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
@@ -173,23 +177,25 @@ class Translator:
         constraints: Constraints | None = None,
         split: bool = False,
         choose: Callable[[list[Translation]], list[Translation]] = list,
+        counts: Counts | None = None,
     ) -> list[list[Translation]]:
         """Answer a window of lines, each with as many translations as the options ask for.
 
         `split` translates a line of several sentences one by one, and puts their translations together; `choose` puts
-        the answers to a line into another order.
+        the answers to a line into another order; `counts` notes what happened instead of the translator's own.
         """
+        counts = self.counts if counts is None else counts
         constraints = constraints or self.constraints()
         texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
         prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
         sentences = [piece.sentence for several in texts for piece in several]
-        found = iter(self._answer(sentences, prefixes, options, constraints))
+        found = iter(self._answer(sentences, prefixes, options, constraints, counts))
         answers = [choose(_together([(next(found), piece.space) for piece in several])) for several in texts]
-        self.counts.lines += len(lines)
-        self.counts.several += sum(len(several) > 1 for several in texts)
-        self.counts.empty += sum(not line.strip() for line in lines)
-        self.counts.cut += sum(not answer[0].ended for answer in answers)
-        self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
+        counts.lines += len(lines)
+        counts.several += sum(len(several) > 1 for several in texts)
+        counts.empty += sum(not line.strip() for line in lines)
+        counts.cut += sum(not answer[0].ended for answer in answers)
+        counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
         return answers
 
     def _sentences(self, line: str) -> list[Piece]:
@@ -197,7 +203,12 @@ class Translator:
         return pieces if len(pieces) > 1 else [Piece(line, "")]
 
     def _answer(
-        self, texts: Sequence[str], prefixes: Sequence[list[int]], options: SearchOptions, constraints: Constraints
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[list[int]],
+        options: SearchOptions,
+        constraints: Constraints,
+        counts: Counts,
     ) -> list[list[Translation]]:
         """Answer texts, those that are too long for the model in parts."""
         encoded = self.source.encode_batch(list(texts))
@@ -214,8 +225,8 @@ class Translator:
             Request(number, part, options, prefix, constraints.forbidden) for number, (part, prefix) in enumerate(flat)
         ]
         found = iter(self.engine.translate(requests))
-        self.counts.split += sum(len(several) > 1 for several in parts)
-        self.counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
+        counts.split += sum(len(several) > 1 for several in parts)
+        counts.unknown += sum(self.source.count_unknown(tokens) for tokens in encoded)
         nothing = [Hypothesis([], 0.0, 0.0)] * options.nbest
         return [
             self._join([(next(found) if part else nothing, glue) for part, glue in several], options)
