@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -42,6 +43,11 @@ class Constraints:
                 f"there are prefixes for {self._lines - 1:,} lines only; give one for each, empty if need be"
             )
         return self._tokens(prefix, f"line {self._lines:,}: the prefix '{prefix}' cannot be written") if prefix else []
+
+    def skip(self, lines: int) -> None:
+        """Pass over the prefixes of lines that were answered before."""
+        if self._prefixes is not None:
+            self._lines += sum(1 for _ in itertools.islice(self._prefixes, lines))
 
     def refuse_leftovers(self) -> None:
         """Say so where there are more prefixes than lines."""

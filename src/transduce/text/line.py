@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import sys
 import unicodedata
@@ -51,10 +52,29 @@ def normalise(text: str, where: str = "the text") -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+class Meter:
+    """How much of a file has been read so far, in bytes as they stand on the disk, compressed or not."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+        self._read = 0
+
+    def watch(self, file: IO[bytes]) -> None:
+        """Begin with a file that was just opened."""
+        self._file = file
+
+    @property
+    def read(self) -> int:
+        """Bytes that were taken from the file; a block of it may not have come out as lines yet."""
+        if self._file is not None and not self._file.closed:
+            self._read = os.lseek(self._file.fileno(), 0, os.SEEK_CUR)
+        return self._read
+
+
+def read_lines(path: str | Path, meter: Meter | None = None) -> Iterator[str]:
     """Yield the lines of a file (plain or gzip, by its first bytes) or of stdin ("-"), without their ends, in NFC.
 
-    A byte-order mark at the start is left out. An empty file has no lines.
+    A byte-order mark at the start is left out. An empty file has no lines. A meter tells how far a file was read.
     """
     name = shown(path)
     if "\0" in name:
@@ -66,6 +86,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
             yield from _decode(_unpack(sys.stdin.buffer), name)
         else:
             with Path(path).open("rb") as stream:
+                if meter is not None:
+                    meter.watch(stream)
                 yield from _decode_blocks(_unpack(stream), name)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); get it again") from None
