@@ -26,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "engines": {"decoding", "text"},
     "searcher": {"engines", "interop", "decoding", "checkpoint"},
     "translator": {"searcher", "interop", "inspection", "decoding", "models", "text", "checkpoint"},
+    "bulk": {"translator", "engines", "decoding", "text", "checkpoint"},
     "advice": {"data"},
     "assessment": {"translator", "evaluation", "text"},
     "ranking": {"translator", "evaluation", "decoding"},

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import queue
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any
 
 import click
-
-T = TypeVar("T")
-
-WINDOW = 512
-"""Lines that are sorted by length and translated together; a slow writer's lines are answered as they come."""
 
 SEARCH = (
     "beam",
@@ -43,6 +35,7 @@ Examples:
   transduce translate runs/demo words.txt --output pronunciations.txt
   cat input.txt | transduce translate runs/de-en > output.txt
   echo "hello" | transduce translate runs/demo --beam 8 --n-best 3
+  transduce translate runs/de-en big.txt.gz --output out.txt.gz
   transduce translate runs/de-en film.srt --output film.en.srt
   transduce translate runs/de-en rows.tsv --format tsv --field 2
   echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-best 5
@@ -84,6 +77,8 @@ Examples:
     show_default=True,
 )
 @click.option("--int8", is_flag=True, help="With CTranslate2: weights of eight bits, faster and nearly as good.")
+@click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Of CTranslate2; default: what is fastest.")
+@click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Of each worker; default: what is fastest.")
 @click.option("--mbr", type=click.IntRange(2, 256), metavar="N", help="Draw N answers; take what most agree with.")
 @click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that answers with RUN, by the mean.")
 @click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
@@ -97,11 +92,17 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     One line in, one line out, in the same order; an empty line stays empty. A line of several sentences is translated
     sentence by sentence, and one longer than the model can read at once in parts; how many were is said at the end.
     Of subtitles (.srt), catalogues (.po), TSV and JSONL files only the text is translated, and the rest stays.
+    From a file into a file: what was interrupted goes on where it was when the same command is given again.
     """
+    from transduce.bulk.answer import Answering
+    from transduce.bulk.job import Wish, translate
+    from transduce.bulk.source import Source, is_file
+    from transduce.cli.progress import following
     from transduce.ranking import consensus
     from transduce.text.corpus import read_lines
     from transduce.text.document import kind_of, segments
-    from transduce.translator import load, one_line
+    from transduce.text.line import Meter
+    from transduce.translator import load
 
     _refuse_contradictions(nbest, asked)
     mbr, prefix_file = asked["mbr"], asked["prefix_file"]
@@ -114,26 +115,28 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     kind = asked["format"] or kind_of(file)
     if kind != "text" and (nbest is not None or prefix_file is not None):
         raise click.UsageError(f"--n-best and --prefix-file are for lines of text, not for {kind}")
-    choose = list if mbr is None else consensus
-    number = 0
-    with _output(output) as sink:
-        for window in _as_they_come(segments(kind, read_lines(file), asked["field"], file)):
-            texts = [text for segment in window for text in segment.texts]
-            found = iter(translator.answer(texts, options, constraints, not asked["no_split"], choose))
-            for segment in window:
-                several = [next(found) for _ in segment.texts]
-                if nbest is None:
-                    sink.write(segment.write([one_line(answers[0].text) for answers in several]))
-                    continue
-                for answer in several[0][:nbest]:
-                    sink.write(f"{number} ||| {one_line(answer.text)} ||| {answer.score:.4f}\n")
-                number += 1
-            sink.flush()
+    answering = Answering(
+        translator,
+        options,
+        constraints,
+        split=not asked["no_split"],
+        choose=list if mbr is None else consensus,
+        listed=nbest,
+        prefixed=asked["prefix"] is not None or prefix_file is not None,
+    )
+    meter = Meter()
+    source = Source(segments(kind, read_lines(file, meter), asked["field"], file), meter)
+    size = Path(file).stat().st_size if is_file(file) else None
+    with (
+        _output(file, output, {"run": run, "nbest": nbest, **asked}, answering.fast) as sink,
+        following(size, "block" if kind in ("srt", "po") else "line") as follower,
+    ):
+        counts = translate(answering, source, sink, follower, file, Wish(asked["workers"], asked["threads"]))
         if prefix_file is not None:
             constraints.refuse_leftovers()
     if translator.engine.fallen_back is not None:
         click.echo(f"note: PyTorch searched: {translator.engine.fallen_back}", err=True)
-    _summary(translator.counts)
+    _summary(counts)
 
 
 def _refuse_contradictions(nbest: int | None, asked: dict[str, Any]) -> None:
@@ -147,6 +150,8 @@ def _refuse_contradictions(nbest: int | None, asked: dict[str, Any]) -> None:
         )
     if asked["int8"] and asked["engine"] == "torch":
         raise click.UsageError("--int8 is for CTranslate2; leave out --engine torch")
+    if asked["workers"] is not None and asked["engine"] == "torch":
+        raise click.UsageError("--workers are CTranslate2's; with --engine torch give --threads")
 
 
 def _summary(counts: Any) -> None:
@@ -164,54 +169,20 @@ def _summary(counts: Any) -> None:
 
 
 @contextlib.contextmanager
-def _output(path: str) -> Iterator[IO[str]]:
-    """Open standard output, or a file that appears only when it is whole."""
-    if path == "-":
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield sys.stdout
+def _output(source: str, output: str, asked: dict[str, Any], fast: bool) -> Iterator[Any]:
+    """Open where answers go; of what an interruption left of them, say how to go on."""
+    from transduce.bulk.fingerprint import fingerprint
+    from transduce.bulk.part import is_resumable, open_part
+    from transduce.bulk.stream import open_stream
+
+    if not is_resumable(source, output):
+        with open_stream(output) as stream:
+            yield stream
         return
-    import gzip
-
-    from transduce.storage import file_aside
-
-    with file_aside(Path(path)) as aside:
-        if path.endswith(".gz"):
-            with gzip.open(aside, "wt", encoding="utf-8", newline="\n") as file:
-                yield file
-        else:
-            with aside.open("w", encoding="utf-8", newline="\n") as plain:
-                yield plain
-
-
-def _as_they_come(items: Iterator[T]) -> Iterator[list[T]]:
-    """Yield windows of whatever has arrived: full ones from a file, small ones from somebody who types and waits."""
-    arrived: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=2 * WINDOW)
-
-    def read() -> None:
+    with open_part(output, fingerprint(asked, fast)) as part:
         try:
-            for item in items:
-                arrived.put(item)
-            arrived.put(None)
-        except BaseException as error:  # handed over to the main thread, which raises it
-            arrived.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    ended = False
-    while not ended:
-        window: list[T] = []
-        item = arrived.get()
-        while True:
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
-                ended = True
-                break
-            window.append(item)
-            if len(window) == WINDOW:
-                break
-            try:
-                item = arrived.get(timeout=0.02)
-            except queue.Empty:
-                break
-        if window:
-            yield window
+            yield part
+        except BaseException:
+            if part.done.segments:
+                click.echo(f"note: what is done is in {part.path}; the same command goes on from there", err=True)
+            raise

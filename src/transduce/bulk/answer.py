@@ -1,0 +1,68 @@
+"""A window in, its text out: what was asked of a translation, applied to one window after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from transduce.bulk.source import Window
+from transduce.decoding.options import SearchOptions
+from transduce.text.constraint import Constraints
+from transduce.translator import Counts, Translation, Translator, one_line
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of a window."""
+
+    text: str
+    """All that is to be written."""
+    segments: int
+    counts: Counts
+    read: int
+    """Bytes of the input that were read when the window was full."""
+    digest: str
+    """Of the input up to the window's end."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What is asked of every window. Several threads may answer at a time where no answer has a prefix."""
+
+    translator: Translator
+    options: SearchOptions
+    constraints: Constraints
+    split: bool = True
+    choose: Callable[[list[Translation]], list[Translation]] = list
+    """Puts the answers to a line into another order."""
+    listed: int | None = None
+    """So many answers to each line are listed with number and score; None writes the best into its place."""
+    prefixed: bool = False
+    """Whether answers begin with something, line by line."""
+    fast: bool = field(init=False)
+    """Whether CTranslate2 answers, but for odd lines."""
+
+    def __post_init__(self) -> None:
+        fast = not self.prefixed and self.translator.engine.is_fast(self.options)
+        object.__setattr__(self, "fast", fast)
+
+    def __call__(self, window: Window) -> Answered:
+        counts = Counts()
+        texts = window.texts
+        found = iter(
+            self.translator.answer(texts, self.options, self.constraints, self.split, self.choose, counts)
+            if texts
+            else ()
+        )
+        written = []
+        for number, segment in enumerate(window.segments, start=window.first):
+            answers = [next(found) for _ in segment.texts]
+            if self.listed is None:
+                written.append(segment.write([one_line(several[0].text) for several in answers]))
+            else:
+                written += [_listed(number, answer) for answer in answers[0][: self.listed]]
+        return Answered("".join(written), len(window.segments), counts, window.read, window.digest)
+
+
+def _listed(number: int, answer: Translation) -> str:
+    return f"{number} ||| {one_line(answer.text)} ||| {answer.score:.4f}\n"
