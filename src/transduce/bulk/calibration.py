@@ -22,6 +22,10 @@ BATCHES = (32, 128)
 """Sizes that are tried besides the usual one."""
 TRIAL = 0.5
 """Seconds that a trial should take at least; a shorter one is noise."""
+GLANCE = 8
+"""The share of a trial, one in so many lines, by which it is seen whether it is worth its time …"""
+HOPELESS = 2.0
+"""… which it is not where it takes so many times what others did."""
 BUDGET = 5.0
 """Seconds after which no further trial begins."""
 WORTH = 60.0
@@ -99,39 +103,46 @@ def calibrate(
     `lines` is about how many there are in all. Where they are soon translated, the usual pace it is.
     """
     first = ways[0]
-    some, took = sample[: first.workers * first.threads], 0.0
+    some = sample[: first.workers * first.threads]
     if not some or len(ways) + len(batches) == 1:
         return Choice(first, tried=False)
+    trials = _Trials(time_of)
     while True:
-        took = time_of(_spread(first, some), some)
+        took = trials.take(first, some)
         if took / len(some) * lines < WORTH:
             return Choice(first, tried=False)
         if took >= TRIAL or len(some) == len(sample):
             break
         some = sample[: 2 * len(some)]
-    trials = _Trials(some, time_of, spent=took)
-    trials.speeds[first] = len(some) / max(took, 1e-9)
-    best = trials.fastest(first, ways[1:])
+    best = trials.fastest(first, ways[1:], some)
     enough = [batch for batch in batches if 2 * best.workers * batch <= len(some)]
-    return Choice(trials.fastest(best, [replace(best, batch=batch) for batch in enough]), tried=True)
+    return Choice(trials.fastest(best, [replace(best, batch=batch) for batch in enough], some), tried=True)
 
 
 class _Trials:
-    def __init__(self, sample: Sequence[str], time_of: Seconds, spent: float) -> None:
-        self._sample, self._time_of, self._spent = sample, time_of, spent
-        self.speeds: dict[Pace, float] = {}
+    """What was tried, and how long it took."""
 
-    def fastest(self, first: Pace, others: Sequence[Pace]) -> Pace:
-        """The fastest, or the first one if that is as good."""
-        for pace in others:
-            if self._spent < BUDGET:
-                took = self._time_of(_spread(pace, self._sample), self._sample)
-                self._spent += took
-                self.speeds[pace] = len(self._sample) / max(took, 1e-9)
-        best = max((first, *others), key=lambda pace: self.speeds.get(pace, 0.0))
-        return first if self.speeds[first] >= AS_GOOD * self.speeds[best] else best
+    def __init__(self, time_of: Seconds) -> None:
+        self._time_of, self._took = time_of, dict[tuple[Pace, int], float]()
 
+    def take(self, pace: Pace, lines: Sequence[str]) -> float:
+        """Try something; return how long it took."""
+        spread = replace(pace, batch=max(1, min(pace.batch, -(-len(lines) // pace.workers))))  # all workers get some
+        self._took[pace, len(lines)] = took = max(self._time_of(spread, lines), 1e-9)
+        return took
 
-def _spread(pace: Pace, sample: Sequence[str]) -> Pace:
-    """A pace whose workers all get something of a small sample."""
-    return replace(pace, batch=max(1, min(pace.batch, -(-len(sample) // pace.workers))))
+    def fastest(self, first: Pace, others: Sequence[Pace], lines: Sequence[str]) -> Pace:
+        """The fastest, or the first one, which was tried before, if that is as good."""
+        usually = self._took[first, len(lines)]
+        took = {pace: self.take(pace, lines) for pace in others if self._has_time() and self._is_promising(pace, lines)}
+        best = min(took, key=lambda pace: took[pace], default=first)
+        return best if took.get(best, usually) < AS_GOOD * usually else first
+
+    def _has_time(self) -> bool:
+        return sum(self._took.values()) < BUDGET
+
+    def _is_promising(self, pace: Pace, lines: Sequence[str]) -> bool:
+        """Whether a glance at fewer lines does not show already that it is far slower than others were with them."""
+        few = len(lines) // GLANCE
+        known = [took for (_, count), took in self._took.items() if count == few]
+        return not known or self.take(pace, lines[:few]) < HOPELESS * min(known)

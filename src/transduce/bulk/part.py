@@ -90,24 +90,24 @@ class Part:
 
     def begin(self, pace: Pace) -> None:
         """Cut off what is not whole, and leave a note, so that the part is known to be one."""
-        self.done = replace(self.done, pace=pace)
         with storage_errors(self.path):
             self._file.truncate(self.done.size)
             self._file.seek(self.done.size)
-            self._commit()
+            self._commit(replace(self.done, pace=pace))
 
     def write(self, answered: Answered) -> None:
         """Add a window, and make it last."""
         with storage_errors(self.path):
             self._append(answered.text.encode("utf-8"))
-            self.done = replace(
-                self.done,
-                segments=self.done.segments + answered.segments,
-                size=self._file.tell(),
-                digest=answered.digest,
-                counts=self.done.counts.plus(answered.counts),
+            self._commit(
+                replace(
+                    self.done,
+                    segments=self.done.segments + answered.segments,
+                    size=self._file.tell(),
+                    digest=answered.digest,
+                    counts=self.done.counts.plus(answered.counts),
+                )
             )
-            self._commit()
 
     def finish(self) -> None:
         """Give the part its name. The note goes last: a part without one is nobody's."""
@@ -131,9 +131,10 @@ class Part:
         while view:
             view = view[self._file.write(view) :]
 
-    def _commit(self) -> None:
+    def _commit(self, done: Done) -> None:
         os.fsync(self._file.fileno())
-        replace_json(self._note, {"kind": KIND, "done": self.done.to_table(), "asked": self._asked})
+        replace_json(self._note, {"kind": KIND, "done": done.to_table(), "asked": self._asked})
+        self.done = done
 
     def _found(self) -> Done:
         """How far the part is whole that somebody left, after checking that it is of the same translation."""
