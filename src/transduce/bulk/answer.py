@@ -20,7 +20,7 @@ class Answered:
     segments: int
     counts: Counts
     read: int
-    """Bytes of the input that were read when the window was full."""
+    """Bytes of the input up to the window's end, about."""
     digest: str
     """Of the input up to the window's end."""
 

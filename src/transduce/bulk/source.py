@@ -40,7 +40,7 @@ class Window:
     """The number of its first segment, from 0."""
     segments: list[Segment]
     read: int = 0
-    """Bytes of the file that were read when it was full."""
+    """Bytes of the file up to its end, about."""
     digest: str = ""
     """SHA-256 of all segments up to its end, as they came in."""
 
@@ -56,7 +56,7 @@ class Source:
     def __init__(self, segments: Iterable[Segment], meter: Meter | None = None) -> None:
         self._segments, self._meter = iter(segments), meter or Meter()
         self._hash = hashlib.sha256()
-        self._taken = 0
+        self._taken, self._bytes = 0, 0
 
     def skip(self, count: int) -> str:
         """Pass over segments that were answered before; return the hash of them, as a window has it."""
@@ -72,8 +72,8 @@ class Source:
 
     @property
     def read(self) -> int:
-        """Bytes of the file that were read."""
-        return self._meter.read
+        """Bytes of the file that what was handed out takes there, about."""
+        return self._meter.at(self._bytes)
 
     def windows(self, lines: int) -> Iterator[Window]:
         """Yield windows that depend on what is in the document alone: so many lines, or fewer if they are long."""
@@ -89,11 +89,12 @@ class Source:
         first = self._taken
         for segment in segments:
             self._note(segment)
-        return Window(first, segments, self._meter.read, self._hash.hexdigest())
+        return Window(first, segments, self.read, self._hash.hexdigest())
 
     def _note(self, segment: Segment) -> None:
-        self._hash.update(segment.write(segment.texts).encode("utf-8", "surrogatepass"))
-        self._taken += 1
+        content = segment.write(segment.texts).encode("utf-8", "surrogatepass")
+        self._hash.update(content)
+        self._taken, self._bytes = self._taken + 1, self._bytes + len(content)
 
 
 def _cut(segments: Iterator[Segment], lines: int) -> Iterator[Segment]:

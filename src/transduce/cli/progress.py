@@ -58,7 +58,7 @@ class Rate:
 
     def left(self) -> str:
         """Time for the rest, as 1:02:03."""
-        seconds = int(max(0, self._size - self._read) * self._seconds / max(self._bytes, 1e-9))
+        seconds = int(max(0, self._size - self._read) * self._seconds / max(self._bytes, 1.0))
         return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 

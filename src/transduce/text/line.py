@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import re
 import sys
 import unicodedata
@@ -53,22 +52,23 @@ def normalise(text: str, where: str = "the text") -> str:
 
 
 class Meter:
-    """How much of a file has been read so far, in bytes as they stand on the disk, compressed or not."""
+    """How much of a file has been read so far; blocks are read ahead of the lines in them."""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] | None = None
-        self._read = 0
+        self._streams: tuple[IO[bytes], IO[bytes]] | None = None
+        self._read = (0, 0)
 
-    def watch(self, file: IO[bytes]) -> None:
-        """Begin with a file that was just opened."""
-        self._file = file
+    def watch(self, file: IO[bytes], unpacked: IO[bytes]) -> None:
+        """Begin with a file that was just opened, and what comes out of it if it is compressed."""
+        self._streams = (file, unpacked)
 
-    @property
-    def read(self) -> int:
-        """Bytes that were taken from the file; a block of it may not have come out as lines yet."""
-        if self._file is not None and not self._file.closed:
-            self._read = os.lseek(self._file.fileno(), 0, os.SEEK_CUR)
-        return self._read
+    def at(self, handed: int) -> int:
+        """The place in the file, in bytes as they stand on the disk, where so many bytes of its text end, about."""
+        if self._streams is not None and not self._streams[0].closed:
+            file, unpacked = self._streams
+            self._read = (file.tell(), unpacked.tell())
+        read, text = self._read
+        return min(read, round(handed * read / max(1, text)))
 
 
 def read_lines(path: str | Path, meter: Meter | None = None) -> Iterator[str]:
@@ -86,9 +86,10 @@ def read_lines(path: str | Path, meter: Meter | None = None) -> Iterator[str]:
             yield from _decode(_unpack(sys.stdin.buffer), name)
         else:
             with Path(path).open("rb") as stream:
+                unpacked = _unpack(stream)
                 if meter is not None:
-                    meter.watch(stream)
-                yield from _decode_blocks(_unpack(stream), name)
+                    meter.watch(stream, unpacked)
+                yield from _decode_blocks(unpacked, name)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); get it again") from None
     except OSError as error:

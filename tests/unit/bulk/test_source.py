@@ -117,12 +117,16 @@ def test_an_error_of_reading_comes_through() -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_meter_counts_bytes_of_the_file(tmp_path: Path, packed: bool) -> None:
-    text = "".join(f"some line {number * 7919 % 100_003}\n" for number in range(60_000)).encode()
+def test_a_window_knows_where_in_the_file_it_ends(tmp_path: Path, packed: bool) -> None:
+    """Also where lines were read ahead, for a sample or because a block has many."""
+    text = "".join(f"some line {number * 7919 % 100_003:06d}\n" for number in range(60_000)).encode()
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(text) if packed else text)
     meter = Meter()
-    assert meter.read == 0
-    read = [window.read for window in Source(segments("text", read_lines(path, meter), None, "x"), meter).windows(5000)]
-    assert read == sorted(read) and len(set(read)) > 2
-    assert 0 < read[0] < read[-1] == path.stat().st_size
+    found = Source(segments("text", read_lines(path, meter), None, "x"), meter)
+    found.sample(30_000)
+    size = path.stat().st_size
+    shares = [window.read / size for window in found.windows(5000)]
+    assert shares == pytest.approx([number / 12 for number in range(1, 13)], abs=0.2 if packed else 1e-9)
+    assert found.read == size
+    assert Meter().at(7) == 0
