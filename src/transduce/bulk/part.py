@@ -49,16 +49,16 @@ class Done:
 
     @classmethod
     def from_table(cls, table: Table) -> Done:
-        """Read what `to_table` gave; KeyError, TypeError or ValueError for anything else."""
+        """Read what `to_table` gave; anything else is some error of Python's."""
         pace = table["pace"]
         done = cls(
             int(table["segments"]),
             int(table["size"]),
             str(table["digest"]),
-            Counts(**table["counts"]),
-            None if pace is None else Pace(**pace),
+            Counts(**{name: int(count) for name, count in table["counts"].items()}),
+            None if pace is None else Pace(**{name: int(number) for name, number in pace.items()}),
         )
-        if done.segments < 0 or done.size < 0:
+        if done.segments < 0 or done.size < 0 or (done.pace is not None and min(vars(done.pace).values()) < 1):
             raise ValueError
         return done
 
@@ -151,7 +151,7 @@ class Part:
             return Done()
         try:
             done, asked = Done.from_table(table["done"]), dict(table["asked"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise CannotCreate(f"{self.note}: is damaged; {remedy}") from None
         if size < done.size:
             raise CannotCreate(f"{self.path}: has {size} bytes instead of {done.size}; {remedy}")

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from transduce.cli.display import PLAIN_SECONDS
+from transduce.cli.terminal import PLAIN_SECONDS
 from transduce.engines.pace import Pace
 
 QUICK = 3.0
@@ -129,9 +129,9 @@ class LiveProgress:
 
 @contextlib.contextmanager
 def following(size: int | None, what: str) -> Iterator[Follower]:
-    """Give what fits where standard error goes; without a size, or where answers go to the terminal, no progress."""
+    """Give what fits where standard error goes; without a size no progress is shown."""
     console = Console(stderr=True)
-    if not size or sys.stdout.isatty():
+    if not size:
         yield Follower(None, 0, what)
     elif not console.is_terminal or console.is_dumb_terminal:
         yield Follower(PlainProgress(), size, what)

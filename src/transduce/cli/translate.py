@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,8 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     )
     meter = Meter()
     source = Source(segments(kind, read_lines(file, meter), asked["field"], file), meter)
-    size = Path(file).stat().st_size if is_file(file) else None
+    shown = output == "-" and sys.stdout.isatty()  # answers are progress enough
+    size = Path(file).stat().st_size if is_file(file) and not shown else None
     with (
         _output(file, output, {"run": run, "nbest": nbest, **asked}, answering.fast) as sink,
         following(size, "block" if kind in ("srt", "po") else "line") as follower,

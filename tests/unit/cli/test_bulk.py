@@ -8,15 +8,13 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import transduce
-from tests.unit.cli.example import complaint, seal_again, start
-from tests.unit.cli.test_interruption import PATIENCE, wait_until
+from tests.unit.cli.example import complaint, seal_again
 from transduce.bulk import job, part
 from transduce.cli.main import run
 
@@ -318,52 +316,3 @@ def test_a_stranger_s_files_are_never_written_over(small_windows: Path, capsys: 
     assert run(typed("plain")) == 73
     assert "not of a translation" in complaint(capsys.readouterr())
     assert left(small_windows) == {"out.txt.progress.json"}
-
-
-def many(place: Path, count: int) -> None:
-    (place / "x.txt").write_text("".join(f"{'a b c d e f g '[: 2 * (n % 7) + 1]}\n" for n in range(count)))
-
-
-def has_begun(place: Path) -> bool:
-    note = place / "out.txt.progress.json"
-    return note.exists() and json.loads(note.read_text())["done"]["segments"] > 0
-
-
-def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    return process.wait(PATIENCE), process.communicate()[1].decode()
-
-
-def test_real_signals_and_a_second_process(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Stopped three times, once without a chance to say goodbye; the end is as if nothing had happened."""
-    many(place, 6_000)
-    command = ["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch", "--beam", "3"]
-    done = 0
-    for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        process = start(*command)
-        wait_until(lambda: has_begun(place) and _segments(place) > done, process)  # noqa: B023
-        if number == signal.SIGINT:
-            process.send_signal(signal.SIGSTOP)  # it holds its breath, and its output
-            assert run(command) == 75
-            assert "out.txt: another process is writing it; wait for it to end" in complaint(capsys.readouterr())
-            process.send_signal(signal.SIGCONT)
-        process.send_signal(number)
-        found, said = ended(process)
-        assert found == code
-        assert ("going on at line" in said) is (done > 0)
-        if number != signal.SIGKILL:
-            assert said.splitlines()[-2] == (
-                "note: what is done is in out.txt.part; the same command goes on from there"
-            )
-        done = _segments(place)
-        assert not (place / "out.txt").exists()
-    assert run(command) == 0
-    assert f"going on at line {done + 1:,}\n" in capsys.readouterr().err
-    stopped = (place / "out.txt").read_bytes()
-    assert left(place) == {"out.txt"}
-    assert run(command) == 0
-    assert (place / "out.txt").read_bytes() == stopped
-    assert stopped.count(b"\n") == 6_000
-
-
-def _segments(place: Path) -> int:
-    return int(json.loads((place / "out.txt.progress.json").read_text())["done"]["segments"])

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from transduce.cli import progress
-from transduce.cli.display import PLAIN_SECONDS
 from transduce.cli.progress import Follower, LiveProgress, PlainProgress, Rate, following
+from transduce.cli.terminal import PLAIN_SECONDS
 from transduce.engines.pace import Pace
 
 
