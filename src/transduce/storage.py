@@ -240,9 +240,12 @@ def replace_json(path: Path, table: Table) -> None:
     For one process at a time; what a killed one left is written over by the next.
     """
     aside = path.with_name(f"{path.name}.new")
-    write_json(aside, table)
-    aside.replace(path)
-    sync(path.parent)
+    try:
+        write_json(aside, table)
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _json(table: Table) -> bytes:

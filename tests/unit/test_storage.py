@@ -340,7 +340,7 @@ def test_json_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
         with monkeypatch.context() as patch, pytest.raises(Stop):
             fail_at(patch, place, name, 1, Stop())
             replace_json(path, {"number": 2})
-        assert read_json(path) == {"number": 1}
+        assert everything(tmp_path) == {"note.json": '{\n  "number": 1\n}\n'}
     replace_json(path, {"number": 3})
     assert everything(tmp_path) == {"note.json": '{\n  "number": 3\n}\n'}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from transduce.bulk.source import Window
 from transduce.decoding.options import SearchOptions
@@ -39,12 +39,11 @@ class Answering:
     """So many answers to each line are listed with number and score; None writes the best into its place."""
     prefixed: bool = False
     """Whether answers begin with something, line by line."""
-    fast: bool = field(init=False)
-    """Whether CTranslate2 answers, but for odd lines."""
 
-    def __post_init__(self) -> None:
-        fast = not self.prefixed and self.translator.engine.is_fast(self.options)
-        object.__setattr__(self, "fast", fast)
+    @property
+    def fast(self) -> bool:
+        """Whether CTranslate2 answers, but for odd lines."""
+        return not self.prefixed and self.translator.engine.is_fast(self.options)
 
     def __call__(self, window: Window) -> Answered:
         counts = Counts()

@@ -107,6 +107,7 @@ def _pace(answering: Answering, source: Source, before: Pace | None, watcher: Wa
             watcher.chose(pace, answering.fast)
         return pace
     set_pace(answering, pace)
+    answering.translator.engine.load(answering.fast and is_file(path))
     return pace
 
 
