@@ -1,8 +1,8 @@
 """Decoding speed, side by side with peers: `make bench-decode`.
 
 Two comparisons. *torch*: our search against `generate` of Hugging Face's Marian, on the same weights (ours, copied),
-the same sources, 20 tokens each, greedy and with a beam of 5, one sentence at a time and 64 together, in float32; both may
-use one thread or all, and each is counted with what suits it better. *bulk*: `transduce translate FILE --output FILE`
+the same sources, 20 tokens each, greedy and with a beam of 5, one sentence at a time and 64 together, in float32;
+both may use one thread or all, and each counts with what suits it. *bulk*: `transduce translate FILE --output FILE`
 with CTranslate2 in eight bits, with and without a shortlist, against CTranslate2 called by hand with its best workers,
 threads and batch size; see bulk_rounds below. Rounds alternate, so that a slow minute of the machine is everybody's;
 ratios are ours over theirs, with their spread. The last line is one JSON object.

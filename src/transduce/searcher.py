@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from transduce.checkpoint import ModelFolder
+from transduce.decoding.alignment import Weights, looked_at_all
 from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Hypothesis, Request
+from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.decoding.padding import Tokens
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
+from transduce.engines.pace import Pace, usual
 from transduce.interop.ctranslate2 import (
     POSITIONS,
     Quantization,
@@ -28,7 +33,7 @@ Choice = Literal["auto", "torch", "ctranslate2"]
 
 
 class Searcher:
-    """Answers requests for one model."""
+    """Answers requests for one model. Several threads may ask at a time; PyTorch answers them one by one."""
 
     def __init__(self, contents: ModelFolder) -> None:
         self._contents = contents
@@ -40,6 +45,10 @@ class Searcher:
         self._shortlist: Shortlist | None = None
         self._unmapped: str | None = None
         """Why CTranslate2 cannot be given the shortlist."""
+        self._pace = usual()
+        self._exported: Path | None = None
+        """Where the model is kept for CTranslate2 while several paces are tried."""
+        self._loading, self._searching = threading.Lock(), threading.Lock()
         self.fallen_back: str | None = None
         """Why the engine that was chosen did not answer something; the first reason."""
 
@@ -69,33 +78,66 @@ class Searcher:
                 found = self._engine().translate([requests[place] for place in mine])
                 for place, answer in zip(mine, found, strict=True):
                     answers[place] = answer
-        unanswered = [self._listed(one) for one, found in zip(requests, answers, strict=True) if found is None]
-        left = iter(self._torch.translate(unanswered))
+        with self._searching:
+            rest = [self._listed(one) for one, found in zip(requests, answers, strict=True) if found is None]
+            left = iter(self._torch.translate(rest))
         return [next(left) if answer is None else answer for answer in answers]
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
         """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch."""
         yield from self._torch.stream(self._listed(request))
 
+    def looked_at(self, sources: Tokens, targets: Tokens) -> list[Weights | None]:
+        """How much each target token looked at each source token; None for a pair too long to read at once."""
+        with self._searching:  # one at a time: who listens hears all that passes
+            return looked_at_all(self._contents.model, sources, targets, self._source, self._target)
+
     def _listed(self, request: Request) -> Request:
         if self._shortlist is None or request.candidates is not None:
             return request
         return replace(request, candidates=self._shortlist.of(request.source))
 
+    def is_fast(self, options: SearchOptions) -> bool:
+        """Whether CTranslate2 answers what is asked with such options, but for odd ones."""
+        return self._quantization is not None and refusal_of(Request(0, (), options), POSITIONS) is None
+
+    def set_pace(self, pace: Pace) -> None:
+        """Say how CTranslate2 shares out the machine; between two questions only."""
+        if self._fast is not None and (pace.workers, pace.threads) == (self._pace.workers, self._pace.threads):
+            self._fast.pace = pace
+        else:
+            self._fast = None
+        self._pace = pace
+
+    def load(self, fast: bool) -> None:
+        """Do now what the first question would wait for."""
+        if fast:
+            self._engine()
+
+    @contextlib.contextmanager
+    def exported(self) -> Iterator[None]:
+        """Export the model once for all that is done inside: for whoever tries several paces."""
+        with tempfile.TemporaryDirectory() as folder:
+            self._exported = Path(folder)
+            try:
+                write_files(self._contents, self._exported, self._quantization or "float32", self._shortlist)
+                yield
+            finally:
+                self._exported = None
+
     def _engine(self) -> CTranslate2Engine:
         """CTranslate2 with this model, exported when it is first asked."""
-        if self._fast is None:
-            assert self._quantization is not None
-            contents = self._contents
-            vocabularies = (contents.source_tokenizer.vocabulary, contents.target_tokenizer.vocabulary)
-            with tempfile.TemporaryDirectory() as folder:
-                write_files(contents, Path(folder), self._quantization, self._shortlist)
-                self._fast = CTranslate2Engine(
-                    library(),
-                    folder,
-                    vocabularies,
-                    self._target,
-                    contents.model.max_target,
-                    shortlisted=self._shortlist is not None,
-                )
-        return self._fast
+        with self._loading:
+            if self._fast is None and self._exported is None:
+                with self.exported():
+                    self._fast = self._load()
+            elif self._fast is None:
+                self._fast = self._load()
+            return self._fast
+
+    def _load(self) -> CTranslate2Engine:
+        contents = self._contents
+        vocabularies = (contents.source_tokenizer.vocabulary, contents.target_tokenizer.vocabulary)
+        limit = contents.model.max_target
+        listed = self._shortlist is not None
+        return CTranslate2Engine(library(), str(self._exported), vocabularies, self._target, limit, self._pace, listed)

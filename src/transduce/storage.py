@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from transduce.config import Table
 from transduce.errors import Busy, CannotCreate, ModelFolderError, StorageError, TransduceError
@@ -234,6 +234,20 @@ def write_json(path: Path, table: Table) -> None:
     sync(path)
 
 
+def replace_json(path: Path, table: Table) -> None:
+    """Write a JSON object in place of what was there: whenever it stops, the old one or the new one is whole.
+
+    For one process at a time; what a killed one left is written over by the next.
+    """
+    aside = path.with_name(f"{path.name}.new")
+    try:
+        write_json(aside, table)
+        aside.replace(path)
+        sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
 def _json(table: Table) -> bytes:
     return (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode("utf-8")
 
@@ -249,6 +263,21 @@ def _held(lock: int, path: Path, busy: str) -> bool:
         return True
     os.close(lock)
     return False
+
+
+@contextlib.contextmanager
+def held_file(path: Path, shown: Path, busy: str) -> Iterator[IO[bytes]]:
+    """Open a file for this process alone, as it is, empty if it was not there; the lock ends with the process.
+
+    `shown` is what a refusal speaks of, and `busy` says that somebody else has it.
+    """
+    while True:
+        with storage_errors(shown):
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if _held(lock, path, busy):
+            break
+    with os.fdopen(lock, "r+b", buffering=0) as file:
+        yield file
 
 
 @contextlib.contextmanager

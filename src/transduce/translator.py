@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from transduce.checkpoint import ModelFolder, load_model
-from transduce.decoding.alignment import Links, looked_at_all, word_links
+from transduce.decoding.alignment import Links, word_links
 from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.options import SAMPLING, Hypothesis, Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
@@ -59,6 +59,10 @@ class Counts:
     """Translations that have a forbidden word all the same, spelled with other tokens."""
     missing: int = 0
     """Translations that lack a term that was asked for."""
+
+    def plus(self, others: Counts) -> Counts:
+        """Return these and others together."""
+        return Counts(**{name: value + getattr(others, name) for name, value in vars(self).items()})
 
 
 def load(folder: str | Path, *others: str | Path) -> Translator:
@@ -169,24 +173,27 @@ class Translator:
         split: bool = False,
         align: bool = False,
         choose: Callable[[list[Translation]], list[Translation]] = list,
+        counts: Counts | None = None,
     ) -> list[list[Translation]]:
         """Answer a window of lines, each with as many translations as the options ask for.
 
         `split` translates a line of several sentences one by one, and puts their translations together; `align` says
-        which words belong together; `choose` puts the answers to a line into another order.
+        which words belong together; `choose` puts the answers to a line into another order; `counts` notes what
+        happened instead of the translator's own.
         """
+        counts = self.counts if counts is None else counts
         constraints = constraints or self.constraints()
         texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
         prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
         sentences = [piece.sentence for several in texts for piece in several]
-        found = iter(self._answer(sentences, prefixes, options, constraints, align))
+        found = iter(self._answer(sentences, prefixes, options, constraints, align, counts))
         answers = [choose(_of_line(several, [next(found) for _ in several], constraints)) for several in texts]
-        self.counts.lines += len(lines)
-        self.counts.several += sum(len(several) > 1 for several in texts)
-        self.counts.empty += sum(not line.strip() for line in lines)
-        self.counts.cut += sum(not answer[0].ended for answer in answers)
-        self.counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
-        self.counts.missing += sum(bool(answer[0].missing) for answer in answers)
+        counts.lines += len(lines)
+        counts.several += sum(len(several) > 1 for several in texts)
+        counts.empty += sum(not line.strip() for line in lines)
+        counts.cut += sum(not answer[0].ended for answer in answers)
+        counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
+        counts.missing += sum(bool(answer[0].missing) for answer in answers)
         return answers
 
     def _sentences(self, line: str) -> list[Piece]:
@@ -200,11 +207,12 @@ class Translator:
         options: SearchOptions,
         constraints: Constraints,
         align: bool,
+        counts: Counts,
     ) -> list[list[Translation]]:
         """Answer texts; one whose answer does not copy what it has to is read without that, which is then put in."""
         parts = self._parts_of(texts)
-        self.counts.split += sum(len(several) > 1 for several in parts)
-        self.counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, _ in several)
+        counts.split += sum(len(several) > 1 for several in parts)
+        counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, _ in several)
         answers = self._search(parts, prefixes, options, constraints, align)
         kept = constraints.kept
         if kept is None:
@@ -278,20 +286,25 @@ class Translator:
     def _links(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Links | None]:
         """Which words of each pair belong together; None for a pair too long to read at once."""
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        looked = looked_at_all(self.model, sources, targets, self.source.specials, self.target.specials)
+        looked = self.engine.looked_at(sources, targets)
         return [
             None if weights is None else word_links(weights, self.source.words(source), self.target.words(target))
             for weights, (source, target) in zip(looked, pairs, strict=True)
         ]
 
     def stream(
-        self, text: str, *, split: bool = True, constraints: Constraints | None = None, **options: Any
+        self,
+        text: str,
+        options: SearchOptions | None = None,
+        constraints: Constraints | None = None,
+        split: bool = True,
     ) -> Iterator[str]:
         """Translate one text and yield its translation piece by piece, as soon as no later token can change it.
 
-        A greedy search or one sample says every token at once, a beam what all its openings have in common.
+        A greedy search or one sample says every token at once, a beam what all its openings have in common. What may
+        be asked is made by `options` and `constraints`; what is kept letter by letter has to wait, and is not for this.
         """
-        wished, constraints = self.options(**options), constraints or self.constraints()
+        wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space = constraints.next_prefix(), "", ""
         for piece in self._sentences(text) if split else [Piece(text, "")]:
             for place, (part, glue) in enumerate(self._parts_of([piece.sentence])[0]):

@@ -13,6 +13,7 @@ from transduce.checkpoint import ModelFolder
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request, SearchOptions
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
+from transduce.engines.pace import Pace
 from transduce.errors import SettingsError
 from transduce.interop.ctranslate2 import POSITIONS, export, refusal
 from transduce.models.attentive_rnn import AttentiveRnn, AttentiveRnnConfig
@@ -62,7 +63,7 @@ def engines(contents: ModelFolder, place: Path) -> tuple[TorchEngine, CTranslate
     specials = contents.source_tokenizer.specials
     vocabulary = contents.source_tokenizer.vocabulary
     limit = contents.model.max_target
-    fast = CTranslate2Engine(ctranslate2, str(place), (vocabulary, vocabulary), specials, limit, workers=1)
+    fast = CTranslate2Engine(ctranslate2, str(place), (vocabulary, vocabulary), specials, limit, Pace(workers=1))
     return TorchEngine(contents.model, specials, specials), fast
 
 

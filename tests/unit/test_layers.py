@@ -27,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
     "searcher": {"engines", "interop", "decoding", "text", "checkpoint"},
     "translation": set(),
     "translator": {"translation", "searcher", "interop", "inspection", "decoding", "models", "text", "checkpoint"},
+    "bulk": {"translation", "translator", "engines", "decoding", "text", "checkpoint"},
     "advice": {"data"},
     "assessment": {"translator", "evaluation", "text"},
     "listing": {"training", "data", "text", "checkpoint"},

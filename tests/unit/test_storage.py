@@ -18,9 +18,11 @@ from transduce.storage import (
     MANIFEST,
     file_aside,
     folder_aside,
+    held_file,
     locked,
     put_right,
     read_json,
+    replace_json,
     seal,
     verify,
     write_json,
@@ -329,3 +331,30 @@ def test_a_lock_that_its_holder_removed_is_not_taken_for_one(tmp_path: Path, mon
     monkeypatch.setattr(os, "open", opened)
     with locked(tmp_path, "training"), pytest.raises(Busy), locked(tmp_path, "training"):
         pass
+
+
+def test_json_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "note.json"
+    replace_json(path, {"number": 1})
+    for place, name in ((storage, "sync"), (Path, "replace")):
+        with monkeypatch.context() as patch, pytest.raises(Stop):
+            fail_at(patch, place, name, 1, Stop())
+            replace_json(path, {"number": 2})
+        assert everything(tmp_path) == {"note.json": '{\n  "number": 1\n}\n'}
+    replace_json(path, {"number": 3})
+    assert everything(tmp_path) == {"note.json": '{\n  "number": 3\n}\n'}
+
+
+def test_a_held_file_is_kept_as_it_is_and_is_one_process_s(tmp_path: Path) -> None:
+    path = tmp_path / "x.part"
+    with held_file(path, path, "busy") as file:
+        file.write(b"some")
+        with pytest.raises(Busy, match="busy"), held_file(path, path, "busy"):
+            raise AssertionError
+    with held_file(path, path, "busy") as file:
+        assert file.read() == b"some"
+        path.rename(tmp_path / "x")
+        with held_file(path, path, "busy") as other:  # the name is free again
+            assert other.read() == b""
+    with pytest.raises(CannotCreate, match="shown: cannot be written"), held_file(tmp_path, Path("shown"), "busy"):
+        raise AssertionError

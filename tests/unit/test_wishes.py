@@ -89,7 +89,7 @@ def test_given_pairs_are_aligned() -> None:
 def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam: int) -> None:
     translator = copier(kind, limit=11)
     text = ". ".join(line.capitalize() for line in lines) if kind not in ("word", "wordpiece") else lines[0]
-    pieces = list(translator.stream(text, beam=beam))
+    pieces = list(translator.stream(text, translator.options(beam=beam)))
     assert "".join(pieces) == translator.translate([text], beam=beam)[0]
     assert len(pieces) > 1
 
@@ -97,4 +97,7 @@ def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam: 
 def test_a_stream_holds_back_what_may_be_a_stop_string() -> None:
     translator = copier("character")
     constraints = translator.constraints(stop_at=["brown"])
-    assert "".join(translator.stream("the quick brown fox", constraints=constraints, method="greedy")) == "the quick "
+    assert (
+        "".join(translator.stream("the quick brown fox", translator.options(method="greedy"), constraints))
+        == "the quick "
+    )

@@ -15,11 +15,8 @@ from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
-from transduce.cli.terminal import visible
+from transduce.cli.terminal import PLAIN_SECONDS, visible
 from transduce.training.reporter import Plan, Reporter, Sample, Step, Validation
-
-PLAIN_SECONDS = 10.0
-"""Between two plain lines."""
 
 
 @contextlib.contextmanager

@@ -7,6 +7,9 @@ import unicodedata
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Categories of characters that steer rather than show: control, format, halves, private, unassigned, separators."""
 
+PLAIN_SECONDS = 10.0
+"""Between two plain lines about something that goes on, where there is no terminal."""
+
 
 def visible(text: str) -> str:
     """Return text on one line, with every character that cannot be seen written as \\n, \\x1b or \\u202e."""

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import queue
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any
 
 import click
-
-T = TypeVar("T")
-
-WINDOW = 512
-"""Lines that are sorted by length and translated together; a slow writer's lines are answered as they come."""
 
 SEARCH = (
     "beam",
@@ -29,6 +22,9 @@ SEARCH = (
     "presence_penalty",
     "frequency_penalty",
     "no_repeat_ngram",
+    "coverage",
+    "groups",
+    "diversity",
     "temperature",
     "top_k",
     "top_p",
@@ -43,9 +39,11 @@ Examples:
   transduce translate runs/demo words.txt --output pronunciations.txt
   cat input.txt | transduce translate runs/de-en > output.txt
   echo "hello" | transduce translate runs/demo --beam 8 --n-best 3
+  transduce translate runs/de-en big.txt.gz --output out.txt.gz
   transduce translate runs/de-en film.srt --output film.en.srt
   transduce translate runs/de-en rows.tsv --format tsv --field 2
   echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-best 5
+  transduce translate runs/en-de input.en --term bank=Ufer --placeholders
   transduce translate runs/de-en input.de --int8 --shortlist runs/de-en/shortlist.safetensors
 """
 
@@ -60,6 +58,9 @@ Examples:
 @click.option("--alpha", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off.")
 @click.option("--length-penalty", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A.")
 @click.option("--stop", metavar="NAME", help="When a beam search ends: settled, beam_finished or exact.")
+@click.option("--coverage", type=float, metavar="B", help="Prefer answers that looked at all of the source.")
+@click.option("--groups", type=int, metavar="N", help="Divide the beam into N groups that say different things.")
+@click.option("--diversity", type=float, metavar="X", help="How much a group avoids what others say.")
 @click.option("--max-length", type=int, metavar="N", help="Most tokens of an answer; default: the source's plus 50.")
 @click.option("--min-length", type=int, metavar="N", help="Fewest tokens of an answer.")
 @click.option("--repetition-penalty", type=float, metavar="X", help="Divide scores of tokens that were written by X.")
@@ -76,6 +77,8 @@ Examples:
     "--format", type=click.Choice(["text", "tsv", "jsonl", "srt", "po"]), help="Default: by the name of FILE."
 )
 @click.option("--field", metavar="N|KEY", help="The column of a TSV file, or the key of JSONL, to translate in place.")
+@click.option("--align", is_flag=True, help="Print which words belong together: `text ||| 0-0 1-2`, source first.")
+@click.option("--stream", is_flag=True, help="Print answers as they grow, line by line.")
 @click.option("--no-split", is_flag=True, help="Translate a line of several sentences as a whole.")
 @click.option(
     "--engine",
@@ -86,6 +89,8 @@ Examples:
 )
 @click.option("--int8", is_flag=True, help="With CTranslate2: weights of eight bits, faster and nearly as good.")
 @click.option("--shortlist", metavar="FILE", help="Choose among likely tokens only; see `transduce shortlist`.")
+@click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Of CTranslate2; default: what is fastest.")
+@click.option("--threads", type=click.IntRange(1, 1024), metavar="N", help="Of each worker; default: what is fastest.")
 @click.option("--mbr", type=click.IntRange(2, 256), metavar="N", help="Draw N answers; take what most agree with.")
 @click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that answers with RUN, by the mean.")
 @click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
@@ -93,53 +98,86 @@ Examples:
 @click.option(
     "--forbid", multiple=True, metavar="WORD", help="Not this word, nor what begins as it does; again for more."
 )
+@click.option("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate this word so; again for more.")
+@click.option("--terms", metavar="FILE", help="The same from a file: word, tab, translation.")
+@click.option(
+    "--placeholders", is_flag=True, help="Copy {name}, %s, <tags>, addresses as they are; always done in .po files."
+)
+@click.option("--keep", multiple=True, metavar="REGEX", help="Copy what fits this as it is; again for more.")
+@click.option("--stop-at", multiple=True, metavar="TEXT", help="End an answer before this text; again for more.")
 def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -> None:
     """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
 
     One line in, one line out, in the same order; an empty line stays empty. A line of several sentences is translated
     sentence by sentence, and one longer than the model can read at once in parts; how many were is said at the end.
     Of subtitles (.srt), catalogues (.po), TSV and JSONL files only the text is translated, and the rest stays.
+    From a file into a file: what was interrupted goes on where it was when the same command is given again.
     """
+    from transduce.bulk.answer import Answering
+    from transduce.bulk.job import Wish, translate
+    from transduce.bulk.source import Source, is_file
+    from transduce.cli.progress import following
     from transduce.ranking import consensus
+    from transduce.text.constraint import read_terms
     from transduce.text.corpus import read_lines
     from transduce.text.document import kind_of, segments
+    from transduce.text.line import Meter
+    from transduce.text.placeholder import USUAL
     from transduce.translator import load, one_line
 
-    _refuse_contradictions(nbest, asked)
+    _refuse_contradictions(nbest, output, asked)
     mbr, prefix_file = asked["mbr"], asked["prefix_file"]
     translator = load(run, *asked["ensemble"])
     translator.use("ctranslate2" if asked["int8"] else asked["engine"], "int8" if asked["int8"] else "float32")
     translator.use_shortlist(asked["shortlist"])
     method = "greedy" if asked["greedy"] else "sample" if asked["sample"] or mbr else None
     options = translator.options(nbest=mbr or nbest, method=method, **{name: asked[name] for name in SEARCH})
-    every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])
-    constraints = translator.constraints(every if prefix_file is None else read_lines(prefix_file), asked["forbid"])
     kind = asked["format"] or kind_of(file)
-    if kind != "text" and (nbest is not None or prefix_file is not None):
-        raise click.UsageError(f"--n-best and --prefix-file are for lines of text, not for {kind}")
-    choose = list if mbr is None else consensus
-    number = 0
-    with _output(output) as sink:
-        for window in _as_they_come(segments(kind, read_lines(file), asked["field"], file)):
-            texts = [text for segment in window for text in segment.texts]
-            found = iter(translator.answer(texts, options, constraints, not asked["no_split"], choose=choose))
-            for segment in window:
-                several = [next(found) for _ in segment.texts]
-                if nbest is None:
-                    sink.write(segment.write([one_line(answers[0].text) for answers in several]))
-                    continue
-                for answer in several[0][:nbest]:
-                    sink.write(f"{number} ||| {one_line(answer.text)} ||| {answer.score:.4f}\n")
-                number += 1
-            sink.flush()
+    if kind != "text" and (nbest is not None or prefix_file is not None or asked["align"] or asked["stream"]):
+        raise click.UsageError(f"--n-best, --prefix-file, --align and --stream are for lines of text, not for {kind}")
+    every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])
+    kept = (*(USUAL if asked["placeholders"] or kind == "po" else ()), *asked["keep"])
+    constraints = translator.constraints(
+        every if prefix_file is None else read_lines(prefix_file),
+        asked["forbid"],
+        read_terms(asked["term"], read_lines(asked["terms"]) if asked["terms"] else (), asked["terms"] or ""),
+        kept,
+        asked["stop_at"],
+    )
+    if asked["stream"]:
+        for line in read_lines(file):
+            for piece in translator.stream(line, options, constraints, not asked["no_split"]):
+                click.echo(one_line(piece), nl=False)
+                sys.stdout.flush()
+            click.echo()
+        return
+    answering = Answering(
+        translator,
+        options,
+        constraints,
+        split=not asked["no_split"],
+        choose=list if mbr is None else consensus,
+        listed=nbest,
+        prefixed=asked["prefix"] is not None or prefix_file is not None,
+        align=asked["align"],
+    )
+    meter = Meter()
+    source = Source(segments(kind, read_lines(file, meter), asked["field"], file), meter)
+    shown = output == "-" and sys.stdout.isatty()  # answers are progress enough
+    size = Path(file).stat().st_size if is_file(file) and not shown else None
+    with (
+        _output(file, output, {"run": run, "nbest": nbest, **asked}, answering.fast) as sink,
+        following(size, "block" if kind in ("srt", "po") else "line") as follower,
+    ):
+        counts = translate(answering, source, sink, follower, file, Wish(asked["workers"], asked["threads"]))
         if prefix_file is not None:
             constraints.refuse_leftovers()
     if translator.engine.fallen_back is not None:
         click.echo(f"note: PyTorch searched: {translator.engine.fallen_back}", err=True)
-    _summary(translator.counts)
+    _summary(counts)
 
 
-def _refuse_contradictions(nbest: int | None, asked: dict[str, Any]) -> None:
+def _refuse_contradictions(nbest: int | None, output: str, asked: dict[str, Any]) -> None:
     if asked["greedy"] and asked["sample"]:
         raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
     if asked["prefix"] is not None and asked["prefix_file"] is not None:
@@ -148,8 +186,16 @@ def _refuse_contradictions(nbest: int | None, asked: dict[str, Any]) -> None:
         raise click.UsageError(
             "--mbr chooses among the answers that it draws: no --greedy, no --beam, no larger --n-best"
         )
+    if asked["align"] and (asked["placeholders"] or asked["keep"] or asked["mbr"] is not None):
+        raise click.UsageError("--align is for what the model says: no --placeholders, no --keep, no --mbr")
+    if asked["stream"] and (nbest is not None or asked["mbr"] is not None or asked["align"] or asked["keep"]):
+        raise click.UsageError("--stream prints one answer as it grows: no --n-best, --mbr, --align or --keep")
+    if asked["stream"] and (asked["placeholders"] or output != "-"):
+        raise click.UsageError("--stream prints answers as they grow: no --placeholders, no --output")
     if asked["int8"] and asked["engine"] == "torch":
         raise click.UsageError("--int8 is for CTranslate2; leave out --engine torch")
+    if asked["workers"] is not None and asked["engine"] == "torch":
+        raise click.UsageError("--workers are CTranslate2's; with --engine torch give --threads")
 
 
 def _summary(counts: Any) -> None:
@@ -159,6 +205,7 @@ def _summary(counts: Any) -> None:
         "lines longer than the model reads at once, translated in parts": counts.split,
         "translations cut off at the maximum length": counts.cut,
         "translations with a forbidden word all the same, in other pieces": counts.forbidden,
+        "translations that lack a term that was asked for": counts.missing,
         "source tokens unknown to the model": counts.unknown,
     }
     for what, count in notes.items():
@@ -167,54 +214,20 @@ def _summary(counts: Any) -> None:
 
 
 @contextlib.contextmanager
-def _output(path: str) -> Iterator[IO[str]]:
-    """Open standard output, or a file that appears only when it is whole."""
-    if path == "-":
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        yield sys.stdout
+def _output(source: str, output: str, asked: dict[str, Any], fast: bool) -> Iterator[Any]:
+    """Open where answers go; of what an interruption left of them, say how to go on."""
+    from transduce.bulk.fingerprint import fingerprint
+    from transduce.bulk.part import is_resumable, open_part
+    from transduce.bulk.stream import open_stream
+
+    if not is_resumable(source, output):
+        with open_stream(output) as stream:
+            yield stream
         return
-    import gzip
-
-    from transduce.storage import file_aside
-
-    with file_aside(Path(path)) as aside:
-        if path.endswith(".gz"):
-            with gzip.open(aside, "wt", encoding="utf-8", newline="\n") as file:
-                yield file
-        else:
-            with aside.open("w", encoding="utf-8", newline="\n") as plain:
-                yield plain
-
-
-def _as_they_come(items: Iterator[T]) -> Iterator[list[T]]:
-    """Yield windows of whatever has arrived: full ones from a file, small ones from somebody who types and waits."""
-    arrived: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=2 * WINDOW)
-
-    def read() -> None:
+    with open_part(output, fingerprint(asked, fast)) as part:
         try:
-            for item in items:
-                arrived.put(item)
-            arrived.put(None)
-        except BaseException as error:  # handed over to the main thread, which raises it
-            arrived.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    ended = False
-    while not ended:
-        window: list[T] = []
-        item = arrived.get()
-        while True:
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
-                ended = True
-                break
-            window.append(item)
-            if len(window) == WINDOW:
-                break
-            try:
-                item = arrived.get(timeout=0.02)
-            except queue.Empty:
-                break
-        if window:
-            yield window
+            yield part
+        except BaseException:
+            if part.done.segments:
+                click.echo(f"note: what is done is in {part.path}; the same command goes on from there", err=True)
+            raise

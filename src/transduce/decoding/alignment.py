@@ -5,7 +5,7 @@ Letters: B pairs, H heads, T target, S source with its end token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,7 @@ def word_links(weight_TS: Weights, source_words: Sequence[int | None], target_wo
     return [(int(best), word) for word, best in enumerate(weight_words.argmax(axis=1))]
 
 
-def pharaoh(links: Links) -> str:
+def pharaoh(links: Iterable[tuple[int, int]]) -> str:
     """Links as other tools read them: `0-0 2-1`, source first, in the order of the source."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 

@@ -158,4 +158,5 @@ def way_of(request: Request) -> Way:
     """How a request wants to be searched for."""
     options = request.options
     chooser = "forced" if request.required else "diverse" if options.groups > 1 else options.method
-    return Way(chooser, options.width, options.groups, request.candidates is not None)
+    listed = request.candidates is not None and not request.required  # what is required may stand on no list
+    return Way(chooser, options.width, options.groups, listed)

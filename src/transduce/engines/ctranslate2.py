@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.decoding.penalty import power
 from transduce.decoding.sentence import Sentence, longest_wanted
+from transduce.engines.pace import Pace, usual
 from transduce.text.specials import Specials
-
-BATCH = 64
-"""Sentences that the engine puts into one batch, after sorting them by length."""
 
 
 def refusal_of(request: Request, positions: int) -> str | None:
@@ -43,8 +40,7 @@ def refusal_of(request: Request, positions: int) -> str | None:
 
 
 class CTranslate2Engine:
-    """Answers by CTranslate2. One worker per core, one thread each: threads inside small products cost more than they
-    give."""
+    """Answers by CTranslate2, which sorts what it is given by length; several threads may ask at a time."""
 
     def __init__(
         self,
@@ -53,7 +49,7 @@ class CTranslate2Engine:
         vocabularies: tuple[list[str], list[str]],
         specials: Specials,
         limit: int | None,
-        workers: int | None = None,
+        pace: Pace | None = None,
         shortlisted: bool = False,
     ) -> None:
         self._source, target = vocabularies
@@ -62,8 +58,11 @@ class CTranslate2Engine:
         self._specials, self._limit = specials, limit
         self._shortlisted = shortlisted
         """Whether the folder has a vocabulary map, which is then used; lists of a batch are united."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._translator = library.Translator(folder, device="cpu", inter_threads=workers or cores, intra_threads=1)
+        self.pace = pace or usual()
+        """Its batch may be changed at any time, its workers and threads may not."""
+        self._translator = library.Translator(
+            folder, device="cpu", inter_threads=self.pace.workers, intra_threads=self.pace.threads
+        )
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis] | None]:
         """Return the hypotheses of each request, in the order of the requests.
@@ -92,7 +91,7 @@ class CTranslate2Engine:
             no_repeat_ngram_size=options.no_repeat_ngram,
             suppress_sequences=forbidden or None,
             max_input_length=0,
-            max_batch_size=BATCH,
+            max_batch_size=self.pace.batch,
             use_vmap=self._shortlisted,
             return_scores=True,
         )

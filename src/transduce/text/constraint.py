@@ -3,6 +3,7 @@ none."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -78,6 +79,11 @@ class Constraints:
             )
         return self._tokens(prefix, f"line {self._lines:,}: the prefix '{prefix}' cannot be written") if prefix else []
 
+    def skip(self, lines: int) -> None:
+        """Pass over the prefixes of lines that were answered before."""
+        if self._prefixes is not None:
+            self._lines += sum(1 for _ in itertools.islice(self._prefixes, lines))
+
     def refuse_leftovers(self) -> None:
         """Say so where there are more prefixes than lines."""
         if self._prefixes is not None and next(self._prefixes, None) is not None:
@@ -124,3 +130,19 @@ def _any_of(words: Iterable[str]) -> re.Pattern[str]:
 def _capital(word: str) -> str:
     """A word as it stands at the beginning of a sentence."""
     return word[:1].upper() + word[1:]
+
+
+def read_terms(given: Iterable[str], lines: Iterable[str], where: str) -> dict[str, str]:
+    """Read terms: `word=translation` each, or a word alone, which stays as it is; of a file, with a tab between."""
+    terms: dict[str, str] = {}
+    for term in given:
+        source, equals, target = term.partition("=")
+        terms[source] = target if equals else source
+    for number, line in enumerate(lines, start=1):
+        source, *targets = line.split("\t")
+        if not line.strip():
+            continue
+        if len(targets) != 1 or not source.strip() or not targets[0].strip():
+            raise DataError(f"{where}:{number}: is not a word, a tab and its translation")
+        terms[source] = targets[0]
+    return terms

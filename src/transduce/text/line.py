@@ -51,10 +51,30 @@ def normalise(text: str, where: str = "the text") -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+class Meter:
+    """How much of a file has been read so far; blocks are read ahead of the lines in them."""
+
+    def __init__(self) -> None:
+        self._streams: tuple[IO[bytes], IO[bytes]] | None = None
+        self._read = (0, 0)
+
+    def watch(self, file: IO[bytes], unpacked: IO[bytes]) -> None:
+        """Begin with a file that was just opened, and what comes out of it if it is compressed."""
+        self._streams = (file, unpacked)
+
+    def at(self, handed: int) -> int:
+        """The place in the file, in bytes as they stand on the disk, where so many bytes of its text end, about."""
+        if self._streams is not None and not self._streams[0].closed:
+            file, unpacked = self._streams
+            self._read = (file.tell(), unpacked.tell())
+        read, text = self._read
+        return min(read, round(handed * read / max(1, text)))
+
+
+def read_lines(path: str | Path, meter: Meter | None = None) -> Iterator[str]:
     """Yield the lines of a file (plain or gzip, by its first bytes) or of stdin ("-"), without their ends, in NFC.
 
-    A byte-order mark at the start is left out. An empty file has no lines.
+    A byte-order mark at the start is left out. An empty file has no lines. A meter tells how far a file was read.
     """
     name = shown(path)
     if "\0" in name:
@@ -66,7 +86,10 @@ def read_lines(path: str | Path) -> Iterator[str]:
             yield from _decode(_unpack(sys.stdin.buffer), name)
         else:
             with Path(path).open("rb") as stream:
-                yield from _decode_blocks(_unpack(stream), name)
+                unpacked = _unpack(stream)
+                if meter is not None:
+                    meter.watch(stream, unpacked)
+                yield from _decode_blocks(unpacked, name)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); get it again") from None
     except OSError as error:

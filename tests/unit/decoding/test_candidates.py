@@ -120,7 +120,7 @@ def test_a_list_of_all_tokens_changes_nothing_for_real_models() -> None:
     for model in (*members(), Ensemble(members()).eval()):
         free = answers(model, [Request(number, source, wishes) for number, source in enumerate(sources)])
         every = list(range(11))
-        listed = answers(model, [Request(number, one, wishes, (), (), every) for number, one in enumerate(sources)])
+        listed = answers(model, [Request(number, one, wishes, candidates=every) for number, one in enumerate(sources)])
         for number in free:
             same(listed[number], free[number])
 

@@ -1,0 +1,74 @@
+"""A window in, its text out: what was asked of a translation, applied to one window after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from transduce.bulk.source import Window
+from transduce.decoding.alignment import pharaoh
+from transduce.decoding.options import SearchOptions
+from transduce.text.constraint import Constraints
+from transduce.translation import Translation
+from transduce.translator import Counts, Translator, one_line
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What became of a window."""
+
+    text: str
+    """All that is to be written."""
+    segments: int
+    counts: Counts
+    read: int
+    """Bytes of the input up to the window's end, about."""
+    digest: str
+    """Of the input up to the window's end."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What is asked of every window. Several threads may answer at a time where no answer has a prefix."""
+
+    translator: Translator
+    options: SearchOptions
+    constraints: Constraints
+    split: bool = True
+    choose: Callable[[list[Translation]], list[Translation]] = list
+    """Puts the answers to a line into another order."""
+    listed: int | None = None
+    """So many answers to each line are listed with number and score; None writes the best into its place."""
+    prefixed: bool = False
+    """Whether answers begin with something, line by line."""
+    align: bool = False
+    """Whether each answer comes with the words that belong together."""
+
+    @property
+    def fast(self) -> bool:
+        """Whether CTranslate2 answers, but for odd lines."""
+        return not self.prefixed and self.translator.engine.is_fast(self.options)
+
+    def __call__(self, window: Window) -> Answered:
+        counts = Counts()
+        texts = window.texts
+        found = iter(
+            self.translator.answer(texts, self.options, self.constraints, self.split, self.align, self.choose, counts)
+            if texts
+            else ()
+        )
+        written = []
+        for number, segment in enumerate(window.segments, start=window.first):
+            answers = [next(found) for _ in segment.texts]
+            if self.listed is None:
+                written.append(segment.write([self._line(several[0]) for several in answers]))
+            else:
+                written += [self._listed(number, answer) for answer in answers[0][: self.listed]]
+        return Answered("".join(written), len(window.segments), counts, window.read, window.digest)
+
+    def _line(self, answer: Translation) -> str:
+        return one_line(answer.text) + (f" ||| {pharaoh(answer.links)}" if self.align else "")
+
+    def _listed(self, number: int, answer: Translation) -> str:
+        links = f" ||| {pharaoh(answer.links)}" if self.align else ""
+        return f"{number} ||| {one_line(answer.text)} ||| {answer.score:.4f}{links}\n"

@@ -1,0 +1,121 @@
+"""One translation from its beginning, or from where it was interrupted, to its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from transduce.bulk.answer import Answered, Answering
+from transduce.bulk.calibration import SAMPLE, found_pace, set_pace, usual_pace, wished_pace
+from transduce.bulk.part import Done
+from transduce.bulk.pipeline import in_order
+from transduce.bulk.source import Source, is_file
+from transduce.engines.pace import Pace, cores
+from transduce.translator import Counts
+
+SLOW_LINES = 512
+"""Of a window that PyTorch answers: some seconds of work, which are what an interruption costs."""
+FAST_LINES = (1024, 8192)
+"""The fewest and the most of a window that CTranslate2 answers."""
+BATCHES_PER_WORKER = 16
+"""In a window: enough that those at its end, which are of unlike lengths, hardly count."""
+PACKED = 3
+"""How much larger a gzip file's text is than the file, about."""
+
+
+class Sink(Protocol):
+    """Where windows go, in order."""
+
+    done: Done
+
+    def refuse_other(self, digest: str) -> None: ...
+    def begin(self, pace: Pace) -> None: ...
+    def write(self, answered: Answered) -> None: ...
+
+
+class Watcher(Protocol):
+    """Is told what happens."""
+
+    def goes_on(self, segments: int) -> None: ...
+    def chose(self, pace: Pace, fast: bool) -> None: ...
+    def begins(self, read: int) -> None: ...
+    def wrote(self, lines: int, read: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asked about the machine; None leaves it open."""
+
+    workers: int | None = None
+    threads: int | None = None
+
+
+def translate(answering: Answering, source: Source, sink: Sink, watcher: Watcher, path: str, wish: Wish) -> Counts:
+    """Translate what is left of a document; return what happened to all of its lines.
+
+    What comes from no file is answered as it comes. Two windows of a file are on their way where CTranslate2 answers,
+    whose workers then find work at the end of the first; one where PyTorch does, whose threads all work on it.
+    """
+    sink.refuse_other(source.skip(sink.done.segments))
+    answering.constraints.skip(sink.done.counts.lines)
+    if sink.done.segments:
+        watcher.goes_on(sink.done.segments)
+    with _threads_as_before():
+        pace = _pace(answering, source, sink.done.pace, watcher, path, wish)
+        sink.begin(pace)
+        watcher.begins(source.read)
+        with contextlib.closing(_answers(answering, source, pace, is_file(path))) as answers:
+            for answered in answers:
+                sink.write(answered)
+                watcher.wrote(answered.counts.lines, answered.read)
+    return sink.done.counts
+
+
+def _answers(answering: Answering, source: Source, pace: Pace, whole: bool) -> Generator[Answered]:
+    if not whole:
+        return (answering(window) for window in source.windows_as_they_come())
+    windows = source.windows(window_lines(pace, answering.fast))
+    return in_order(answering, windows, threads=2 if answering.fast else 1)
+
+
+def window_lines(pace: Pace, fast: bool) -> int:
+    """How many lines are answered together: enough for all workers, and not more than is bearable to lose."""
+    fewest, most = FAST_LINES
+    return min(most, max(fewest, BATCHES_PER_WORKER * pace.workers * pace.batch)) if fast else SLOW_LINES
+
+
+def _pace(answering: Answering, source: Source, before: Pace | None, watcher: Watcher, path: str, wish: Wish) -> Pace:
+    """As was asked, or as it was before an interruption, or as turns out to be fastest for a file."""
+    same_machine = before is not None and (not answering.fast or before.workers * before.threads == cores())
+    if wish != Wish():
+        pace = wished_pace(answering.fast, wish.workers, wish.threads)
+    elif before is not None and same_machine:
+        pace = before  # the same windows and batches, so the same answers to the last bit
+    elif answering.prefixed or not is_file(path):  # a trial has no prefixes, and would not tell much
+        pace = usual_pace(answering.fast)
+    else:
+        sample = source.sample(SAMPLE)
+        mean = sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in sample) / max(1, len(sample))
+        packed = PACKED if path.endswith(".gz") else 1
+        pace, tried = found_pace(answering, sample, Path(path).stat().st_size * packed / max(1.0, mean))
+        if tried:
+            watcher.chose(pace, answering.fast)
+        return pace
+    set_pace(answering, pace)
+    answering.translator.engine.load(answering.fast and is_file(path))
+    return pace
+
+
+@contextlib.contextmanager
+def _threads_as_before() -> Iterator[None]:
+    """PyTorch's number of threads is the whole process's; leave it as it was."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
