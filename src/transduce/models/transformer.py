@@ -7,7 +7,7 @@ residual. Section numbers in this file are the paper's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import torch
@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from transduce.config import Config
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
+from transduce.models.transformer_step import DecoderStep
 from transduce.nn.attention.multi_head import CrossAttention, SelfAttention
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.feed_forward import FEED_FORWARD
-from transduce.nn.mask import continued_allowed
 from transduce.nn.position import LearnedPositions, Positions, SinusoidalPositions
 from transduce.nn.recompute import recomputed
 from transduce.nn.residual import RESIDUAL
@@ -149,7 +149,7 @@ class DecoderBlock(nn.Module):
         return self._read_memory(hidden, key, value, _broadcast(memory.allowed))
 
     def extend(self, hidden: Tensor, layer: int, state: TransformerState, allowed: Tensor | None) -> Tensor:
-        """Continue each row of a state.  (R T D) -> (R T D)."""
+        """Continue each row of a state, token by token the rows of a sentence.  (S T·W D) -> (S T·W D)."""
         hidden = self.attention_residual(
             hidden, lambda states: self.attention.extend(states, state.past, layer, allowed)
         )
@@ -166,6 +166,7 @@ class DecoderBlock(nn.Module):
 class TransformerState(State):
     """What each row has read so far, and each sentence's keys and values, shared by its rows."""
 
+    walk: DecoderStep
     past: KeyValues
     memory_keys: list[Tensor]
     """Per layer (B H M K)."""
@@ -177,30 +178,30 @@ class TransformerState(State):
 
     @property
     def num_rows(self) -> int:
-        return len(self.past.lengths)
+        return len(self.past.lengths) * self.width
 
     def select(self, rows: Tensor) -> TransformerState:
         past = self.past.select(rows)
         sentences = rows[:: self.width] // self.width
         if torch.equal(sentences, torch.arange(len(self.memory_keys[0]), device=rows.device)):  # all stay in place
-            return TransformerState(past, self.memory_keys, self.memory_values, self.memory_allowed, self.width)
-        return TransformerState(
+            return replace(self, past=past)
+        return replace(
+            self,
             past=past,
             memory_keys=[key.index_select(0, sentences) for key in self.memory_keys],
             memory_values=[value.index_select(0, sentences) for value in self.memory_values],
             memory_allowed=None if self.memory_allowed is None else self.memory_allowed.index_select(0, sentences),
-            width=self.width,
         )
 
     def join(self, other: TransformerState) -> TransformerState:
         assert self.width == other.width, "states of different widths cannot stand in one batch"
         length = max(self.memory_keys[0].shape[2], other.memory_keys[0].shape[2])
-        return TransformerState(
+        return replace(
+            self,
             past=self.past.join(other.past),
             memory_keys=_stack(self.memory_keys, other.memory_keys, length),
             memory_values=_stack(self.memory_values, other.memory_values, length),
             memory_allowed=torch.cat([self._allowed_up_to(length), other._allowed_up_to(length)]),
-            width=self.width,
         )
 
     def _allowed_up_to(self, length: int) -> Tensor:
@@ -259,12 +260,11 @@ class Transformer(Transducer[Memory, TransformerState]):
         return normalised
 
     def start(self, memory: Memory, width: int = 1) -> TransformerState:
-        key_dim, value_dim = self.config.head_dims
+        heads, dims = self.config.num_heads, self.config.head_dims
         prepared = [block.cross_attention.read(memory.states) for block in self._decoder_blocks]
         return TransformerState(
-            past=KeyValues.empty(
-                len(self.decoder), len(memory.states) * width, self.config.num_heads, key_dim, value_dim, memory.states
-            ),
+            walk=DecoderStep(self.decoder, self.decoder_norm, heads, dims),
+            past=KeyValues.empty(len(self.decoder), len(memory.states), width, heads, dims, memory.states),
             memory_keys=[key for key, _ in prepared],
             memory_values=[value for _, value in prepared],
             memory_allowed=_broadcast(memory.allowed),
@@ -273,13 +273,19 @@ class Transformer(Transducer[Memory, TransformerState]):
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         hidden = self._extend(tokens, state)
-        state.past.advance(lengths)
+        state.past.advance(lengths[:: state.width])
         return hidden, state
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        hidden = self._extend(tokens[:, None], state)
-        state.past.advance(1)
-        return hidden[:, 0], state
+        past = state.past
+        if self.training or not past.uniform or state.walk.is_heard:
+            hidden = self._extend(tokens[:, None], state)[:, 0]
+        else:
+            past.reserve(1)
+            embedded = self.target_embedding(tokens) + self.target_positions.first(past.longest + 1)[-1]
+            hidden = state.walk(embedded, past, state.memory_keys, state.memory_values, state.memory_allowed)
+        past.advance(1)
+        return hidden, state
 
     def _through(self, block: nn.Module, *inputs: Any) -> Tensor:
         passed: Tensor = recomputed(block, *inputs) if self.recompute and self.training else block(*inputs)
@@ -291,17 +297,19 @@ class Transformer(Transducer[Memory, TransformerState]):
         return cast("Iterable[DecoderBlock]", self.decoder)
 
     def _extend(self, tokens: Tensor, state: TransformerState) -> Tensor:
-        past, length = state.past, tokens.shape[1]
+        """Read several tokens of each row through the decoder's blocks.  (R T) -> (R T D)."""
+        past, width, length = state.past, state.width, tokens.shape[1]
         past.reserve(length)
         end = past.longest + length
-        position_RT = past.lengths[:, None] + torch.arange(length, device=tokens.device)
-        hidden = self.target_embedding(tokens) + self.target_positions.at(position_RT, end)
-        alone = past.uniform and length == 1
-        allowed = None if alone else continued_allowed(past.lengths, length, end)
+        token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
+        ahead_N = torch.arange(length, device=tokens.device).repeat_interleave(width)
+        position_SN = past.lengths[:, None] + ahead_N
+        hidden = self.target_embedding(token_SN) + self.target_positions.at(position_SN, end)
+        allowed = past.allowed(length)
         for layer, block in enumerate(self._decoder_blocks):
             hidden = block.extend(hidden, layer, state, allowed)
         normalised: Tensor = self.decoder_norm(hidden)
-        return normalised
+        return torch.unflatten(normalised, 1, (length, width)).transpose(1, 2).flatten(0, 1)
 
 
 def _attention(kind: type[Kind], config: TransformerConfig) -> Kind:

@@ -20,9 +20,3 @@ def and_causal(allowed: Tensor | None, length: int, device: torch.device) -> Ten
     """Combine what is allowed with the triangle.  (B 1 1 N) or None -> (B 1 N N) or (1 1 N N)."""
     triangle_NN = causal_allowed(length, device)[None, None]
     return triangle_NN if allowed is None else allowed & triangle_NN
-
-
-def continued_allowed(lengths: Tensor, num_queries: int, num_keys: int) -> Tensor:
-    """Let query t of row r, which has `lengths[r]` tokens behind it, see keys up to its own.  (R) -> (R 1 Q M)."""
-    query_RQ = lengths[:, None] + torch.arange(num_queries, device=lengths.device)
-    return (torch.arange(num_keys, device=lengths.device) <= query_RQ[..., None])[:, None]

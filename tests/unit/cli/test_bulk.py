@@ -141,7 +141,7 @@ def test_counts_do_not_depend_on_windows(
     said = []
     for lines in (1, 4, 512):
         monkeypatch.setattr(job, "SLOW_LINES", lines)
-        assert run(["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch"]) == 0
+        assert run(["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch", "--threads", "1"]) == 0
         said.append(capsys.readouterr().err)
     assert said[0] == said[1] == said[2]
     assert "left empty: 2 (11 lines in all)" in said[0] and "unknown to the model: " in said[0]
@@ -159,7 +159,7 @@ def test_ctranslate2_answers_two_windows_at_a_time_in_order(
         assert run([*command, "--threads", threads, "--output", "out.txt"]) == 0
         said.append((Path("out.txt").read_bytes(), capsys.readouterr().err))
     assert said[0] == said[1] == said[2]
-    assert run(["translate", "run", "x.txt", "--greedy", "--engine", "torch"]) == 0
+    assert run(["translate", "run", "x.txt", "--greedy", "--engine", "torch", "--threads", "1"]) == 0
     assert capsys.readouterr() == (said[0][0].decode(), said[0][1])
 
 

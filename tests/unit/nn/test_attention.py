@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transduce.nn.attention.dot_product import attention_scores, attention_weights, fused_attention
 from transduce.nn.attention.multi_head import CrossAttention, Heads, PackedLinear, SelfAttention
-from transduce.nn.mask import and_causal, continued_allowed
+from transduce.nn.mask import and_causal
 from transduce.nn.state import KeyValues
 
 BATCH, HEADS, QUERIES, KEYS, KEY_DIM, VALUE_DIM, MODEL_DIM = 2, 3, 5, 7, 11, 13, 17
@@ -121,7 +121,7 @@ def test_self_attention_equals_torchs_module(bias: bool) -> None:
 
 def test_cross_attention_reads_the_memory_once_and_answers_any_number_of_rows() -> None:
     attention = CrossAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM, bias=True).double()
-    memory, rows = normal(BATCH, KEYS, MODEL_DIM), normal(BATCH * 5, 2, MODEL_DIM)
+    memory, rows = normal(BATCH, KEYS, MODEL_DIM), normal(BATCH, 5, MODEL_DIM)
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)
     allowed[0, ..., 3:] = False
     key, value = attention.read(memory)
@@ -129,19 +129,18 @@ def test_cross_attention_reads_the_memory_once_and_answers_any_number_of_rows() 
     assert value.shape == (BATCH, HEADS, KEYS, VALUE_DIM)
     together = attention(rows, key, value, allowed)
     assert together.shape == rows.shape
-    repeated = [tensor.repeat_interleave(5, dim=0) for tensor in (key, value, allowed)]
-    torch.testing.assert_close(together, attention(rows, *repeated), rtol=0, atol=1e-12)
+    alone = [attention(row[:, None], key, value, allowed)[:, 0] for row in rows.unbind(dim=1)]
+    torch.testing.assert_close(together, torch.stack(alone, dim=1), rtol=0, atol=1e-12)
 
 
 def test_extending_a_past_equals_looking_back_over_the_whole() -> None:
     attention = SelfAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM).double()
     hidden = normal(BATCH, KEYS, MODEL_DIM)
-    past = KeyValues.empty(1, BATCH, HEADS, KEY_DIM, VALUE_DIM, hidden)
+    past = KeyValues.empty(1, BATCH, 1, HEADS, (KEY_DIM, VALUE_DIM), hidden)
     pieces = []
     for start, end in [(0, 3), (3, 4), (4, 7)]:
         past.reserve(end - start)
-        allowed = continued_allowed(past.lengths, end - start, end)
-        pieces.append(attention.extend(hidden[:, start:end], past, 0, allowed))
+        pieces.append(attention.extend(hidden[:, start:end], past, 0, past.allowed(end - start)))
         past.advance(end - start)
     torch.testing.assert_close(torch.cat(pieces, dim=1), attention(hidden, causal=True), rtol=0, atol=1e-12)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transduce.nn.mask import and_causal, causal_allowed, continued_allowed, padding_allowed
+from transduce.nn.mask import and_causal, causal_allowed, padding_allowed
 
 CPU = torch.device("cpu")
 
@@ -40,17 +40,3 @@ def test_causal_with_padding_needs_both_permissions() -> None:
         for q in range(5):
             for m in range(5):
                 assert bool(allowed[row, 0, q, m]) == (bool(real[row, m]) and m <= q)
-
-
-def test_a_continued_row_sees_its_own_past_and_no_further() -> None:
-    lengths = torch.tensor([4, 0, 2])
-    allowed = continued_allowed(lengths, num_queries=3, num_keys=7)
-    assert allowed.shape == (3, 1, 3, 7)
-    for row, behind in enumerate([4, 0, 2]):
-        for q in range(3):
-            assert allowed[row, 0, q].tolist() == [m <= behind + q for m in range(7)]
-
-
-def test_continuing_from_nothing_is_the_triangle() -> None:
-    allowed = continued_allowed(torch.zeros(2, dtype=torch.long), num_queries=5, num_keys=5)
-    assert torch.equal(allowed, causal_allowed(5).expand(2, 1, 5, 5))

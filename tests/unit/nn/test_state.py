@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -13,67 +13,86 @@ from transduce.nn.state import KeyValues
 
 LAYERS, HEADS, KEY_DIM, VALUE_DIM = 2, 3, 5, 7
 LIKE = torch.zeros(1, dtype=torch.float64)
+Past = list[tuple[Tensor, Tensor]]
+"""The (keys, values) of each token that a row has read, each with all layers."""
 
 
 @dataclass
 class Rows:
-    """A `KeyValues` and the lists it must agree with: row -> the (keys, values) of each token it has read."""
+    """A `KeyValues` and the lists it must agree with, of each sentence, of each row."""
 
     state: KeyValues
-    truth: list[list[tuple[Tensor, Tensor]]] = field(default_factory=list)
+    truth: list[list[Past]]
 
     @classmethod
-    def empty(cls, rows: int) -> Rows:
-        return cls(KeyValues.empty(LAYERS, rows, HEADS, KEY_DIM, VALUE_DIM, LIKE), [[] for _ in range(rows)])
+    def empty(cls, sentences: int, width: int) -> Rows:
+        state = KeyValues.empty(LAYERS, sentences, width, HEADS, (KEY_DIM, VALUE_DIM), LIKE)
+        return cls(state, [[[] for _ in range(width)] for _ in range(sentences)])
+
+    @property
+    def width(self) -> int:
+        return self.state.width
 
     def read(self, length: int, counts: list[int] | None) -> None:
-        """Write `length` tokens to every row and count all, or only the first `counts[row]`."""
-        rows = len(self.truth)
-        keys = torch.randn(LAYERS, rows, HEADS, length, KEY_DIM, dtype=torch.float64)
-        values = torch.randn(LAYERS, rows, HEADS, length, VALUE_DIM, dtype=torch.float64)
+        """Write `length` tokens to every row and count all, or only the first `counts[sentence]`."""
+        sentences, new = len(self.truth), length * self.width
+        keys = torch.randn(LAYERS, sentences, HEADS, new, KEY_DIM, dtype=torch.float64)
+        values = torch.randn(LAYERS, sentences, HEADS, new, VALUE_DIM, dtype=torch.float64)
         self.state.reserve(length)
         for layer in range(LAYERS):
-            seen = self.state.write(layer, keys[layer], values[layer])
-            self._check_seen(layer, keys[layer], values[layer], *seen)
+            self._check_seen(layer, length, keys, values, *self.state.write(layer, keys[layer], values[layer]))
         self.state.advance(length if counts is None else torch.tensor(counts))
-        for row, past in enumerate(self.truth):
-            read = length if counts is None else counts[row]
-            past += [(keys[:, row, :, t], values[:, row, :, t]) for t in range(read)]
+        for sentence, rows in enumerate(self.truth):
+            for row, past in enumerate(rows):
+                read = length if counts is None else counts[sentence]
+                past += self._new(keys, values, sentence, row)[:read]
 
-    def _check_seen(self, layer: int, key: Tensor, value: Tensor, all_keys: Tensor, all_values: Tensor) -> None:
-        """What `write` returns holds each row's past and, right behind it, its new tokens."""
-        for row, past in enumerate(self.truth):
-            start, end = len(past), len(past) + key.shape[2]
-            assert torch.equal(all_keys[row, :, start:end], key[row])
-            assert torch.equal(all_values[row, :, start:end], value[row])
-            for t, (old_key, old_value) in enumerate(past):
-                assert torch.equal(all_keys[row, :, t], old_key[layer])
-                assert torch.equal(all_values[row, :, t], old_value[layer])
+    def _new(self, keys: Tensor, values: Tensor, sentence: int, row: int) -> Past:
+        slots = range(row, keys.shape[3], self.width)
+        return [(keys[:, sentence, :, slot], values[:, sentence, :, slot]) for slot in slots]
 
-    def select(self, rows: list[int]) -> Rows:
-        return Rows(self.state.select(torch.tensor(rows, dtype=torch.long)), [list(self.truth[row]) for row in rows])
+    def _check_seen(
+        self, layer: int, length: int, keys: Tensor, values: Tensor, seen_keys: Tensor, seen_values: Tensor
+    ) -> None:
+        """What a row may look at, of what `write` returns, is its past and then its new tokens up to the one asked."""
+        allowed = self.state.allowed(length)
+        if allowed is None:
+            allowed = torch.ones(len(self.truth), 1, length * self.width, seen_keys.shape[2], dtype=torch.bool)
+        for sentence, rows in enumerate(self.truth):
+            for row, past in enumerate(rows):
+                whole = past + self._new(keys, values, sentence, row)
+                for token in range(length):
+                    looked = allowed[sentence, 0, token * self.width + row]
+                    expected = whole[: len(past) + token + 1]
+                    assert int(looked.sum()) == len(expected)
+                    for found, side in ((seen_keys, 0), (seen_values, 1)):
+                        wanted = torch.stack([one[side][layer] for one in expected], dim=1)
+                        assert torch.equal(found[sentence][:, looked], wanted)
+
+    def select(self, chosen: list[tuple[int, list[int]]]) -> Rows:
+        """(sentence, its rows), for each that stays."""
+        rows = [sentence * self.width + row for sentence, own in chosen for row in own]
+        state = self.state.select(torch.tensor(rows, dtype=torch.long))
+        return Rows(state, [[list(self.truth[sentence][row]) for row in own] for sentence, own in chosen])
 
     def join(self, other: Rows) -> Rows:
         return Rows(self.state.join(other.state), self.truth + other.truth)
 
     def check(self) -> None:
-        lengths = [len(past) for past in self.truth]
+        lengths = [len(rows[0]) for rows in self.truth]
         assert self.state.lengths.tolist() == lengths
-        for row, past in enumerate(self.truth):
-            for t, (key, value) in enumerate(past):
-                assert torch.equal(self.state.keys[:, row, :, t], key)
-                assert torch.equal(self.state.values[:, row, :, t], value)
         if lengths:
             assert self.state.longest == max(lengths)
             assert self.state.uniform == (min(lengths) == max(lengths))
         assert self.state.capacity >= max(lengths, default=0)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_any_life_of_a_state_leaves_what_lists_would_hold(seed: int) -> None:
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_any_life_of_a_state_leaves_what_lists_would_hold(seed: int, width: int) -> None:
     draw = random.Random(seed)
     torch.manual_seed(seed)
-    rows = Rows.empty(draw.randint(1, 5))
+    rows = Rows.empty(draw.randint(1, 4), width)
     for _ in range(25):
         match draw.choice(["step", "step", "extend", "ragged", "select", "join", "reserve"]):
             case "step":
@@ -84,10 +103,11 @@ def test_any_life_of_a_state_leaves_what_lists_would_hold(seed: int) -> None:
                 length = draw.randint(1, 11)
                 rows.read(length, [draw.randint(0, length) for _ in rows.truth])
             case "select":
-                chosen = draw.randint(1, 7)
-                rows = rows.select([draw.randrange(len(rows.truth)) for _ in range(chosen)])
+                stay = draw.choices(range(len(rows.truth)), k=draw.randint(1, 5))
+                kept = list(range(len(rows.truth))) if draw.random() < 0.4 else stay
+                rows = rows.select([(sentence, draw.choices(range(width), k=width)) for sentence in kept])
             case "join":
-                other = Rows.empty(draw.randint(1, 3))
+                other = Rows.empty(draw.randint(1, 3), width)
                 for _ in range(draw.randint(0, 2)):
                     other.read(draw.randint(1, 19), None)
                 rows = rows.join(other) if draw.random() < 0.5 else other.join(rows)
@@ -97,16 +117,16 @@ def test_any_life_of_a_state_leaves_what_lists_would_hold(seed: int) -> None:
 
 
 def test_a_new_state_has_read_nothing() -> None:
-    state = KeyValues.empty(LAYERS, 11, HEADS, KEY_DIM, VALUE_DIM, LIKE)
+    state = KeyValues.empty(LAYERS, 11, 2, HEADS, (KEY_DIM, VALUE_DIM), LIKE)
     assert state.lengths.tolist() == [0] * 11
-    assert (state.longest, state.uniform) == (0, True)
-    assert state.keys.shape == (LAYERS, 11, HEADS, state.capacity, KEY_DIM)
-    assert state.values.shape == (LAYERS, 11, HEADS, state.capacity, VALUE_DIM)
+    assert (state.longest, state.uniform, state.width) == (0, True, 2)
+    assert state.keys.shape == (LAYERS, 11, HEADS, 2 * state.capacity, KEY_DIM)
+    assert state.values.shape == (LAYERS, 11, HEADS, 2 * state.capacity, VALUE_DIM)
     assert state.keys.dtype == LIKE.dtype
 
 
 def test_room_is_doubled_so_that_a_long_text_is_not_copied_at_every_step() -> None:
-    rows, copies = Rows.empty(2), 0
+    rows, copies = Rows.empty(2, 1), 0
     for _ in range(100):
         before = rows.state.capacity
         rows.read(1, None)
@@ -115,12 +135,19 @@ def test_room_is_doubled_so_that_a_long_text_is_not_copied_at_every_step() -> No
     rows.check()
 
 
+def test_beams_that_go_on_from_each_other_copy_nothing() -> None:
+    rows = Rows.empty(3, 2)
+    rows.read(5, None)
+    chosen = rows.select([(sentence, [1, 1]) for sentence in range(3)])
+    assert chosen.state.keys.data_ptr() == rows.state.keys.data_ptr()
+
+
 def test_all_rows_can_leave_and_others_come() -> None:
-    rows = Rows.empty(3)
+    rows = Rows.empty(3, 2)
     rows.read(5, [5, 2, 0])
     gone = rows.select([])
     gone.check()
-    newcomers = Rows.empty(2)
+    newcomers = Rows.empty(2, 2)
     newcomers.read(1, None)
     joined = gone.join(newcomers)
     joined.check()
@@ -129,7 +156,7 @@ def test_all_rows_can_leave_and_others_come() -> None:
 
 
 def test_rows_that_meet_at_one_length_are_uniform_again() -> None:
-    rows = Rows.empty(2)
+    rows = Rows.empty(2, 1)
     rows.read(3, [1, 3])
     assert not rows.state.uniform
     rows.read(2, [2, 0])
@@ -137,12 +164,3 @@ def test_rows_that_meet_at_one_length_are_uniform_again() -> None:
     assert rows.state.longest == 3
     rows.read(1, None)
     rows.check()
-
-
-def test_what_was_selected_from_does_not_change_when_the_selection_is_written() -> None:
-    rows = Rows.empty(2)
-    rows.read(3, None)
-    chosen = rows.select([1, 1, 0])
-    chosen.read(2, None)
-    rows.check()
-    chosen.check()

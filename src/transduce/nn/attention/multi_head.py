@@ -78,10 +78,10 @@ class SelfAttention(nn.Module):
         return mixed
 
     def extend(self, hidden: Tensor, past: KeyValues, layer: int, allowed: Tensor | None) -> Tensor:
-        """Look at what a state remembers and at the new tokens, which it now remembers too.  (R T D) -> (R T D)."""
-        query, key, value_RHTV = map(self.heads.split, self.query_key_value.project(hidden))
-        key, value_RHMV = past.write(layer, key, value_RHTV)
-        mixed: Tensor = self.heads(query, key, value_RHMV, allowed, False)
+        """Look at what a state remembers and at the new tokens, which it now remembers too.  (S T·W D) -> (S T·W D)."""
+        query, key, value_SHTV = map(self.heads.split, self.query_key_value.project(hidden))
+        key, value_SHMV = past.write(layer, key, value_SHTV)
+        mixed: Tensor = self.heads(query, key, value_SHMV, allowed, False)
         return mixed
 
 
@@ -102,12 +102,7 @@ class CrossAttention(nn.Module):
         return key, value
 
     def forward(self, hidden: Tensor, key: Tensor, memory_value: Tensor, allowed: Tensor | None) -> Tensor:
-        """Ask what `read` prepared.  (R T D), (B H M K), (B H M V), (B 1 1 M) -> (R T D).
-
-        R may be a multiple of B: the rows of one sentence (its beams) then share its keys and values.
-        """
-        rows, length, _ = hidden.shape
-        sentences = len(key)
-        query = self.heads.split(self.query(hidden).view(sentences, -1, self.query.out_features))
+        """Ask what `read` prepared; all beams of a sentence together.  (B Q D), (B H M K), (B H M V) -> (B Q D)."""
+        query = self.heads.split(self.query(hidden))
         mixed: Tensor = self.heads(query, key, memory_value, allowed, False)
-        return mixed.view(rows, length, -1)
+        return mixed
