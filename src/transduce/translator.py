@@ -91,6 +91,7 @@ class Translator:
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.model, contents.notes
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
+        self.model.freeze()
         self.engine = Searcher(contents)
         try:
             self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from transduce.decoding.largest import largest
 from transduce.decoding.options import Request
 from transduce.decoding.required import continuations, shared_out
 from transduce.decoding.sampling import draw
@@ -36,27 +37,44 @@ class Choice:
     """(S E)."""
 
 
-Chooser = Callable[[Tensor, int, Sequence[Sentence]], Choice]
-"""(scores of every continuation (S W V), end token, the sentences) -> choice."""
+@dataclass(frozen=True)
+class Continuations:
+    """Every way to go on."""
+
+    tokens: Tensor
+    """(S W V), log-probability of each token after each opening; minus infinity for what may not be written."""
+    openings: Tensor
+    """(S W), log-probability of each opening; minus infinity for one that is not alive."""
+
+    def whole(self) -> Tensor:
+        """Log-probability of every opening with every token behind it.  -> (S W V)."""
+        return self.tokens + self.openings[:, :, None]
+
+    def best(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The best of each sentence: log-probability, opening, token.  -> 3 × (S count), best first."""
+        value_SWC, token_SWC = largest(self.tokens, min(count, self.tokens.shape[2]))
+        score_SN = (value_SWC + self.openings[:, :, None]).flatten(1)
+        best_SC, flat_SC = score_SN.topk(min(count, score_SN.shape[1]), dim=-1)
+        return best_SC, flat_SC // token_SWC.shape[2], token_SWC.flatten(1).gather(1, flat_SC)
 
 
-def greedy(scores: Tensor, end: int, _: Sequence[Sentence] = ()) -> Choice:
+Chooser = Callable[[Continuations, int, Sequence[Sentence]], Choice]
+"""(every way to go on, end token, the sentences) -> choice."""
+
+
+def greedy(ways: Continuations, end: int, _: Sequence[Sentence] = ()) -> Choice:
     """Take the best token; there is one opening."""
-    best_S1, token_S1 = scores[:, 0].max(dim=-1, keepdim=True)
+    best_S1, zero_S1, token_S1 = ways.best(1)
     ended_S1 = token_S1 == end
-    zero_S1 = torch.zeros_like(token_S1)
     going_S1 = best_S1.masked_fill(ended_S1, -torch.inf)
     return Choice(zero_S1, token_S1, going_S1, zero_S1, best_S1, ended_S1)
 
 
-def beam(scores: Tensor, end: int, _: Sequence[Sentence] = ()) -> Choice:
+def beam(ways: Continuations, end: int, _: Sequence[Sentence] = ()) -> Choice:
     """Keep the W best continuations that do not end; those that end count if they are among the W best of all."""
-    sentences, width, vocabulary = scores.shape
+    width = ways.tokens.shape[1]
     # Each opening has one ending, so among the best 2W there are at least W that go on.
-    count = min(2 * width, width * vocabulary)
-    best_SC, flat_SC = scores.view(sentences, -1).topk(count, dim=-1)
-    parent_SC = flat_SC // vocabulary
-    token_SC = flat_SC - parent_SC * vocabulary
+    best_SC, parent_SC, token_SC = ways.best(2 * width)
     end_SC = token_SC == end
     # A stable sort on "ends" brings those that go on to the front without changing their order.
     going_SW = end_SC.to(torch.int8).argsort(dim=-1, stable=True)[:, :width]
@@ -72,8 +90,9 @@ def beam(scores: Tensor, end: int, _: Sequence[Sentence] = ()) -> Choice:
     )
 
 
-def sample(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
+def sample(ways: Continuations, end: int, sentences: Sequence[Sentence]) -> Choice:
     """Draw a token for each opening by itself; the openings of a sentence are samples that have nothing in common."""
+    scores = ways.whole()
     sentence_count, width, _ = scores.shape
     alive_SW = scores.amax(dim=-1).isfinite()
     token_SW = draw(scores, sentences)
@@ -83,27 +102,26 @@ def sample(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
     return Choice(own_SW, token_SW, score_SW.masked_fill(ended_SW | ~alive_SW, -torch.inf), own_SW, score_SW, ended_SW)
 
 
-def diverse(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
+def diverse(ways: Continuations, end: int, sentences: Sequence[Sentence]) -> Choice:
     """A beam for each group, one after the other: a token that earlier groups have just chosen counts less.
 
     What is compared is changed by that, not the log-probabilities that openings are kept with.
     """
     options = sentences[0].options  # the groups are the cohort's, the strength is each sentence's own
     size = options.width // options.groups
-    strength_S11 = torch.tensor([[[one.options.diversity]] for one in sentences], device=scores.device)
-    penalty_S1V = torch.zeros_like(scores[:, :1])
+    strength_S11 = torch.tensor([[[one.options.diversity]] for one in sentences], device=ways.tokens.device)
+    penalty_S1V = torch.zeros_like(ways.tokens[:, :1])
     chosen: list[Choice] = []
     for group in range(options.groups):
-        score_SGV = scores[:, group * size : (group + 1) * size]
-        choice = beam(score_SGV - penalty_S1V, end)
+        own = slice(group * size, (group + 1) * size)
+        choice = beam(Continuations(ways.tokens[:, own] - penalty_S1V, ways.openings[:, own]), end)
+        taken_SG = penalty_S1V[:, 0].gather(1, choice.tokens)
         penalty_S1V.scatter_add_(2, choice.tokens[:, None], strength_S11.expand(-1, 1, size))
-        parent_SGV = choice.parents[:, :, None].expand(-1, -1, scores.shape[2])
-        real_SG = score_SGV.gather(1, parent_SGV).gather(2, choice.tokens[:, :, None])[:, :, 0]
         chosen.append(
             Choice(
                 choice.parents + group * size,
                 choice.tokens,
-                real_SG,
+                choice.scores + taken_SG,
                 choice.ended_parents + group * size,
                 choice.ended_scores,
                 choice.ended,
@@ -113,8 +131,9 @@ def diverse(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
     return Choice(*(torch.cat([getattr(one, name) for one in chosen], dim=1) for name in names))
 
 
-def forced(scores: Tensor, end: int, sentences: Sequence[Sentence]) -> Choice:
+def forced(ways: Continuations, end: int, sentences: Sequence[Sentence]) -> Choice:
     """A beam for sentences that have to say something: none ends before it was said, and some opening says it."""
+    scores = ways.whole()
     width = scores.shape[1]
     parent_SW, token_SW = (torch.zeros(scores.shape[:2], dtype=torch.long) for _ in range(2))
     score_SW, ended_score_SW = (torch.full(scores.shape[:2], -torch.inf) for _ in range(2))

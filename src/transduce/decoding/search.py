@@ -7,7 +7,7 @@ position; those that may write the tokens of a list only have cohorts of their o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from transduce.decoding.candidates import Candidates
-from transduce.decoding.choice import CHOOSERS, Choice, Way, way_of
+from transduce.decoding.choice import CHOOSERS, Choice, Continuations, Way, way_of
 from transduce.decoding.coverage import put_in_order
 from transduce.decoding.opening import Opening
 from transduce.decoding.options import Request, Result
@@ -24,6 +24,11 @@ from transduce.decoding.sentence import Sentence
 from transduce.errors import TransduceError
 from transduce.models.interface import AnyTransducer, State
 from transduce.text.specials import Specials
+
+MOST_PADDING = 0.15
+"""Share of padding in what an encoder reads at once …"""
+FEW_TOKENS = 128
+"""… unless it is so little that a further call would cost as much."""
 
 
 def _widened(tokens: Tensor, capacity: int) -> Tensor:
@@ -72,7 +77,7 @@ class Cohort:
         self._note_endings(choice)
         self._append(choice)
         self._note_stops()
-        done = [self._is_done(index) for index in range(len(self.sentences))]
+        done = self._done()
         finished = [sentence for sentence, is_done in zip(self.sentences, done, strict=True) if is_done]
         self._keep([index for index, is_done in enumerate(done) if not is_done], choice.parents)
         return finished
@@ -101,8 +106,8 @@ class Cohort:
         score_RV = score_RV.log_softmax(dim=-1)
         score_RV[:, specials.pad] = -torch.inf
         score_RV[:, specials.start] = -torch.inf
-        score_SWV = score_RV.view(len(self.sentences), self.width, -1) + self.score_SW[:, :, None]
-        choice = self.choose(score_SWV, specials.end, self.sentences)
+        ways = Continuations(score_RV.view(len(self.sentences), self.width, -1), self.score_SW)
+        choice = self.choose(ways, specials.end, self.sentences)
         return choice if self.candidates is None else replace(choice, tokens=self.candidates.tokens[choice.tokens])
 
     def _adjust(self, score_SWV: Tensor) -> None:
@@ -144,13 +149,18 @@ class Cohort:
                     sentence.finish(opening, tokens, score, len(tokens))
                     self.score_SW[index, opening] = -torch.inf
 
-    def _is_done(self, index: int) -> bool:
-        """By the stop rule, or nothing alive, or no room: then what is unfinished fills up what is missing."""
-        sentence, length = self.sentences[index], int(self.length_S[index])
-        scores: list[float] = self.score_SW[index].tolist()
-        alive = [(rank, score) for rank, score in enumerate(scores) if score > -float("inf")]
-        if sentence.is_over(max(scores), length):
-            return True
+    def _done(self) -> list[bool]:
+        """Which sentences are done."""
+        lengths, scores = self.length_S.tolist(), self.score_SW.tolist()  # asked of the device once for all
+        return [
+            sentence.is_over(max(own), length) or self._has_run_out(index, length, own)
+            for index, (sentence, length, own) in enumerate(zip(self.sentences, lengths, scores, strict=True))
+        ]
+
+    def _has_run_out(self, index: int, length: int, scores: list[float]) -> bool:
+        """Whether nothing is alive, or there is no room; then what is unfinished fills up what is missing."""
+        sentence = self.sentences[index]
+        alive = [(opening, score) for opening, score in enumerate(scores) if score > -float("inf")]
         if alive and length < sentence.max_length:
             return False
         if not alive and not sentence.found:
@@ -159,7 +169,8 @@ class Cohort:
                 if sentence.adjustments
                 else "the model's scores are not finite, so no token is better than another; train it again"
             )
-        for opening, score in alive if len(sentence.found) < sentence.options.nbest else ():
+        whole = [(opening, score) for opening, score in alive if sentence.progress[opening].is_whole]
+        for opening, score in (whole or alive) if len(sentence.found) < sentence.options.nbest else ():
             sentence.finish(opening, self.history_SWC[index, opening, :length].tolist(), score, length, ended=False)
         return True
 
@@ -182,6 +193,20 @@ class Cohort:
                 self.candidates.keep(index_S, self.sentences)
 
 
+def _of_similar_length(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Yield requests that are read together: an encoder is not to work on more padding than text."""
+    group: list[Request] = []
+    for request in sorted(requests, key=lambda request: len(request.source)):
+        longest = len(request.source) + 1
+        padding = sum(longest - 1 - len(other.source) for other in group)
+        if padding > MOST_PADDING * longest * len(group) and longest * len(group) > FEW_TOKENS:
+            yield group
+            group = []
+        group.append(request)
+    if group:
+        yield group
+
+
 class Search:
     """The stepper over one model: `admit`, `advance` until nothing is active, `drop` what nobody waits for."""
 
@@ -200,13 +225,14 @@ class Search:
         for request in requests:
             ways.setdefault(way_of(request), []).append(request)
         device = self.model.output.weight.device
+        limit = self.model.max_target
         with torch.inference_mode():
             for way, group in ways.items():
-                tokens_BS, allowed_BS = source_batch([request.source for request in group], self.source, device)
-                state = self.model.start(self.model.encode(tokens_BS, allowed_BS), way.width)
                 cohort = self.cohorts.setdefault(way, Cohort(self.model, self.target, way))
-                limit = self.model.max_target
-                cohort.admit([Sentence.of(request, self.target, limit) for request in group], state)
+                for alike in _of_similar_length(group):
+                    tokens_BS, allowed_BS = source_batch([request.source for request in alike], self.source, device)
+                    state = self.model.start(self.model.encode(tokens_BS, allowed_BS), way.width)
+                    cohort.admit([Sentence.of(request, self.target, limit) for request in alike], state)
 
     def advance(self) -> list[Result]:
         """Write one more token everywhere; return what is finished."""

@@ -234,6 +234,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.decoder_norm = RESIDUAL[config.norm].final(dim)
         tied = None if config.tied == "none" else self.target_embedding
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
+        self._kept_walk: DecoderStep | None = None
 
     @property
     def max_source(self) -> int | None:
@@ -263,7 +264,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         heads, dims = self.config.num_heads, self.config.head_dims
         prepared = [block.cross_attention.read(memory.states) for block in self._decoder_blocks]
         return TransformerState(
-            walk=DecoderStep(self.decoder, self.decoder_norm, heads, dims),
+            walk=self._walk,
             past=KeyValues.empty(len(self.decoder), len(memory.states), width, heads, dims, memory.states),
             memory_keys=[key for key, _ in prepared],
             memory_values=[value for _, value in prepared],
@@ -286,6 +287,17 @@ class Transformer(Transducer[Memory, TransformerState]):
             hidden = state.walk(embedded, past, state.memory_keys, state.memory_values, state.memory_allowed)
         past.advance(1)
         return hidden, state
+
+    @property
+    def _walk(self) -> DecoderStep:
+        """The decoder for single steps, made anew each time unless the weights are frozen."""
+        if self._kept_walk is not None:
+            return self._kept_walk
+        heads, dims = self.config.num_heads, self.config.head_dims
+        walk = DecoderStep(self.decoder, self.decoder_norm, heads, dims, self.frozen)
+        if self.frozen:
+            self._kept_walk = walk
+        return walk
 
     def _through(self, block: nn.Module, *inputs: Any) -> Tensor:
         passed: Tensor = recomputed(block, *inputs) if self.recompute and self.training else block(*inputs)

@@ -1,8 +1,8 @@
 """The decoder of a Transformer, one token at a time: the same arithmetic as in its blocks, with nothing in between.
 
 A step of a small model is a hundred products of a few microseconds each, and calling modules, asking taps and dropping
-nothing out costs more than they do. So a step collects the weights of all layers once per batch of sentences, and goes
-through them by itself. Nobody can listen to it, it cannot train, and all sentences must stand at the same position; for
+nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, or once for
+all where they will not change, and a step goes through them by itself. Nobody can listen to it, it cannot train, and all sentences must stand at the same position; for
 whatever else the decoder's blocks are there, and a law says that both agree.
 
 Letters: S sentences, W rows of each, R = S·W rows, H heads, N slots of the past, M memory.
@@ -19,58 +19,58 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.feed_forward import Gated
+from transduce.nn.packed import Product, product
 from transduce.nn.state import KeyValues
 from transduce.nn.tap import Tap
 
 
-class Affine(NamedTuple):
-    """Weight and bias of a layer, of a norm too."""
+class Norm(NamedTuple):
+    """Weight and bias of a layer's norm."""
 
     weight: Tensor
-    bias: Tensor | None
+    bias: Tensor
 
     @classmethod
-    def of(cls, layer: Any) -> Affine:
-        return cls(layer.weight, layer.bias)
+    def of(cls, norm: Any) -> Norm:
+        return cls(norm.weight, norm.bias)
+
+    def __call__(self, value: Tensor) -> Tensor:
+        return F.layer_norm(value, value.shape[-1:], self.weight, self.bias)
 
 
 class Layer(NamedTuple):
     """The weights of one decoder block."""
 
-    query_key_value: Affine
-    merge: Affine
-    norm: Affine
-    cross_query: Affine
-    cross_merge: Affine
-    cross_norm: Affine
-    widen: Affine
+    query_key_value: Product
+    merge: Product
+    norm: Norm
+    cross_query: Product
+    cross_merge: Product
+    cross_norm: Norm
+    widen: Product
     bend: Callable[[Tensor], Tensor]
-    narrow: Affine
-    last_norm: Affine
+    narrow: Product
+    last_norm: Norm
 
     @classmethod
-    def of(cls, block: Any) -> Layer:
+    def of(cls, block: Any, frozen: bool) -> Layer:
         own, cross, inner = block.attention, block.cross_attention, block.feed_forward
-        return cls(
-            Affine.of(own.query_key_value),
-            Affine.of(own.heads.merge),
-            Affine.of(block.attention_residual.norm),
-            Affine.of(cross.query),
-            Affine.of(cross.heads.merge),
-            Affine.of(block.cross_attention_residual.norm),
-            Affine.of(inner.widen),
-            _gated if isinstance(inner, Gated) else inner.bend,
-            Affine.of(inner.narrow),
-            Affine.of(block.feed_forward_residual.norm),
-        )
+        linear = (own.query_key_value, own.heads.merge, cross.query, cross.heads.merge, inner.widen, inner.narrow)
+        both, merge, query, cross_merge, widen, narrow = (product(one.weight, one.bias, frozen) for one in linear)
+        bend = _gated if isinstance(inner, Gated) else inner.bend
+        norms = (block.attention_residual, block.cross_attention_residual, block.feed_forward_residual)
+        first, second, third = (Norm.of(residual.norm) for residual in norms)
+        return cls(both, merge, first, query, cross_merge, second, widen, bend, narrow, third)
 
 
 class DecoderStep:
     """The weights of a decoder, and how to take a step with them."""
 
-    def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, heads: int, dims: tuple[int, int]) -> None:
-        self.layers = [Layer.of(block) for block in blocks]
-        self.final_norm = Affine.of(final_norm) if isinstance(final_norm, nn.LayerNorm) else None
+    def __init__(
+        self, blocks: nn.ModuleList, final_norm: nn.Module, heads: int, dims: tuple[int, int], frozen: bool
+    ) -> None:
+        self.layers = [Layer.of(block, frozen) for block in blocks]
+        self.final_norm = Norm.of(final_norm) if isinstance(final_norm, nn.LayerNorm) else None
         """There where norms stand before sub-layers."""
         self.heads = heads
         self.key_width, self.value_width = heads * dims[0], heads * dims[1]
@@ -95,23 +95,22 @@ class DecoderStep:
         memory_bias = _bias(memory_allowed, hidden.dtype)
         before = self.final_norm is not None
         for number, layer in enumerate(self.layers):
-            added = self._look_back(_norm(hidden, layer.norm) if before else hidden, number, layer, past, own_bias)
-            hidden = added.add_(hidden) if before else _norm(added.add_(hidden), layer.norm)
-            query = F.linear(_norm(hidden, layer.cross_norm) if before else hidden, *layer.cross_query)
+            added = self._look_back(layer.norm(hidden) if before else hidden, number, layer, past, own_bias)
+            hidden = added.add_(hidden) if before else layer.norm(added.add_(hidden))
+            query = layer.cross_query(layer.cross_norm(hidden) if before else hidden)
             mixed = self._mix(query, memory_keys[number], memory_values[number], memory_bias)
-            added = F.linear(mixed, *layer.cross_merge)
-            hidden = added.add_(hidden) if before else _norm(added.add_(hidden), layer.cross_norm)
-            inner = layer.bend(F.linear(_norm(hidden, layer.last_norm) if before else hidden, *layer.widen))
-            added = F.linear(inner, *layer.narrow)
-            hidden = added.add_(hidden) if before else _norm(added.add_(hidden), layer.last_norm)
-        return hidden if self.final_norm is None else _norm(hidden, self.final_norm)
+            added = layer.cross_merge(mixed)
+            hidden = added.add_(hidden) if before else layer.cross_norm(added.add_(hidden))
+            added = layer.narrow(layer.bend(layer.widen(layer.last_norm(hidden) if before else hidden)))
+            hidden = added.add_(hidden) if before else layer.last_norm(added.add_(hidden))
+        return hidden if self.final_norm is None else self.final_norm(hidden)
 
     def _look_back(self, value: Tensor, number: int, layer: Layer, past: KeyValues, bias: Tensor | None) -> Tensor:
-        projected = F.linear(value, *layer.query_key_value)
+        projected = layer.query_key_value(value)
         query, key, new_value = torch.split(projected, [self.key_width, self.key_width, self.value_width], dim=-1)
         sentences = len(past.lengths)
         seen = past.write(number, self._split(key, sentences), self._split(new_value, sentences))
-        return F.linear(self._mix(query, *seen, bias), *layer.merge)
+        return layer.merge(self._mix(query, *seen, bias))
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
         """Attention of rows to what their sentence remembers.  (R H·K), (S H M K), (S H M V) -> (R H·V)."""
@@ -124,10 +123,6 @@ class DecoderStep:
     def _split(self, projected: Tensor, sentences: int) -> Tensor:
         """(R H·K) -> (S H W K)."""
         return projected.view(sentences, -1, self.heads, projected.shape[1] // self.heads).transpose(1, 2)
-
-
-def _norm(value: Tensor, norm: Affine) -> Tensor:
-    return F.layer_norm(value, value.shape[-1:], *norm)
 
 
 def _bias(allowed: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -6,14 +6,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.decoding.choice import beam, greedy
+from transduce.decoding.choice import Continuations, beam, greedy
 
 END = 2
 NEVER = -torch.inf
 
 
-def scores(*sentences: list[list[float]]) -> Tensor:
-    return torch.tensor(sentences)
+def scores(*sentences: list[list[float]]) -> Continuations:
+    return ways(torch.tensor(sentences))
+
+
+def ways(score_SWV: Tensor) -> Continuations:
+    """Half of each score is the opening's."""
+    opening_SW = score_SWV.amax(dim=-1) / 2
+    return Continuations((score_SWV - opening_SW[:, :, None]).nan_to_num(nan=0.0, neginf=NEVER), opening_SW)
 
 
 def test_greedy_takes_the_best_token_of_each_sentence() -> None:
@@ -69,7 +75,7 @@ def test_openings_that_are_not_alive_neither_end_nor_go_on() -> None:
 def test_beam_agrees_with_sorting_all_continuations(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     score_SWV = -10 * torch.rand(5, 3, 11, generator=generator)
-    choice = beam(score_SWV, END)
+    choice = beam(Continuations(score_SWV, torch.zeros(5, 3)), END)
     for sentence, score_WV in enumerate(score_SWV.tolist()):
         ranked = sorted(
             ((score, parent, token) for parent, row in enumerate(score_WV) for token, score in enumerate(row)),
@@ -97,7 +103,7 @@ def test_beam_agrees_with_sorting_all_continuations(seed: int) -> None:
 
 def test_a_beam_of_one_chooses_like_greedy() -> None:
     score_SWV = -10 * torch.rand(101, 1, 7, generator=torch.Generator().manual_seed(3))
-    one, best = beam(score_SWV, END), greedy(score_SWV, END)
+    one, best = beam(ways(score_SWV), END), greedy(ways(score_SWV), END)
     assert torch.equal(one.ended, best.ended)
     assert 5 < int(best.ended.sum()) < 50
     assert torch.equal(one.ended_scores[one.ended], best.ended_scores[best.ended])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.unit.decoding.toy import END, Toy, random_table, translate, written_table
-from transduce.decoding.choice import diverse
+from transduce.decoding.choice import Continuations, diverse
 from transduce.decoding.options import Request, SearchOptions
 from transduce.decoding.sentence import Sentence
 from transduce.errors import SettingsError
@@ -22,11 +22,12 @@ def sentence(**options: object) -> Sentence:
 
 def test_a_later_group_avoids_what_an_earlier_one_chose_but_keeps_the_true_score() -> None:
     score_SWV = torch.tensor([[[-1.0, -1.5, -9.0, -9.0], [-1.0, -1.5, -9.0, -9.0]]])
-    choice = diverse(score_SWV, END, [sentence(beam=2, groups=2, diversity=0.6)])
+    ways = Continuations(score_SWV, torch.zeros(1, 2))
+    choice = diverse(ways, END, [sentence(beam=2, groups=2, diversity=0.6)])
     assert choice.tokens.tolist() == [[0, 1]]
     assert choice.parents.tolist() == [[0, 1]]
     assert choice.scores.tolist() == [[-1.0, -1.5]]
-    weak = diverse(score_SWV, END, [sentence(beam=2, groups=2, diversity=0.4)])
+    weak = diverse(ways, END, [sentence(beam=2, groups=2, diversity=0.4)])
     assert weak.tokens.tolist() == [[0, 0]]
 
 
