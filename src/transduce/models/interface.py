@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
+from transduce.nn.product import Linear
 
 
 class VocabularySizes(NamedTuple):
@@ -133,7 +134,7 @@ class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
         for module in self.modules():
             if isinstance(module, Transducer):
                 module.frozen = True
-            elif isinstance(module, Output):
+            elif isinstance(module, Linear | Output):
                 module.freeze()
 
     def scorer(self, vocabulary: Tensor) -> Scorer:

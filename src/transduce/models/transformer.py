@@ -294,7 +294,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         if self._kept_walk is not None:
             return self._kept_walk
         heads, dims = self.config.num_heads, self.config.head_dims
-        walk = DecoderStep(self.decoder, self.decoder_norm, heads, dims, self.frozen)
+        walk = DecoderStep(self.decoder, self.decoder_norm, heads, dims)
         if self.frozen:
             self._kept_walk = walk
         return walk

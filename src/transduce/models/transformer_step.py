@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -19,9 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.feed_forward import Gated
-from transduce.nn.packed import Product, product
+from transduce.nn.product import Linear
 from transduce.nn.state import KeyValues
 from transduce.nn.tap import Tap
+
+Product = Callable[[Tensor], Tensor]
+"""(R D) -> (R V)."""
 
 
 class Norm(NamedTuple):
@@ -53,10 +57,10 @@ class Layer(NamedTuple):
     last_norm: Norm
 
     @classmethod
-    def of(cls, block: Any, frozen: bool) -> Layer:
+    def of(cls, block: Any) -> Layer:
         own, cross, inner = block.attention, block.cross_attention, block.feed_forward
         linear = (own.query_key_value, own.heads.merge, cross.query, cross.heads.merge, inner.widen, inner.narrow)
-        both, merge, query, cross_merge, widen, narrow = (product(one.weight, one.bias, frozen) for one in linear)
+        both, merge, query, cross_merge, widen, narrow = map(_product, linear)
         bend = _gated if isinstance(inner, Gated) else inner.bend
         norms = (block.attention_residual, block.cross_attention_residual, block.feed_forward_residual)
         first, second, third = (Norm.of(residual.norm) for residual in norms)
@@ -66,10 +70,8 @@ class Layer(NamedTuple):
 class DecoderStep:
     """The weights of a decoder, and how to take a step with them."""
 
-    def __init__(
-        self, blocks: nn.ModuleList, final_norm: nn.Module, heads: int, dims: tuple[int, int], frozen: bool
-    ) -> None:
-        self.layers = [Layer.of(block, frozen) for block in blocks]
+    def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, heads: int, dims: tuple[int, int]) -> None:
+        self.layers = [Layer.of(block) for block in blocks]
         self.final_norm = Norm.of(final_norm) if isinstance(final_norm, nn.LayerNorm) else None
         """There where norms stand before sub-layers."""
         self.heads = heads
@@ -123,6 +125,11 @@ class DecoderStep:
     def _split(self, projected: Tensor, sentences: int) -> Tensor:
         """(R H·K) -> (S H W K)."""
         return projected.view(sentences, -1, self.heads, projected.shape[1] // self.heads).transpose(1, 2)
+
+
+def _product(layer: Linear) -> Product:
+    """A layer's product without the layer."""
+    return layer.packed or partial(F.linear, weight=layer.weight, bias=layer.bias)
 
 
 def _bias(allowed: Tensor | None, dtype: torch.dtype) -> Tensor | None:

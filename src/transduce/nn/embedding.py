@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.nn.packed import Product, product
+from transduce.nn.packed import Packed, packed
 
 
 class Embedding(nn.Module):
@@ -39,23 +40,24 @@ class Output(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(size, dim)) if tied is None else tied.weight
         self.bias = nn.Parameter(torch.empty(size)) if bias else None
-        self._frozen: Product | None = None
+        self._packed: Packed | None = None
 
     def forward(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
         """Score every token, or those of a shortlist only.  (… D), (V') -> (… V')."""
         if vocabulary is not None:
             return F.linear(hidden, *self._rows(vocabulary))
-        if self._frozen is not None and hidden.dim() == 2 and not self.training:
-            return self._frozen(hidden)
+        if self._packed is not None and hidden.dim() == 2 and not self.training:
+            return self._packed(hidden)
         return F.linear(hidden, self.weight, self.bias)
 
-    def part(self, vocabulary: Tensor) -> Product:
+    def part(self, vocabulary: Tensor) -> Callable[[Tensor], Tensor]:
         """Gather what scores a shortlist, once for many steps.  (V') -> a function (R D) -> (R V')."""
-        return product(*self._rows(vocabulary), frozen=True)
+        weight, bias = self._rows(vocabulary)
+        return packed(weight, bias) or (lambda hidden: F.linear(hidden, weight, bias))
 
     def freeze(self) -> None:
-        """Lay out the weights for products with a few rows: they will not change any more."""
-        self._frozen = product(self.weight, self.bias, frozen=True)
+        """Promise that the weights will not change."""
+        self._packed = packed(self.weight, self.bias)
 
     def _rows(self, vocabulary: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.weight[vocabulary], None if self.bias is None else self.bias[vocabulary]

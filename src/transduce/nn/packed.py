@@ -6,8 +6,6 @@ was tried; for small matrices they cost more to call than they give, and those s
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,41 +14,33 @@ LARGE = 2**17
 """Weights of a matrix that is worth it."""
 
 
-class Product(Protocol):
-    """(R D) -> (R V)."""
-
-    def __call__(self, rows: Tensor) -> Tensor: ...
-
-
-class Plain:
-    """xW' + b, whatever the weights are by then."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        return F.linear(rows, self.weight, self.bias)
-
-
 class Packed:
-    """xW' + b with the weights as they are now."""
+    """xW' + b with the weights as they are now; each of two layouts is made when it is first needed.
+
+    One row is fastest as a sum of the columns of W, which want to stand together; several rows as oneDNN likes it.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 64)
-        self.bias = None if bias is None else bias.detach()
+        self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
+        self._columns: Tensor | None = None
+        self._panels: Tensor | None = None
 
     def __call__(self, rows: Tensor) -> Tensor:
         count = len(rows)
+        if count == 1 and self._weight.shape[0] >= self._weight.shape[1]:
+            if self._columns is None:
+                self._columns = self._weight.t().contiguous().t()
+            return F.linear(rows, self._columns, self._bias)
+        if self._panels is None:
+            self._panels = torch.ops.mkldnn._reorder_linear_weight(self._weight, 64)
         filled = F.pad(rows, (0, 0, 0, _rounded(count) - count)) if _rounded(count) > count else rows
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(filled, self.weight, self.bias, "none", [], "")
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(filled, self._panels, self._bias, "none", [], "")
         return found[:count]
 
 
-def product(weight: Tensor, bias: Tensor | None, frozen: bool) -> Product:
-    """The fastest way to multiply rows by weights; `frozen` promises that these will not change."""
-    if frozen and weight.numel() >= LARGE and _can_pack(weight):
-        return Packed(weight, bias)
-    return Plain(weight, bias)
+def packed(weight: Tensor, bias: Tensor | None) -> Packed | None:
+    """Return a product that is faster than `F.linear`, or None where there is none."""
+    return Packed(weight, bias) if weight.numel() >= LARGE and _can_pack(weight) else None
 
 
 def _can_pack(weight: Tensor) -> bool:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
+from transduce.nn.packed import Packed, packed
 
 PANEL = 64
 """In bfloat16 the rows of a factor are filled up to a multiple of this. oneDNN makes machine code for every new shape,
@@ -75,12 +76,20 @@ class HalfProducts:
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` whose products may be rounded while training, see `set_half_products`."""
+    """`nn.Linear` whose products may be rounded while training, see `set_half_products`, and packed afterwards."""
 
     half_products = False
+    packed: Packed | None = None
+    """The product with weights that will not change any more."""
+
+    def freeze(self) -> None:
+        """Promise that the weights will not change."""
+        self.packed = packed(self.weight, self.bias)
 
     def forward(self, value: Tensor) -> Tensor:
         """(… D) -> (… V)."""
+        if self.packed is not None and not self.training:
+            return self.packed(value.reshape(-1, value.shape[-1])).view(*value.shape[:-1], -1)
         if not (self.half_products and self.training):
             return F.linear(value, self.weight, self.bias)
         applied: Tensor = _HalfLinear.apply(value, self.weight, self.bias)  # type: ignore[no-untyped-call]

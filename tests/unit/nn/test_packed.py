@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import TransformerConfig
-from transduce.nn.packed import LARGE, Packed, Plain, product
+from transduce.nn.packed import LARGE, packed
+from transduce.nn.product import Linear
 
 CAN_PACK = torch.backends.mkldnn.is_available()
 
@@ -20,19 +21,22 @@ CAN_PACK = torch.backends.mkldnn.is_available()
 def test_a_packed_product_is_the_plain_one(rows: int, biased: bool) -> None:
     weight, value = torch.randn(521, 257), torch.randn(rows, 257)
     bias = torch.randn(521) if biased else None
-    found = product(weight, bias, frozen=True)
-    assert isinstance(found, Packed)
+    found = packed(weight, bias)
+    assert found is not None
     torch.testing.assert_close(found(value), F.linear(value, weight, bias), rtol=1e-5, atol=1e-4)
 
 
-def test_small_matrices_and_weights_that_may_change_stay_as_they_are() -> None:
-    large = torch.randn(LARGE // 64, 64)
-    assert isinstance(product(large, None, frozen=False), Plain)
-    assert isinstance(product(torch.randn(5, 7), None, frozen=True), Plain)
-    assert isinstance(product(large.double(), None, frozen=True), Plain)
-    changing = product(large, None, frozen=False)
-    large.zero_()
-    assert not changing(torch.randn(3, 64)).any()
+def test_small_matrices_and_other_numbers_stay_as_they_are() -> None:
+    assert packed(torch.randn(5, 7), None) is None
+    assert packed(torch.randn(LARGE // 64, 64).double(), None) is None
+
+
+def test_a_layer_is_packed_for_use_and_not_for_training() -> None:
+    layer = Linear(257, 521)
+    value = torch.randn(2, 3, 257)
+    layer.freeze()
+    torch.testing.assert_close(layer.eval()(value), F.linear(value, layer.weight, layer.bias), rtol=1e-5, atol=1e-4)
+    assert layer.train()(value).requires_grad
 
 
 def test_a_frozen_model_says_what_it_said_before() -> None:
