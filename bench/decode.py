@@ -4,7 +4,7 @@ Two comparisons. *torch*: our search against `generate` of Hugging Face's Marian
 the same sources, 20 tokens each, greedy and with a beam of 5, one sentence at a time and 64 together, in float32;
 both may use one thread or all, and each counts with what suits it. *bulk*: `transduce translate FILE --output FILE`
 with CTranslate2 in eight bits, with and without a shortlist, against CTranslate2 called by hand with its best workers,
-threads and batch size; see bulk_rounds below. Rounds alternate, so that a slow minute of the machine is everybody's;
+threads and batch size; see decode_bulk.py. Rounds alternate, so that a slow minute of the machine is everybody's;
 ratios are ours over theirs, with their spread. The last line is one JSON object.
 """
 
@@ -13,15 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from decode_bulk import bulk_rounds, stand_in
 from torch import Tensor, nn
 
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request, SearchOptions
+from transduce.decoding.search import Search
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
@@ -196,11 +201,37 @@ def torch_rounds(rounds: int) -> dict[str, dict[str, float]]:
     return found
 
 
+def long_answers(lengths: Sequence[int] = (50, 100, 200, 400, 800)) -> dict[str, float]:
+    """Milliseconds of the last tokens of answers of different lengths, with a beam of 5: it should hardly grow."""
+    model = our_model(SIZES["tiny"])
+    options = SearchOptions(beam=5, max_length=max(lengths), stop="beam_finished")
+    search = Search(model, SPECIALS, SPECIALS)
+    search.admit([Request(0, sources(1)[0], options)])
+    times: list[float] = []
+    while search.active:
+        began = time.perf_counter()
+        search.advance()
+        times.append(time.perf_counter() - began)
+    found = {str(length): round(1000 * statistics.median(times[max(0, length - 25) : length]), 3) for length in lengths}
+    print(f"milliseconds a token by length: {found}")
+    return found
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--model", type=Path, help="a trained run for the bulk part; else random weights stand in")
+    parser.add_argument("--source", type=Path, help="the file that it translates")
+    parser.add_argument("--shortlist", type=Path, help="made by `transduce shortlist` for that run")
+    parser.add_argument("--reference", type=Path, help="translations of its first lines, tokenised, for BLEU")
     asked = parser.parse_args()
-    print(json.dumps({"torch": torch_rounds(asked.rounds)}))
+    found: dict[str, Any] = {"torch": torch_rounds(asked.rounds), "milliseconds": long_answers()}
+    print("bulk")
+    with tempfile.TemporaryDirectory(prefix="transduce-stand-in-") as place:
+        given = {"folder": asked.model, "source": asked.source, "shortlist": asked.shortlist}
+        bulk = given if asked.model is not None else stand_in(Path(place), SIZES["tiny"])
+        found["bulk"] = bulk_rounds(**bulk, rounds=asked.rounds, reference=asked.reference)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

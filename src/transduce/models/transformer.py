@@ -266,8 +266,8 @@ class Transformer(Transducer[Memory, TransformerState]):
         return TransformerState(
             walk=self._walk,
             past=KeyValues.empty(len(self.decoder), len(memory.states), width, heads, dims, memory.states),
-            memory_keys=[key for key, _ in prepared],
-            memory_values=[value for _, value in prepared],
+            memory_keys=[key.contiguous() for key, _ in prepared],  # every step reads them again
+            memory_values=[value.contiguous() for _, value in prepared],
             memory_allowed=_broadcast(memory.allowed),
             width=width,
         )

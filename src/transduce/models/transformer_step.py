@@ -2,8 +2,9 @@
 
 A step of a small model is a hundred products of a few microseconds each, and calling modules, asking taps and dropping
 nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, or once for
-all where they will not change, and a step goes through them by itself. Nobody can listen to it, it cannot train, and all sentences must stand at the same position; for
-whatever else the decoder's blocks are there, and a law says that both agree.
+all where they will not change, and a step goes through them by itself. Nobody can listen to it, it cannot train, and
+all sentences must stand at the same position; for whatever else the decoder's blocks are there, and a law says that
+both agree.
 
 Letters: S sentences, W rows of each, R = S·W rows, H heads, N slots of the past, M memory.
 """

@@ -1,0 +1,204 @@
+"""The bulk part of `make bench-decode`: raw text to raw text, from a file into a file.
+
+`ours` is what `transduce translate FILE --output FILE --int8` does once the model is loaded, its choice of workers,
+threads and batches and its commits to disk included; `shortlist` is the same with a shortlist. `by_hand` is what
+somebody would write with CTranslate2 and tokenizers: read all lines, encode_batch, one translate_batch over everything,
+decode_batch, write; it is run with every setting of a grid first, and the fastest is kept, which is not counted. Beam,
+length penalty and stop rule are the same. Every contender is a process of its own that waits for its turn.
+
+Without a trained run, a model with random weights stands in; it cannot end its answers, which are cut off at twenty
+tokens.
+"""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+BEAM = 5
+SEARCH = {"beam": BEAM, "length_penalty": "power", "alpha": 1.0, "stop": "beam_finished"}
+BATCHES = (32, 64, 128, 256)
+
+
+def read(path: Path) -> list[str]:
+    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    with opened as lines:
+        return [line.rstrip("\n") for line in lines]
+
+
+def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlist: Path | None) -> Callable[[], None]:
+    from transduce.bulk.answer import Answering
+    from transduce.bulk.fingerprint import fingerprint
+    from transduce.bulk.job import Wish, translate
+    from transduce.bulk.part import open_part
+    from transduce.bulk.source import Source
+    from transduce.cli.progress import following
+    from transduce.text.corpus import read_lines
+    from transduce.text.document import segments
+    from transduce.text.line import Meter
+    from transduce.translator import load
+
+    translator = load(folder)
+    translator.use("ctranslate2", "int8")
+    translator.use_shortlist(shortlist)
+    answering = Answering(translator, translator.options(**SEARCH, max_length=longest), translator.constraints())
+    asked = {"run": str(folder), "ensemble": (), "prefix_file": None, "terms": None, "shortlist": None}
+
+    def turn() -> None:
+        output.unlink(missing_ok=True)
+        meter = Meter()
+        document = Source(segments("text", read_lines(source, meter), None, str(source)), meter)
+        with (
+            open_part(str(output), fingerprint(asked, fast=True)) as sink,
+            following(None, "line") as follower,
+        ):
+            translate(answering, document, sink, follower, str(source), Wish())
+
+    return turn
+
+
+def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Path | None) -> Callable[[], None]:
+    import ctranslate2
+    import tokenizers
+
+    from transduce.checkpoint import load_model
+    from transduce.engines.pace import cores
+    from transduce.interop.ctranslate2 import export
+
+    exported = output.parent / "exported"
+    export(load_model(folder), exported, "int8")
+    files = sorted(exported.glob("*tokenizer.json"))
+    sides = [tokenizers.Tokenizer.from_file(str(file)) for file in (files[0], files[-1])]
+    for side in sides:
+        side.encode_special_tokens = True
+
+    def turn_with(translator: Any, batch: int, lines: list[str]) -> list[str]:
+        tokens = [found.tokens for found in sides[0].encode_batch_fast(lines, add_special_tokens=False)]
+        results = translator.translate_batch(
+            tokens, beam_size=BEAM, length_penalty=1.0, max_batch_size=batch, max_decoding_length=longest or 256
+        )
+        known = sides[-1].get_vocab()
+        ids = [[known[piece] for piece in result.hypotheses[0]] for result in results]
+        return sides[-1].decode_batch(ids, skip_special_tokens=True)
+
+    sample = read(source)[:2000]
+    best: tuple[float, Any, int] | None = None
+    ways = {(cores(), 1), (1, cores())}
+    for (workers, threads), batch in product(sorted(ways), BATCHES):
+        translator = ctranslate2.Translator(str(exported), inter_threads=workers, intra_threads=threads)
+        began = time.perf_counter()
+        turn_with(translator, batch, sample)
+        seconds = time.perf_counter() - began
+        if best is None or seconds < best[0]:
+            best = (seconds, translator, batch)
+            print(f"by hand: {workers} × {threads}, batch {batch}: {seconds:.1f} s", file=sys.stderr)
+    assert best is not None
+    _, translator, batch = best
+
+    def turn() -> None:
+        lines = read(source)
+        text = turn_with(translator, batch, lines)
+        output.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+
+    return turn
+
+
+def contend(name: str, folder: str, source: str, output: str, longest: str, shortlist: str) -> None:
+    """Be one contender: translate the file once for each line on standard input, and say how long it took."""
+    contender = {"ours": ours, "shortlist": ours, "by_hand": by_hand}[name]
+    listed = Path(shortlist) if shortlist else None
+    turn = contender(Path(folder), Path(source), Path(output), int(longest) if longest else None, listed)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        turn()
+        print(time.perf_counter() - began, flush=True)
+
+
+def stand_in(place: Path, config: Any) -> dict[str, Any]:
+    """Make a model with random weights, a file for it, and a shortlist; always the same."""
+    import numpy as np
+
+    from transduce.checkpoint import ModelFolder, save_model
+    from transduce.listing import make_shortlist
+    from transduce.models.catalog import build
+    from transduce.models.interface import VocabularySizes
+    from transduce.text.corpus import CorpusFiles
+    from transduce.text.tokenizer import TokenizerConfig
+    from transduce.text.tokenizer_training import train_tokenizer
+
+    draw = np.random.default_rng(7)
+    syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
+    words = ["".join(draw.choice(syllables, draw.integers(1, 5))) for _ in range(20_000)]
+    rank = (len(words) * draw.random((6000, 40)) ** 3).astype(int)  # some words are much more common than others
+    lengths = np.clip(np.exp(draw.normal(2.5, 0.33, len(rank))).astype(int), 4, 40)
+    lines = [" ".join(words[word] for word in row[:length]) for row, length in zip(rank, lengths, strict=True)]
+    source = place / "source.txt"
+    source.write_text("".join(f"{line}\n" for line in lines))
+    known = train_tokenizer("bpe", lines, TokenizerConfig(vocab_size=10_000))
+    model = build(config, VocabularySizes(known.size, known.size), seed=1).eval()
+    save_model(place / "model", ModelFolder(model, config, known, known), "A model with random weights.")
+    corpus = CorpusFiles(source=str(source), target=str(source))
+    listed = make_shortlist(str(place / "model"), str(place / "shortlist.safetensors"), 100, 100, corpus)
+    return {"folder": place / "model", "source": source, "shortlist": Path(listed.path), "longest": 20}
+
+
+def bulk_rounds(
+    folder: Path,
+    source: Path,
+    shortlist: Path,
+    rounds: int,
+    reference: Path | None = None,
+    longest: int | None = None,
+) -> dict[str, Any]:
+    """Let the three take turns; return the ratios, and BLEU of the first lines that have a reference."""
+    names = {"ours": None, "by_hand": None, "shortlist": shortlist}
+    with tempfile.TemporaryDirectory(prefix="transduce-decode-") as place:
+        outputs = {name: Path(place) / name / "output.txt" for name in names}
+        children = {}
+        for name, listed in names.items():
+            outputs[name].parent.mkdir()
+            wishes = [name, str(folder), str(source), str(outputs[name]), str(longest or ""), str(listed or "")]
+            children[name] = subprocess.Popen(
+                [sys.executable, __file__, *wishes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            assert children[name].stdout.readline() == "ready\n", name
+        lines = len(read(source))
+        seconds: dict[str, list[float]] = {name: [] for name in names}
+        for number in range(-1, rounds):
+            for name, child in children.items():
+                print("go", file=child.stdin, flush=True)
+                took = float(child.stdout.readline())
+                if number >= 0:
+                    seconds[name].append(took)
+                    print(f"  {name}: {lines / took:,.0f} lines/s", flush=True)
+        for child in children.values():
+            child.stdin.close()
+            child.wait()
+        scores = {}
+        if reference is not None:
+            import sacrebleu
+
+            expected = read(reference)
+            for name in names:
+                answers = outputs[name].read_text(encoding="utf-8").splitlines()[: len(expected)]
+                scores[name] = round(sacrebleu.corpus_bleu(answers, [expected], tokenize="none", force=True).score, 2)
+            print(f"  BLEU of the first {len(expected):,} lines: {scores}")
+    found: dict[str, Any] = {}
+    for label, name in (("int8", "ours"), ("int8_shortlist", "shortlist")):
+        ratios = [theirs / mine for theirs, mine in zip(seconds["by_hand"], seconds[name], strict=True)]
+        found[label] = round(statistics.median(ratios), 2)
+        print(f"  {label}: median {found[label]:.2f} × ({min(ratios):.2f}–{max(ratios):.2f})", flush=True)
+    return {**found, **({"bleu": scores} if scores else {})}
+
+
+if __name__ == "__main__":
+    contend(*sys.argv[1:])
