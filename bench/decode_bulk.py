@@ -29,9 +29,8 @@ BATCHES = (32, 64, 128, 256)
 
 
 def read(path: Path) -> list[str]:
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        return [line.rstrip("\n") for line in lines]
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return content.decode("utf-8").removesuffix("\n").split("\n")
 
 
 def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlist: Path | None) -> Callable[[], None]:

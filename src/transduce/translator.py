@@ -378,6 +378,8 @@ class Translator:
             source=text,
             translation=self.target.decode(best.tokens),
         )
+        (links,) = self._links([(first, best.tokens)])
+        maps = replace(maps, links=tuple(links or ()))
         return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:

@@ -32,7 +32,7 @@ def command(
     """Translate TEXT with the model in RUN and show where it looked.
 
     Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
-    as a PNG; prints the next-token distribution of each step.
+    as a PNG; prints the next-token distribution of each step, and the source word that each word came from.
     """
     from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
@@ -52,6 +52,9 @@ def command(
     for piece, step in zip(pieces, maps.steps, strict=True):
         others = "  ".join(f"{visible(candidate.piece)} {candidate.probability:.3f}" for candidate in step.top)
         click.echo(f"  {piece:<{width}}  {step.chosen.probability:.3f}   {others}")
+    words = (maps.source.split(), maps.translation.split())
+    for source, target in sorted(maps.links, key=lambda link: link[1]):
+        click.echo(f"  {visible(words[1][target])} ← {visible(words[0][source])}")
     if translator.counts.split:
         click.echo("note: the text is longer than the model reads at once; this is its first part", err=True)
     click.echo(f"page     {page}")

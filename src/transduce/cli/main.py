@@ -29,6 +29,7 @@ VERBS = {
     "report": "One page about a training run: curves, samples, settings.",
     "translate": "Translate lines: one in, one out, same order.",
     "score": "Log-probability of given translations; rerank n-best lists.",
+    "align": "Which words of a translation belong to which of its source.",
     "evaluate": "Score a model on a test set, or compare two.",
     "shortlist": "Count which tokens are likely translations, for a faster search.",
     "export": "Write a model for CTranslate2, a fast engine.",

@@ -42,6 +42,8 @@ class AttentionMaps:
     """The text that was read."""
     translation: str = ""
     """The text that was written."""
+    links: tuple[tuple[int, int], ...] = ()
+    """Which word of the source each word of the translation came from, (source, target), both from 0."""
     steps: tuple[Step, ...] = ()
     """What else could have been said at each of the T steps; empty unless `with_steps` was asked."""
 

@@ -15,7 +15,10 @@ def test_it_prints_the_steps_and_writes_a_page_and_a_picture(place: Path, capsys
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("a b c  →  ")
     assert lines[-2:] == ["page     look.html", "picture  look.png"]
+    assert all("←" in line for line in lines[-2 - len(lines[0].split("→")[1].split()) : -2])
     for line in lines[1:-2]:
+        if "←" in line:
+            continue
         probability, *others = line.split()[1:]
         assert len(others) == 6 and 0 < float(probability) <= 1
         assert [float(value) for value in others[1::2]] == sorted(map(float, others[1::2]), reverse=True)
