@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from transduce.answering import Answerer, Counts
 from transduce.checkpoint import ModelFolder, load_model
-from transduce.decoding.alignment import Links, word_links
+from transduce.decoding.alignment import Links
 from transduce.decoding.ensemble import Ensemble
-from transduce.decoding.options import SAMPLING, Hypothesis, Request, SearchOptions
+from transduce.decoding.options import SAMPLING, Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
@@ -26,43 +27,11 @@ from transduce.inspection.record import attention_of
 from transduce.interop.ctranslate2 import Quantization
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
-from transduce.text.cutting import cut_tokens
-from transduce.text.placeholder import are_kept, put_back, take_out
 from transduce.text.sentence import Piece, joint, split_sentences
 from transduce.text.shortlist import Shortlist
 from transduce.translation import Translation, together
 
 T = TypeVar("T")
-Part = tuple[list[int], str]
-"""Some tokens of a source, and what stood before them: a space or nothing."""
-
-LONGEST_PART = 256
-"""Source tokens that are read at once where the model itself has no limit; a longer line is translated in parts."""
-
-
-@dataclass
-class Counts:
-    """What happened to the lines so far."""
-
-    lines: int = 0
-    several: int = 0
-    """Lines of several sentences, which were translated one by one."""
-    empty: int = 0
-    """Lines without any text; they stay empty."""
-    split: int = 0
-    """Lines longer than the model reads at once, translated in parts."""
-    unknown: int = 0
-    """Source tokens that the vocabulary lacks."""
-    cut: int = 0
-    """Translations that reached the maximum length before the model ended them."""
-    forbidden: int = 0
-    """Translations that have a forbidden word all the same, spelled with other tokens."""
-    missing: int = 0
-    """Translations that lack a term that was asked for."""
-
-    def plus(self, others: Counts) -> Counts:
-        """Return these and others together."""
-        return Counts(**{name: value + getattr(others, name) for name, value in vars(self).items()})
 
 
 def load(folder: str | Path, *others: str | Path) -> Translator:
@@ -93,6 +62,7 @@ class Translator:
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
         self.model.freeze()
         self.engine = Searcher(contents)
+        self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source)
         try:
             self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")
         except SettingsError as error:
@@ -187,7 +157,7 @@ class Translator:
         texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
         prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
         sentences = [piece.sentence for several in texts for piece in several]
-        found = iter(self._answer(sentences, prefixes, options, constraints, align, counts))
+        found = iter(self._answers.answer(sentences, prefixes, options, constraints, align, counts))
         answers = [choose(_of_line(several, [next(found) for _ in several], constraints)) for several in texts]
         counts.lines += len(lines)
         counts.several += sum(len(several) > 1 for several in texts)
@@ -200,98 +170,6 @@ class Translator:
     def _sentences(self, line: str) -> list[Piece]:
         pieces = split_sentences(line, str(self.notes.get("source_language") or ""))
         return pieces if len(pieces) > 1 else [Piece(line, "")]
-
-    def _answer(
-        self,
-        texts: Sequence[str],
-        prefixes: Sequence[list[int]],
-        options: SearchOptions,
-        constraints: Constraints,
-        align: bool,
-        counts: Counts,
-    ) -> list[list[Translation]]:
-        """Answer texts; one whose answer does not copy what it has to is read without that, which is then put in."""
-        parts = self._parts_of(texts)
-        counts.split += sum(len(several) > 1 for several in parts)
-        counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, _ in several)
-        answers = self._search(parts, prefixes, options, constraints, align)
-        kept = constraints.kept
-        if kept is None:
-            return answers
-        pairs = zip(texts, answers, strict=True)
-        lost = [place for place, (text, several) in enumerate(pairs) if not are_kept(kept, text, several[0].text)]
-        taken = [take_out(kept, texts[place]) for place in lost]
-        again = self._search(
-            self._parts_of([left for left, _ in taken]), [prefixes[p] for p in lost], options, constraints, align=True
-        )
-        for place, (left, placeholders), several in zip(lost, taken, again, strict=True):
-            answers[place] = [
-                replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else texts[place])
-                for one in several
-            ]
-        return answers
-
-    def _search(
-        self,
-        parts: Sequence[list[Part]],
-        prefixes: Sequence[list[int]],
-        options: SearchOptions,
-        constraints: Constraints,
-        align: bool,
-    ) -> list[list[Translation]]:
-        """Answer texts that were cut into parts."""
-        flat = [
-            (part, prefix if place == 0 else [])
-            for several, prefix in zip(parts, prefixes, strict=True)
-            for place, (part, _) in enumerate(several)
-            if part
-        ]
-        requests = [self.request(part, options, constraints, prefix) for part, prefix in flat]
-        requests = [replace(request, id=number) for number, request in enumerate(requests)]
-        hypotheses = self.engine.translate(requests)
-        pairs = [(part, one.tokens) for (part, _), several in zip(flat, hypotheses, strict=True) for one in several]
-        links = iter(self._links(pairs) if align else [None] * len(pairs))
-        found = iter(
-            [self._translation(part, one, next(links), constraints) for one in several]
-            for (part, _), several in zip(flat, hypotheses, strict=True)
-        )
-        nothing = [Translation("", 0.0)] * options.nbest
-        each = [[next(found) if part else nothing for part, _ in several] for several in parts]
-        return [self._of_parts(several, answers) for several, answers in zip(parts, each, strict=True)]
-
-    def _of_parts(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[Translation]:
-        """Put the translations of a text's parts together."""
-        if not parts:
-            return [Translation("", 0.0)]
-        glues = [glue for _, glue in parts[1:]]
-        sources = [self.source.decode(part) + glue for (part, _), glue in zip(parts, glues, strict=False)]
-        return together(found, sources, lambda number, *_: glues[number - 1])
-
-    def request(
-        self, tokens: list[int], options: SearchOptions, constraints: Constraints, prefix: Sequence[int] = ()
-    ) -> Request:
-        """What is asked of the engine for some tokens of a source."""
-        required = constraints.required(self.source.decode(tokens)) if constraints.has_terms else []
-        if required and options.method != "beam":
-            raise SettingsError(f"terms need a beam search, which the method '{options.method}' is not")
-        is_over = constraints.is_over if constraints.stops else None
-        return Request(0, tokens, options, prefix, constraints.forbidden, required, is_over)
-
-    def _translation(
-        self, tokens: list[int], found: Hypothesis, links: Links | None, constraints: Constraints
-    ) -> Translation:
-        text = self.target.decode(found.tokens)
-        missing = constraints.missing(self.source.decode(tokens), text) if constraints.has_terms else []
-        return Translation(text, found.score, found.ended, tuple(missing), tuple(links or ()))
-
-    def _links(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Links | None]:
-        """Which words of each pair belong together; None for a pair too long to read at once."""
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        looked = self.engine.looked_at(sources, targets)
-        return [
-            None if weights is None else word_links(weights, self.source.words(source), self.target.words(target))
-            for weights, (source, target) in zip(looked, pairs, strict=True)
-        ]
 
     def stream(
         self,
@@ -308,28 +186,15 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space = constraints.next_prefix(), "", ""
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, (part, glue) in enumerate(self._parts_of([piece.sentence])[0]):
-                said = ""
-                for longer in self._said(self.request(part, wished, constraints, prefix), constraints) if part else ():
+            for place, (part, glue) in enumerate(self._answers.parts_of([piece.sentence])[0]):
+                request, said = self._answers.request(part, wished, constraints, prefix), ""
+                for longer in self._answers.said(request, constraints) if part else ():
                     if not said:
                         yield glue if place else joint(before, space, longer) if before else ""
                     yield longer[len(said) :]
                     said = longer
                 before, prefix = said or before, []
             space = piece.space
-
-    def _said(self, request: Request, constraints: Constraints) -> Iterator[str]:
-        """The text of an answer as it grows; what is not certain yet is left out."""
-        said = ""
-        for tokens, ended in self.engine.stream(request):
-            text = self.target.decode(tokens)
-            if not ended:
-                text = text[: len(text) - constraints.held_back].rstrip("\ufffd")
-                text = text[: text.rfind(" ")] if self.target.kind == "wordpiece" else text
-            text = constraints.stopped(text)
-            if len(text) > len(said) and text.startswith(said):
-                said = text
-                yield said
 
     def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
         """Choose what searches: PyTorch, or CTranslate2 for what it does as we do; `auto` takes that where it can.
@@ -352,7 +217,7 @@ class Translator:
         None for a pair too long to read at once.
         """
         tokens = list(zip(*self._encoded(pairs), strict=True))
-        return self._links(tokens)
+        return self._answers.links(tokens)
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
         """Translate one text and return where every head looked, with the likeliest tokens of each step.
@@ -361,7 +226,7 @@ class Translator:
         """
         if isinstance(self.model, Ensemble):
             raise SettingsError("an ensemble looks with several models at once; look inside one of them at a time")
-        (first, _), *others = self._parts(self.source.encode(text))
+        (first, _), *others = self._answers.parts(self.source.encode(text))
         if others:
             self.counts.split += 1
             text = self.source.decode(first)
@@ -378,7 +243,7 @@ class Translator:
             source=text,
             translation=self.target.decode(best.tokens),
         )
-        (links,) = self._links([(first, best.tokens)])
+        (links,) = self._answers.links([(first, best.tokens)])
         maps = replace(maps, links=tuple(links or ()))
         return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
 
@@ -387,16 +252,6 @@ class Translator:
             self.source.encode_batch([source for source, _ in pairs]),
             self.target.encode_batch([target for _, target in pairs]),
         )
-
-    def _parts_of(self, texts: Sequence[str]) -> list[list[Part]]:
-        """Cut those texts that are too long; each part comes with what stood before it."""
-        encoded = self.source.encode_batch(list(texts))
-        pairs = zip(texts, encoded, strict=True)
-        return [self._parts(tokens) if text.strip() and tokens else [] for text, tokens in pairs]
-
-    def _parts(self, tokens: list[int]) -> list[Part]:
-        limit = max(1, min(LONGEST_PART, (self.model.max_source or LONGEST_PART + 1) - 1))
-        return cut_tokens(self.source, tokens, limit)
 
 
 def _of_line(

@@ -11,6 +11,7 @@ import torch
 import transduce
 from tests.unit.copier import TEXT, copier, tokenizer
 from tests.unit.training.example import recipe
+from transduce.answering import LONGEST_PART
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
@@ -18,7 +19,7 @@ from transduce.inspection.maps import AttentionMaps
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.translation import Translation
-from transduce.translator import LONGEST_PART, Translator
+from transduce.translator import Translator
 
 KINDS = ["bpe", "unigram", "character", "byte", "word"]
 WORDS = TEXT.split()

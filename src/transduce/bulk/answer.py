@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from transduce.answering import Counts
 from transduce.bulk.source import Window
 from transduce.decoding.alignment import pharaoh
 from transduce.decoding.options import SearchOptions
 from transduce.text.constraint import Constraints
 from transduce.translation import Translation
-from transduce.translator import Counts, Translator, one_line
+from transduce.translator import Translator, one_line
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import torch
 
+from transduce.answering import Counts
 from transduce.bulk.answer import Answering
 from transduce.engines.pace import Pace, cores, usual
-from transduce.translator import Counts
 
 BATCHES = (32, 128)
 """Sizes that are tried besides the usual one."""

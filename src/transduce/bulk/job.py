@@ -10,13 +10,13 @@ from typing import Protocol
 
 import torch
 
+from transduce.answering import Counts
 from transduce.bulk.answer import Answered, Answering
 from transduce.bulk.calibration import SAMPLE, found_pace, set_pace, usual_pace, wished_pace
 from transduce.bulk.part import Done
 from transduce.bulk.pipeline import in_order
 from transduce.bulk.source import Source, is_file
 from transduce.engines.pace import Pace, cores
-from transduce.translator import Counts
 
 SLOW_LINES = 512
 """Of a window that PyTorch answers: some seconds of work, which are what an interruption costs."""

@@ -18,13 +18,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from transduce.answering import Counts
 from transduce.bulk.answer import Answered
 from transduce.bulk.source import is_file
 from transduce.config import Table
 from transduce.engines.pace import Pace
 from transduce.errors import CannotCreate
 from transduce.storage import held_file, parents_of, read_json, replace_json, storage_errors, sync
-from transduce.translator import Counts
 
 KIND = "transduce translation"
 LONGEST_NAME = 255 - len(".progress.json.new")

@@ -1,0 +1,170 @@
+"""Texts in, translations out: a text is cut into what a model reads, asked of an engine, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from transduce.decoding.alignment import Links, word_links
+from transduce.decoding.options import Hypothesis, Request, SearchOptions
+from transduce.errors import SettingsError
+from transduce.searcher import Searcher
+from transduce.text.constraint import Constraints
+from transduce.text.cutting import cut_tokens
+from transduce.text.placeholder import are_kept, put_back, take_out
+from transduce.text.tokenizer import Tokenizer
+from transduce.translation import Translation, together
+
+Part = tuple[list[int], str]
+"""Some tokens of a source, and what stood before them: a space or nothing."""
+
+
+LONGEST_PART = 256
+"""Source tokens that are read at once where the model itself has no limit; a longer line is translated in parts."""
+
+
+@dataclass
+class Counts:
+    """What happened to the lines so far."""
+
+    lines: int = 0
+    several: int = 0
+    """Lines of several sentences, which were translated one by one."""
+    empty: int = 0
+    """Lines without any text; they stay empty."""
+    split: int = 0
+    """Lines longer than the model reads at once, translated in parts."""
+    unknown: int = 0
+    """Source tokens that the vocabulary lacks."""
+    cut: int = 0
+    """Translations that reached the maximum length before the model ended them."""
+    forbidden: int = 0
+    """Translations that have a forbidden word all the same, spelled with other tokens."""
+    missing: int = 0
+    """Translations that lack a term that was asked for."""
+
+    def plus(self, others: Counts) -> Counts:
+        """Return these and others together."""
+        return Counts(**{name: value + getattr(others, name) for name, value in vars(self).items()})
+
+
+class Answerer:
+    """Answers texts with one engine; `limit` is the longest source that its model reads, with the end token."""
+
+    def __init__(self, source: Tokenizer, target: Tokenizer, engine: Searcher, limit: int | None) -> None:
+        self.source, self.target, self.engine = source, target, engine
+        self._longest = max(1, min(LONGEST_PART, (limit or LONGEST_PART + 1) - 1))
+
+    def answer(
+        self,
+        texts: Sequence[str],
+        prefixes: Sequence[list[int]],
+        options: SearchOptions,
+        constraints: Constraints,
+        align: bool,
+        counts: Counts,
+    ) -> list[list[Translation]]:
+        """Answer texts; one whose answer does not copy what it has to is read without that, which is then put in."""
+        parts = self.parts_of(texts)
+        counts.split += sum(len(several) > 1 for several in parts)
+        counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, _ in several)
+        answers = self._search(parts, prefixes, options, constraints, align)
+        kept = constraints.kept
+        if kept is None:
+            return answers
+        pairs = zip(texts, answers, strict=True)
+        lost = [place for place, (text, several) in enumerate(pairs) if not are_kept(kept, text, several[0].text)]
+        taken = [take_out(kept, texts[place]) for place in lost]
+        again = self._search(
+            self.parts_of([left for left, _ in taken]), [prefixes[p] for p in lost], options, constraints, align=True
+        )
+        for place, (left, placeholders), several in zip(lost, taken, again, strict=True):
+            answers[place] = [
+                replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else texts[place])
+                for one in several
+            ]
+        return answers
+
+    def _search(
+        self,
+        parts: Sequence[list[Part]],
+        prefixes: Sequence[list[int]],
+        options: SearchOptions,
+        constraints: Constraints,
+        align: bool,
+    ) -> list[list[Translation]]:
+        """Answer texts that were cut into parts."""
+        flat = [
+            (part, prefix if place == 0 else [])
+            for several, prefix in zip(parts, prefixes, strict=True)
+            for place, (part, _) in enumerate(several)
+            if part
+        ]
+        requests = [self.request(part, options, constraints, prefix) for part, prefix in flat]
+        requests = [replace(request, id=number) for number, request in enumerate(requests)]
+        hypotheses = self.engine.translate(requests)
+        pairs = [(part, one.tokens) for (part, _), several in zip(flat, hypotheses, strict=True) for one in several]
+        links = iter(self.links(pairs) if align else [None] * len(pairs))
+        found = iter(
+            [self._translation(part, one, next(links), constraints) for one in several]
+            for (part, _), several in zip(flat, hypotheses, strict=True)
+        )
+        nothing = [Translation("", 0.0)] * options.nbest
+        each = [[next(found) if part else nothing for part, _ in several] for several in parts]
+        return [self._of_parts(several, answers) for several, answers in zip(parts, each, strict=True)]
+
+    def _of_parts(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[Translation]:
+        """Put the translations of a text's parts together."""
+        if not parts:
+            return [Translation("", 0.0)]
+        glues = [glue for _, glue in parts[1:]]
+        sources = [self.source.decode(part) + glue for (part, _), glue in zip(parts, glues, strict=False)]
+        return together(found, sources, lambda number, *_: glues[number - 1])
+
+    def request(
+        self, tokens: list[int], options: SearchOptions, constraints: Constraints, prefix: Sequence[int] = ()
+    ) -> Request:
+        """What is asked of the engine for some tokens of a source."""
+        required = constraints.required(self.source.decode(tokens)) if constraints.has_terms else []
+        if required and options.method != "beam":
+            raise SettingsError(f"terms need a beam search, which the method '{options.method}' is not")
+        is_over = constraints.is_over if constraints.stops else None
+        return Request(0, tokens, options, prefix, constraints.forbidden, required, is_over)
+
+    def _translation(
+        self, tokens: list[int], found: Hypothesis, links: Links | None, constraints: Constraints
+    ) -> Translation:
+        text = self.target.decode(found.tokens)
+        missing = constraints.missing(self.source.decode(tokens), text) if constraints.has_terms else []
+        return Translation(text, found.score, found.ended, tuple(missing), tuple(links or ()))
+
+    def links(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Links | None]:
+        """Which words of each pair belong together; None for a pair too long to read at once."""
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        looked = self.engine.looked_at(sources, targets)
+        return [
+            None if weights is None else word_links(weights, self.source.words(source), self.target.words(target))
+            for weights, (source, target) in zip(looked, pairs, strict=True)
+        ]
+
+    def said(self, request: Request, constraints: Constraints) -> Iterator[str]:
+        """The text of an answer as it grows; what is not certain yet is left out."""
+        said = ""
+        for tokens, ended in self.engine.stream(request):
+            text = self.target.decode(tokens)
+            if not ended:
+                text = text[: len(text) - constraints.held_back].rstrip("\ufffd")
+                text = text[: text.rfind(" ")] if self.target.kind == "wordpiece" else text
+            text = constraints.stopped(text)
+            if len(text) > len(said) and text.startswith(said):
+                said = text
+                yield said
+
+    def parts_of(self, texts: Sequence[str]) -> list[list[Part]]:
+        """Cut those texts that are too long; each part comes with what stood before it."""
+        encoded = self.source.encode_batch(list(texts))
+        pairs = zip(texts, encoded, strict=True)
+        return [self.parts(tokens) if text.strip() and tokens else [] for text, tokens in pairs]
+
+    def parts(self, tokens: list[int]) -> list[Part]:
+        return cut_tokens(self.source, tokens, self._longest)
