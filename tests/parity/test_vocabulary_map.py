@@ -14,6 +14,7 @@ from transduce.checkpoint import ModelFolder
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
+from transduce.engines.pace import Pace
 from transduce.errors import SettingsError
 from transduce.interop.ctranslate2 import POSITIONS, export
 from transduce.interop.vocabulary_map import write_map
@@ -35,7 +36,9 @@ def engines(contents: ModelFolder, place: Path, listed: Shortlist) -> tuple[Torc
     export(contents, place, shortlist=listed)
     known, limit = contents.source_tokenizer, contents.model.max_target
     vocabularies = (known.vocabulary, known.vocabulary)
-    fast = CTranslate2Engine(ctranslate2, str(place), vocabularies, known.specials, limit, 1, shortlisted=True)
+    fast = CTranslate2Engine(
+        ctranslate2, str(place), vocabularies, known.specials, limit, Pace(workers=1), shortlisted=True
+    )
     return TorchEngine(contents.model, known.specials, known.specials), fast
 
 

@@ -32,8 +32,8 @@ def looked_at(
     """How much the model looked at each source token while it wrote each target token; neither end counts.  -> (T S).
 
     That is the mean of all heads of the last two decoder layers: they look at what is about to be said, earlier ones at
-    what has been said. (Of the links that two word aligners agreed on, a small model's layers 1 to 4 found 7, 32, 72 and
-    73 %, the last two together 76 %.)
+    what has been said. (Of the links that two word aligners agreed on, a small model's layers 1 to 4 found 7, 32, 72
+    and 73 %, the last two together 76 %.)
     """
     device = model.output.weight.device
     with record(model) as heard, torch.inference_mode():
