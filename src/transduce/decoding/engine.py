@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+
+import torch
 
 from transduce.decoding.options import Hypothesis, Request
 from transduce.decoding.search import Search
@@ -12,26 +15,41 @@ from transduce.text.specials import Specials
 
 
 class TorchEngine:
-    """Search on the model itself: the readable reference that other engines are held against."""
+    """Search on the model itself: the readable reference that other engines are held against.
+
+    As many batches are searched side by side as PyTorch has threads, one thread each: threads inside a small product
+    cost more than they give.
+    """
 
     def __init__(self, model: AnyTransducer, source: Specials, target: Specials, batch_tokens: int = 4096) -> None:
         self.model, self.source, self.target = model, source, target
         self.batch_tokens = batch_tokens
-        """Source tokens, padding and openings included, that one batch may hold."""
+        """Source tokens, openings counted each, that one batch may hold."""
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
-        answers: list[list[Hypothesis]] = [[] for _ in requests]
-        places = {request.id: place for place, request in enumerate(requests)}
-        assert len(places) == len(requests), "every request needs an id of its own"
+        threads = torch.get_num_threads() if self.model.output.weight.device.type == "cpu" else 1
+        batches = list(self._batches(requests, threads))
         with self._as_used():
-            for batch in self._batches(requests):
-                search = Search(self.model, self.source, self.target)
-                search.admit(batch)
-                while search.active:
-                    for result in search.advance():
-                        answers[places[result.id]] = result.hypotheses
-        return answers
+            if min(threads, len(batches)) == 1:
+                found = [self._search(batch) for batch in batches]
+            else:
+                with (
+                    one_thread_each(),
+                    ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+                ):
+                    found = list(pool.map(self._search, batches))
+        answers = {id: hypotheses for batch in found for id, hypotheses in batch.items()}
+        assert len(answers) == len(requests), "every request needs an id of its own"
+        return [answers[request.id] for request in requests]
+
+    def _search(self, batch: Sequence[Request]) -> dict[int, list[Hypothesis]]:
+        search = Search(self.model, self.source, self.target)
+        search.admit(batch)
+        found: dict[int, list[Hypothesis]] = {}
+        while search.active:
+            found |= {result.id: result.hypotheses for result in search.advance()}
+        return found
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
         """Yield the tokens of the best answer that are certain so far, and whether they are all."""
@@ -54,16 +72,33 @@ class TorchEngine:
         finally:
             self.model.train(training)
 
-    def _batches(self, requests: Sequence[Request]) -> Iterator[list[Request]]:
-        """Cut the requests, longest first, into batches that fit; a request too large for any stands alone."""
+    def _batches(self, requests: Sequence[Request], threads: int) -> Iterator[list[Request]]:
+        """Cut the requests, longest first, into batches of about equal cost that fit, as many for each thread.
+
+        A request too large for any batch stands alone.
+        """
+        ordered = sorted(requests, key=lambda request: -len(request.source))
+        costs = [(len(request.source) + 1) * request.options.width for request in ordered]
+        needed = -(-sum(costs) // self.batch_tokens)
+        count = -(-max(1, needed) // threads) * threads
         batch: list[Request] = []
-        longest = 0
-        for request in sorted(requests, key=lambda request: -len(request.source)):
-            length = (len(request.source) + 1) * request.options.width
-            if batch and max(longest, length) * (len(batch) + 1) > self.batch_tokens:
+        spent, closed, held = 0, 0, 0
+        for request, cost in zip(ordered, costs, strict=True):
+            if batch and (spent * count >= sum(costs) * (closed + 1) or held + cost > self.batch_tokens):
                 yield batch
-                batch, longest = [], 0
+                batch, held, closed = [], 0, closed + 1
             batch.append(request)
-            longest = max(longest, length)
+            spent, held = spent + cost, held + cost
         if batch:
             yield batch
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Let every operation have one thread, for as long as several of them run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -15,6 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+FEWEST = 16
+"""Tokens that a row has room for when it reads its first one."""
+
 
 @dataclass
 class KeyValues:
@@ -33,13 +36,12 @@ class KeyValues:
 
     @classmethod
     def empty(cls, layers: int, sentences: int, width: int, heads: int, dims: tuple[int, int], like: Tensor) -> Self:
-        """Room for a first few tokens; `dims` are the widths of a head's keys and values."""
-        capacity = 16
-        keys, values = (like.new_zeros(layers, sentences, heads, capacity * width, dim) for dim in dims)
+        """No room yet, as sentences may be joined before their first token; `dims` are a head's keys' and values'."""
+        keys, values = (like.new_zeros(layers, sentences, heads, 0, dim) for dim in dims)
         return cls(
             keys=keys,
             values=values,
-            own=_unread(width, capacity, like.device).repeat(sentences, 1, 1),
+            own=_unread(width, 0, like.device).repeat(sentences, 1, 1),
             lengths=torch.zeros(sentences, dtype=torch.long, device=like.device),
             longest=0,
             uniform=True,
@@ -59,7 +61,7 @@ class KeyValues:
         """Make room for `extra` more tokens in every row."""
         needed = self.longest + extra
         if needed > self.capacity:
-            self._widen(max(needed, 2 * self.capacity))
+            self._widen(max(needed, 2 * self.capacity, FEWEST))
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Put new tokens behind each sentence's past; return all that may be looked at.  (S H T·W K) -> (S H M·W K)."""

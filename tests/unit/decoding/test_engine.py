@@ -45,15 +45,31 @@ def test_no_requests_give_no_answers() -> None:
     assert TorchEngine(Toy(random_table(1)), SPECIALS, SPECIALS).translate([]) == []
 
 
-def test_batches_fit_the_budget_and_one_too_large_stands_alone() -> None:
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_batches_fit_the_budget_and_one_too_large_stands_alone(threads: int) -> None:
     asked = [Request(number, [4] * number, SearchOptions(beam=3, max_length=2)) for number in range(13)]
-    model = Watched(random_table(seed=2))
-    TorchEngine(model, SPECIALS, SPECIALS, batch_tokens=29).translate(asked)
-    assert sum(rows for rows, _ in model.read) == 13
-    for rows, length in model.read:
-        assert rows == 1 or rows * 3 * length <= 29
-    assert [length for _, length in model.read] == sorted((length for _, length in model.read), reverse=True)
-    assert max(rows for rows, _ in model.read) > 1
+    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, batch_tokens=29)
+    batches = list(engine._batches(asked, threads))
+    assert [request.id for batch in batches for request in batch] == list(range(12, -1, -1))
+    costs = [[3 * (len(request.source) + 1) for request in batch] for batch in batches]
+    assert all(sum(several) <= 29 or len(several) == 1 for several in costs)
+    assert max(map(len, batches)) > 1
+
+
+def test_threads_get_batches_of_about_equal_cost_and_the_same_answers() -> None:
+    asked = [Request(number, [4] * (number % 7), SearchOptions(beam=3, max_length=4)) for number in range(40)]
+    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)
+    sizes = [sum(len(request.source) + 1 for request in batch) for batch in engine._batches(asked, 4)]
+    assert len(sizes) == 4 and max(sizes) - min(sizes) <= 14
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = engine.translate(asked)
+        torch.set_num_threads(3)
+        assert engine.translate(asked) == alone
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("training", [True, False])

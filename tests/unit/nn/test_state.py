@@ -131,7 +131,7 @@ def test_room_is_doubled_so_that_a_long_text_is_not_copied_at_every_step() -> No
         before = rows.state.capacity
         rows.read(1, None)
         copies += rows.state.capacity != before
-    assert copies <= 3
+    assert copies <= 4  # the first room, and twice as much three times
     rows.check()
 
 
