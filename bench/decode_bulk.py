@@ -80,7 +80,7 @@ def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Pa
         side.encode_special_tokens = True
 
     def turn_with(translator: Any, batch: int, lines: list[str]) -> list[str]:
-        tokens = [found.tokens for found in sides[0].encode_batch_fast(lines, add_special_tokens=False)]
+        tokens = [found.tokens for found in sides[0].encode_batch(lines, add_special_tokens=False)]
         results = translator.translate_batch(
             tokens, beam_size=BEAM, length_penalty=1.0, max_batch_size=batch, max_decoding_length=longest or 256
         )

@@ -68,16 +68,16 @@ class Answerer:
         parts = self.parts_of(texts)
         counts.split += sum(len(several) > 1 for several in parts)
         counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, _ in several)
-        answers = self._search(parts, prefixes, options, constraints, align)
+        answers = self._search(texts, parts, prefixes, options, constraints, align)
         kept = constraints.kept
         if kept is None:
             return answers
         pairs = zip(texts, answers, strict=True)
         lost = [place for place, (text, several) in enumerate(pairs) if not are_kept(kept, text, several[0].text)]
         taken = [take_out(kept, texts[place]) for place in lost]
-        again = self._search(
-            self.parts_of([left for left, _ in taken]), [prefixes[p] for p in lost], options, constraints, align=True
-        )
+        left_over = [left for left, _ in taken]
+        mine = [prefixes[place] for place in lost]
+        again = self._search(left_over, self.parts_of(left_over), mine, options, constraints, align=self.engine.attends)
         for place, (left, placeholders), several in zip(lost, taken, again, strict=True):
             answers[place] = [
                 replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else texts[place])
@@ -87,6 +87,7 @@ class Answerer:
 
     def _search(
         self,
+        texts: Sequence[str],
         parts: Sequence[list[Part]],
         prefixes: Sequence[list[int]],
         options: SearchOptions,
@@ -95,19 +96,19 @@ class Answerer:
     ) -> list[list[Translation]]:
         """Answer texts that were cut into parts."""
         flat = [
-            (part, prefix if place == 0 else [])
-            for several, prefix in zip(parts, prefixes, strict=True)
+            (part, prefix if place == 0 else [], text if len(several) == 1 else self.source.decode(part))
+            for text, several, prefix in zip(texts, parts, prefixes, strict=True)
             for place, (part, _) in enumerate(several)
             if part
         ]
-        requests = [self.request(part, options, constraints, prefix) for part, prefix in flat]
+        requests = [self.request(part, options, constraints, prefix, text) for part, prefix, text in flat]
         requests = [replace(request, id=number) for number, request in enumerate(requests)]
         hypotheses = self.engine.translate(requests)
-        pairs = [(part, one.tokens) for (part, _), several in zip(flat, hypotheses, strict=True) for one in several]
+        pairs = [(part, one.tokens) for (part, _, _), several in zip(flat, hypotheses, strict=True) for one in several]
         links = iter(self.links(pairs) if align else [None] * len(pairs))
         found = iter(
-            [self._translation(part, one, next(links), constraints) for one in several]
-            for (part, _), several in zip(flat, hypotheses, strict=True)
+            [self._translation(text, one, next(links), constraints) for one in several]
+            for (_, _, text), several in zip(flat, hypotheses, strict=True)
         )
         nothing = [Translation("", 0.0)] * options.nbest
         each = [[next(found) if part else nothing for part, _ in several] for several in parts]
@@ -122,20 +123,22 @@ class Answerer:
         return together(found, sources, lambda number, *_: glues[number - 1])
 
     def request(
-        self, tokens: list[int], options: SearchOptions, constraints: Constraints, prefix: Sequence[int] = ()
+        self, tokens: list[int], options: SearchOptions, constraints: Constraints, prefix: Sequence[int], text: str
     ) -> Request:
-        """What is asked of the engine for some tokens of a source."""
-        required = constraints.required(self.source.decode(tokens)) if constraints.has_terms else []
+        """What is asked of the engine for some tokens of a source, which are those of a text."""
+        required = constraints.required(text) if constraints.has_terms else []
         if required and options.method != "beam":
             raise SettingsError(f"terms need a beam search, which the method '{options.method}' is not")
+        if required and options.groups > 1:
+            raise SettingsError("terms need the whole beam, which groups would divide; leave out one of them")
         is_over = constraints.is_over if constraints.stops else None
         return Request(0, tokens, options, prefix, constraints.forbidden, required, is_over)
 
     def _translation(
-        self, tokens: list[int], found: Hypothesis, links: Links | None, constraints: Constraints
+        self, source: str, found: Hypothesis, links: Links | None, constraints: Constraints
     ) -> Translation:
         text = self.target.decode(found.tokens)
-        missing = constraints.missing(self.source.decode(tokens), text) if constraints.has_terms else []
+        missing = constraints.missing(source, text) if constraints.has_terms else []
         return Translation(text, found.score, found.ended, tuple(missing), tuple(links or ()))
 
     def links(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Links | None]:
@@ -147,18 +150,19 @@ class Answerer:
             for weights, (source, target) in zip(looked, pairs, strict=True)
         ]
 
-    def said(self, request: Request, constraints: Constraints) -> Iterator[str]:
-        """The text of an answer as it grows; what is not certain yet is left out."""
+    def said(self, request: Request, constraints: Constraints) -> Iterator[tuple[str, bool]]:
+        """The text of an answer as it grows, and whether it came to a stop string; what is not certain is left out."""
         said = ""
         for tokens, ended in self.engine.stream(request):
-            text = self.target.decode(tokens)
+            whole = text = self.target.decode(tokens)
             if not ended:
-                text = text[: len(text) - constraints.held_back].rstrip("\ufffd")
-                text = text[: text.rfind(" ")] if self.target.kind == "wordpiece" else text
+                text = text[: max(0, len(text) - constraints.held_back)].rstrip("\ufffd")
+                text = text.rpartition(" ")[0] if self.target.kind == "wordpiece" else text
             text = constraints.stopped(text)
-            if len(text) > len(said) and text.startswith(said):
+            is_over = ended and constraints.stopped(whole) != whole
+            if (len(text) > len(said) and text.startswith(said)) or is_over:
                 said = text
-                yield said
+                yield said, is_over
 
     def parts_of(self, texts: Sequence[str]) -> list[list[Part]]:
         """Cut those texts that are too long; each part comes with what stood before it."""

@@ -87,6 +87,11 @@ class Searcher:
         """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch."""
         yield from self._torch.stream(self._listed(request))
 
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention to its source, so that words can be aligned."""
+        return any("cross_attention" in name for name, _ in self._contents.model.named_modules())
+
     def looked_at(self, sources: Tokens, targets: Tokens) -> list[Weights | None]:
         """How much each target token looked at each source token; None for a pair too long to read at once."""
         with self._searching:  # one at a time: who listens hears all that passes

@@ -187,12 +187,15 @@ class Translator:
         prefix, before, space = constraints.next_prefix(), "", ""
         for piece in self._sentences(text) if split else [Piece(text, "")]:
             for place, (part, glue) in enumerate(self._answers.parts_of([piece.sentence])[0]):
-                request, said = self._answers.request(part, wished, constraints, prefix), ""
-                for longer in self._answers.said(request, constraints) if part else ():
-                    if not said:
+                read = self.source.decode(part) if place else piece.sentence
+                request, said = self._answers.request(part, wished, constraints, prefix, read), ""
+                for longer, is_over in self._answers.said(request, constraints) if part else ():
+                    if longer and not said:
                         yield glue if place else joint(before, space, longer) if before else ""
                     yield longer[len(said) :]
                     said = longer
+                    if is_over:
+                        return
                 before, prefix = said or before, []
             space = piece.space
 
@@ -260,7 +263,14 @@ def _of_line(
     """Put the translations of a line's sentences together, each with the white space behind it."""
     sources = [piece.sentence + piece.space for piece in pieces]
     answers = together(found, sources, lambda number, one, other: joint(one, pieces[number - 1].space, other))
-    return [replace(answer, text=constraints.stopped(answer.text)) for answer in answers]
+    return [_stopped(answer, constraints) for answer in answers] if constraints.stops else answers
+
+
+def _stopped(answer: Translation, constraints: Constraints) -> Translation:
+    """Cut an answer at its first stop string."""
+    text = constraints.stopped(answer.text)
+    words = len(text.split())
+    return replace(answer, text=text, links=tuple(link for link in answer.links if link[1] < words))
 
 
 def windows(items: Iterable[T], size: int = 1024) -> Iterator[list[T]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,3 +102,42 @@ def test_a_stream_holds_back_what_may_be_a_stop_string() -> None:
         "".join(translator.stream("the quick brown fox", translator.options(method="greedy"), constraints))
         == "the quick "
     )
+
+
+def test_a_stream_ends_where_the_translation_does() -> None:
+    """At a stop string in the first of two sentences, and never within what may become one."""
+    translator = copier("bpe")
+    text = "The quick brown fox. One old tree."
+    constraints = translator.constraints(stop_at=["brown"])
+    options = translator.options(method="greedy")
+    streamed = list(translator.stream(text, options, constraints))
+    assert "".join(streamed) == translator.translate([text], stop_at=["brown"], method="greedy")[0] == "The quick "
+    none = translator.constraints(stop_at=["The quick brown fox jumps"])
+    assert "".join(translator.stream(text, options, none)) == text
+
+
+def test_words_behind_a_stop_string_are_aligned_to_nothing() -> None:
+    ((answer,),) = copier("bpe").translate(["the quick brown fox"], nbest=1, stop_at=[" fox"], align=True)
+    assert answer.links == ((0, 0), (1, 1), (2, 2))
+
+
+def test_coverage_does_not_depend_on_threads() -> None:
+    translator = copier("bpe")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        answers = translator.translate(["the quick fox", "ten cats"] * 9, coverage=0.3, beam=2)
+    finally:
+        torch.set_num_threads(before)
+    assert answers == ["the quick fox", "ten cats"] * 9
+
+
+@pytest.mark.parametrize("wish", ["(?i)sku-[0-9]+", "(a)b"])
+def test_expressions_that_cannot_be_put_together_are_refused(wish: str) -> None:
+    with pytest.raises(SettingsError, match="regular expression"):
+        copier("bpe").translate(["the fox"], keep=["{[a-z]*}", wish])
+
+
+def test_terms_and_groups_are_not_for_one_beam() -> None:
+    with pytest.raises(SettingsError, match="whole beam"):
+        copier("bpe").translate(["the fox"], terms={"fox": "dog"}, beam=4, groups=2)

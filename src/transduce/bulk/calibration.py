@@ -18,7 +18,7 @@ from transduce.answering import Counts
 from transduce.bulk.answer import Answering
 from transduce.engines.pace import Pace, cores, usual
 
-BATCHES = (32, 128)
+BATCHES = (64, 128)
 """Sizes that are tried besides the usual one."""
 TRIAL = 0.5
 """Seconds that a trial should take at least; a shorter one is noise."""

@@ -22,7 +22,7 @@ SLOW_LINES = 512
 """Of a window that PyTorch answers: some seconds of work, which are what an interruption costs."""
 FAST_LINES = (1024, 8192)
 """The fewest and the most of a window that CTranslate2 answers."""
-BATCHES_PER_WORKER = 16
+BATCHES_PER_WORKER = 32
 """In a window: enough that those at its end, which are of unlike lengths, hardly count."""
 PACKED = 3
 """How much larger a gzip file's text is than the file, about."""

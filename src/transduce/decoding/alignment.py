@@ -42,7 +42,7 @@ def looked_at(
     layers = [weight_BHTS for path, weight_BHTS in heard.items() if "cross_attention" in path]
     if not layers:
         raise SettingsError("this model has no attention to its source, so nobody can say which words belong together")
-    weight_BTS = torch.stack(layers[-2:]).float().mean(dim=(0, 2)).cpu().numpy()
+    weight_BTS = torch.stack([weight.float().mean(dim=1) for weight in layers[-2:]]).mean(dim=0).cpu().numpy()
     pairs = zip(weight_BTS, sources, targets, strict=True)
     return [weight_TS[: len(written), : len(read)] for weight_TS, read, written in pairs]
 

@@ -28,7 +28,9 @@ class TorchEngine:
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
-        threads = torch.get_num_threads() if self.model.output.weight.device.type == "cpu" else 1
+        heard = any(request.options.coverage for request in requests)  # who listens hears all that passes
+        on_cpu = self.model.output.weight.device.type == "cpu"
+        threads = torch.get_num_threads() if on_cpu and not heard else 1
         batches = list(self._batches(requests, threads))
         with self._as_used():
             if min(threads, len(batches)) == 1:
@@ -80,11 +82,11 @@ class TorchEngine:
         ordered = sorted(requests, key=lambda request: -len(request.source))
         costs = [(len(request.source) + 1) * request.options.width for request in ordered]
         needed = -(-sum(costs) // self.batch_tokens)
-        count = -(-max(1, needed) // threads) * threads
+        count, total = -(-max(1, needed) // threads) * threads, sum(costs)
         batch: list[Request] = []
         spent, closed, held = 0, 0, 0
         for request, cost in zip(ordered, costs, strict=True):
-            if batch and (spent * count >= sum(costs) * (closed + 1) or held + cost > self.batch_tokens):
+            if batch and (spent * count >= total * (closed + 1) or held + cost > self.batch_tokens):
                 yield batch
                 batch, held, closed = [], 0, closed + 1
             batch.append(request)

@@ -32,8 +32,13 @@ class Progress:
 
     @property
     def said(self) -> int:
-        """Tokens of phrases that were said, finished or begun."""
-        return sum(self.places)
+        """Tokens of the phrases that were said, and of the one that is nearest to being said.
+
+        Its next token makes this number larger, whatever becomes of other phrases that were begun.
+        """
+        pairs = list(zip(self.phrases, self.places, strict=True))
+        whole = sum(place for phrase, place in pairs if place == len(phrase))
+        return whole + max((place for phrase, place in pairs if place < len(phrase)), default=0)
 
     @property
     def is_whole(self) -> bool:

@@ -146,7 +146,8 @@ class Cohort:
             for opening, score in enumerate(self.score_SW[index].tolist()):
                 tokens = self.history_SWC[index, opening, : int(self.length_S[index])].tolist()
                 if score > -float("inf") and is_over(tokens):
-                    sentence.finish(opening, tokens, score, len(tokens))
+                    whole = sentence.progress[opening].is_whole  # what lacks something comes behind all that does not
+                    sentence.finish(opening, tokens, score, len(tokens), ended=whole)
                     self.score_SW[index, opening] = -torch.inf
 
     def _done(self) -> list[bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
@@ -115,10 +114,8 @@ class CTranslate2Engine:
 
 def _alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:
     """Group requests that want the same; their maximum lengths may differ."""
-
-    def wishes(request: Request) -> str:
-        return repr((request.options, request.forbidden))
-
-    for _, group in groupby(sorted(requests, key=wishes), key=wishes):
-        several = list(group)
-        yield several[0].options, several
+    groups: dict[tuple[int, str], list[Request]] = {}
+    for request in requests:  # whoever asks for many lines hands over the same options each time
+        groups.setdefault((id(request.options), repr(request.forbidden)), []).append(request)
+    for group in groups.values():
+        yield group[0].options, group

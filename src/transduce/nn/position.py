@@ -37,19 +37,20 @@ class SinusoidalPositions(nn.Module):
 
     def first(self, length: int) -> Tensor:
         """Return the signals of positions 0 … length - 1.  -> (length, D)."""
-        self._reach(length)
-        return self.table[:length]
+        return self._reach(length)[:length]
 
     def at(self, positions: Tensor, longest: int) -> Tensor:
         """Return the signals of given positions, all below `longest`.  (R T) -> (R T D)."""
-        self._reach(longest)
-        return self.table[positions]
+        return self._reach(longest)[positions]
 
-    def _reach(self, length: int) -> None:
-        if length > len(self.table):
-            size = max(length, self.expected_length, 2 * len(self.table))
+    def _reach(self, length: int) -> Tensor:
+        """Return a table that is long enough; another thread may put a shorter one into its place at any time."""
+        table = self.table
+        if length > len(table):
+            size = max(length, self.expected_length, 2 * len(table))
             with torch.inference_mode(False):  # what is made while translating may be trained with later
-                self.table = sinusoids(size, self.dim).to(self.table)
+                table = self.table = sinusoids(size, self.dim).to(table)
+        return table
 
 
 class LearnedPositions(nn.Module):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from transduce.errors import DataError, SettingsError
+from transduce.text.line import normalise
 from transduce.text.placeholder import pattern
 from transduce.text.tokenizer import Tokenizer
 
@@ -42,7 +43,7 @@ class Constraints:
         self.forbidden = [self._tokens(word, f"'{word}' cannot be forbidden") for word in words]
         """Each word as the tokens that it usually is."""
         self._broken = _any_of(words) if words else None
-        given = {source.strip(): target.strip() for source, target in (terms or {}).items()}
+        given = {normalise(source).strip(): normalise(target).strip() for source, target in (terms or {}).items()}
         if not all(given) or not all(given.values()):
             raise SettingsError("a term needs a word of the source and its translation; one of them is empty")
         self._phrases = {target: self._tokens(target, f"'{target}' cannot be asked for") for target in given.values()}
@@ -95,7 +96,8 @@ class Constraints:
 
     def missing(self, source: str, answer: str) -> list[str]:
         """What a translation does not say although it had to: there was no room for it, or something forbade it."""
-        return [target for target in self._targets(source) if target not in answer]
+        spelled = {target: self._tokenizer.decode(self._phrases[target]) for target in self._targets(source)}
+        return [target for target, said in spelled.items() if target not in answer and said not in answer]
 
     def are_broken(self, text: str) -> bool:
         """Whether an answer has a forbidden word after all: the model may spell it with other tokens."""

@@ -29,11 +29,14 @@ def pattern(expressions: Sequence[str]) -> re.Pattern[str]:
     """One pattern for all of them; what comes first wins where two could begin."""
     try:
         each = [re.compile(expression) for expression in expressions]
+        found = re.compile("|".join(f"(?:{expression})" for expression in expressions))
     except re.error as error:
         raise SettingsError(f"'{error.pattern!s}' is not a regular expression ({error.msg}); fix it") from None
     if any(one.match("") for one in each):
         raise SettingsError("a regular expression for what is kept must not fit an empty text; make it longer")
-    return re.compile("|".join(f"(?:{expression})" for expression in expressions))
+    if any(one.groups for one in each):
+        raise SettingsError("in a regular expression for what is kept, write groups as (?:…); fix it")
+    return found
 
 
 @dataclass(frozen=True)

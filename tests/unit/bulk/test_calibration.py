@@ -21,7 +21,7 @@ MANY = 10_000_000
 class Machine:
     """Translates so many lines per second at each pace, half as many again where the batch suits it."""
 
-    def __init__(self, speeds: dict[tuple[int, int], float], best_batch: int = 64) -> None:
+    def __init__(self, speeds: dict[tuple[int, int], float], best_batch: int = 32) -> None:
         self._speeds, self._best_batch = speeds, best_batch
         self.tried: list[tuple[Pace, int]] = []
 

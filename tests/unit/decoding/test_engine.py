@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from tests.unit.decoding.toy import SPECIALS, WORDS, Prefix, Row, Toy, random_table, translate
+from tests.unit.decoding.toy import SPECIALS, WORDS, Prefix, Toy, random_table, translate
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 
@@ -19,18 +19,6 @@ def requests(count: int = 23) -> list[Request]:
     draw = random.Random(3)
     sources = [tuple(draw.choice(WORDS) for _ in range(draw.randint(0, 11))) for _ in range(count)]
     return [Request(1000 - 7 * place, source, OPTIONS[place % 4]) for place, source in enumerate(sources)]
-
-
-class Watched(Toy):
-    """Notes down the shape of what is read, the openings of each source included."""
-
-    def __init__(self, row: Row) -> None:
-        super().__init__(row)
-        self.read: list[tuple[int, int]] = []
-
-    def encode(self, source: torch.Tensor, allowed: torch.Tensor) -> object:  # type: ignore[override]
-        self.read.append((source.shape[0], source.shape[1]))
-        return super().encode(source, allowed)
 
 
 @pytest.mark.parametrize("budget", [1, 37, 4096])
