@@ -146,3 +146,12 @@ def test_a_smaller_export_says_nearly_the_same(tmp_path: Path) -> None:
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("full", "small")]
     assert sizes[1] < 0.8 * sizes[0]  # the table of positions is not quantised
     assert ctranslate2.Translator(str(tmp_path / "small"), device="cpu").compute_type.startswith("int8")
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16"])
+def test_an_export_leaves_the_model_as_it_was(quantization: str, tmp_path: Path) -> None:
+    contents = folder(TransformerConfig(model_dim=16, num_heads=2, ffn_dim=32, num_layers=1))
+    before = {name: weight.clone() for name, weight in contents.model.state_dict().items()}
+    export(contents, tmp_path / "exported", quantization)  # type: ignore[arg-type]
+    for name, weight in contents.model.state_dict().items():
+        assert torch.equal(weight, before[name]), name

@@ -185,5 +185,6 @@ def _put_norm(spec: Any, norm: Any) -> None:
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = tensor.detach().float().cpu().contiguous().numpy()
+    """A copy: quantizing works in place, and the model goes on being used."""
+    array: NDArray[np.float32] = tensor.detach().float().cpu().contiguous().numpy().copy()
     return array
