@@ -22,7 +22,7 @@ from transduce.config import Config
 from transduce.models.catalog import MODELS, Entry
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.feed_forward import Relu
+from transduce.nn.feed_forward import FEED_FORWARD
 from transduce.recipe import Recipe
 
 
@@ -67,7 +67,7 @@ class Bag(Transducer[Memory, BagState]):
         self.config, self.sizes = config, sizes
         self.source_embedding = Embedding(sizes.source, dim, scaled=False)
         self.target_embedding = Embedding(sizes.target, dim, scaled=False)
-        self.mix = Relu(3 * dim, config.ffn_dim)
+        self.mix = FEED_FORWARD["relu"](3 * dim, config.ffn_dim)
         self.norm = nn.LayerNorm(3 * dim)
         self.output = Output(sizes.target, 3 * dim)
 

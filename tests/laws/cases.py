@@ -40,6 +40,8 @@ class Case:
 
 SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2},
+    "gpt": {"model_dim": 12, "num_heads": 2, "key_value_heads": None, "ffn_dim": 17, "num_layers": 2},
+    "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
 }
 """What makes any preset of a model small enough to try."""
@@ -63,6 +65,24 @@ CASES = [
     case("paper_base", "deep_encoder", tied="target", num_layers=3, decoder_layers=1, feed_forward="gelu"),
     case("small", "gated", tied="none", feed_forward="gated", decoder_layers=3),
     case("small", "learned_positions", joint=True, positions="learned", max_positions=31, attention_bias=True),
+    case("small", "rotary", joint=True, positions="rotary", model_dim=12, key_value_heads=1, norm_kind="rms"),
+    case("small", "alibi", tied="target", positions="alibi", num_heads=7, feed_forward="silu"),
+    case("paper_base", "shaw", tied="target", positions="shaw", max_distance=3),
+    case("small", "buckets", tied="none", positions="buckets", buckets=6, max_distance=9, key_value_heads=1),
+    case("paper_base", "marian", joint=True, positions="sinusoidal_marian", feed_forward="silu", output_bias=True),
+    case("small", "fairseq", joint=True, positions="sinusoidal_fairseq"),
+    case("t5_small", joint=True, buckets=8, max_distance=7),
+    case("t5_base", joint=True, num_heads=7),
+    case("t5_v1_1_small", key_dim=5, value_dim=5),
+    case("t5_mini", joint=True),
+    case("gpt2"),
+    case("gpt2_medium", feed_forward="gated_gelu", tied=False, output_bias=True),
+    case("gpt_mini"),
+    case("gpt_mini", "post", norm="post", positions="none"),
+    case("llama_mini"),
+    case("llama_mini", "grouped", model_dim=24, num_heads=4, key_value_heads=2),
+    case("llama_mini", "alibi", positions="alibi", key_value_heads=1),
+    case("llama_mini", "shaw", positions="shaw", max_distance=3),
     case("sutskever"),
     case("sutskever", "bidirectional", bidirectional=True, reverse_source=False),
     case("cho"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.laws.cases import CASES, EXACT, PAD, Case, draw_source, draw_target, encode
 from transduce.models.catalog import MODELS
-from transduce.models.interface import AnyTransducer, State
+from transduce.models.interface import AnyTransducer, LanguageModel, State
 
 LENGTHS = [7, 3, 5, 1]
 """Lengths of the sources that most laws use."""
@@ -95,7 +95,7 @@ def test_every_token_of_the_past_and_of_the_source_matters(case: Case, model: An
         changed = target.clone()
         changed[:, place] = (target[:, place] + 1) % case.sizes.target
         assert bool(((whole(model, changed, source)[:, -1] - last).abs().amax(-1) > 1e-9).all()), f"target {place}"
-    for place in range(5):
+    for place in range(0 if isinstance(model, LanguageModel) else 5):
         changed = source.clone()
         changed[:, place] = torch.where(source[:, place] == 2, 4, 2)
         assert bool(((whole(model, target, changed)[:, -1] - last).abs().amax(-1) > 1e-9).all()), f"source {place}"

@@ -18,6 +18,7 @@ from transduce.checkpoint import ModelFolder, save_tokenizers
 from transduce.config import Table
 from transduce.errors import SettingsError
 from transduce.interop.vocabulary_map import write_map
+from transduce.models.block import SINUSOIDS
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.storage import folder_aside, seal, write_json
 from transduce.text.shortlist import Shortlist
@@ -28,6 +29,17 @@ NOTES = "transduce.json"
 POSITIONS = 4096
 """Sinusoids that are handed over: the longest text that the exported model reads or writes, in tokens."""
 
+WRITTEN: dict[str, tuple[Any, ...]] = {
+    "norm_kind": ("layer",),
+    "norm_eps": (1e-5,),
+    "key_value_heads": (None,),
+    "scaled_attention": (True,),
+    "scaled_output": (False,),
+    "feed_forward": ("relu", "gelu", "gelu_tanh", "silu", "gated"),
+    "ffn_bias": (None,),
+}
+"""Settings that are not free, and what they may be."""
+
 Quantization = Literal["float32", "int8", "int16", "float16", "bfloat16"]
 
 
@@ -35,9 +47,15 @@ def refusal(model: nn.Module) -> str | None:
     """Why CTranslate2 cannot express a model; None where it can."""
     if not isinstance(model, Transformer):
         return f"CTranslate2 knows Transformers, not {type(model).__name__}"
-    key_dim, value_dim = model.config.head_dims
+    config = model.config
+    key_dim, value_dim = config.head_dims
     if key_dim != value_dim:
         return f"CTranslate2 wants keys and values of one width, not {key_dim} and {value_dim}"
+    if config.positions not in (*SINUSOIDS, "learned"):
+        return f"its encoder-decoders hear of no {config.positions} positions"
+    for name, wanted in WRITTEN.items():
+        if getattr(config, name) not in wanted:
+            return f"{name} = {getattr(config, name)} has no place in its encoder-decoders"
     return None
 
 
@@ -121,7 +139,13 @@ def _config(tokenizer: Tokenizer) -> Table:
 def _spec(model: Transformer) -> Any:
     specs, config = library().specs, model.config
     activations = specs.Activation
-    kinds = {"relu": activations.RELU, "gelu": activations.GELU, "gated": activations.SWISH}
+    kinds = {
+        "relu": activations.RELU,
+        "gelu": activations.GELU,
+        "gelu_tanh": activations.GELUTanh,
+        "silu": activations.SWISH,
+        "gated": activations.SWISH,
+    }
     shared = {
         "pre_norm": config.norm == "pre",
         "activation": kinds[config.feed_forward],
@@ -133,6 +157,8 @@ def _spec(model: Transformer) -> Any:
     spec = specs.TransformerSpec(encoder, decoder)
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
+    for side in (spec.encoder, spec.decoder):
+        side.scale_embeddings = config.scaled_embedding
     _put_linear(spec.decoder.projection, model.output.weight, model.output.bias)
     for side, positions, norm in (
         (spec.encoder, model.source_positions, model.encoder_norm),

@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import attentive_rnn, transformer
+from transduce.models import attentive_rnn, gpt, t5, transformer
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.nn.initialize import initialize
 
@@ -43,6 +43,26 @@ MODELS: dict[str, Entry] = {
             "cho": attentive_rnn.cho,
             "bahdanau": attentive_rnn.bahdanau,
             "luong": attentive_rnn.luong,
+        },
+    ),
+    "gpt": Entry(
+        gpt.Gpt,
+        gpt.GptConfig,
+        {
+            "gpt2": gpt.gpt2,
+            "gpt2_medium": gpt.gpt2_medium,
+            "gpt_mini": gpt.gpt_mini,
+            "llama_mini": gpt.llama_mini,
+        },
+    ),
+    "t5": Entry(
+        transformer.Transformer,
+        t5.T5Config,
+        {
+            "t5_small": t5.t5_small,
+            "t5_base": t5.t5_base,
+            "t5_v1_1_small": t5.t5_v1_1_small,
+            "t5_mini": t5.t5_mini,
         },
     ),
 }

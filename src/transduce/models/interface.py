@@ -143,4 +143,16 @@ class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
         return lambda hidden, allowed: torch.where(allowed, part(hidden).float(), -torch.inf)
 
 
+class LanguageModel(Transducer[Memory, StateT]):
+    """A transducer with no source: what it goes on with is its prompt, the beginning of a target."""
+
+    @property
+    def max_source(self) -> int | None:
+        return None
+
+    def encode(self, source: Tensor, allowed: Tensor) -> Memory:
+        """Read nothing, for as many sentences as there are.  (B S) -> an empty memory."""
+        return Memory(self.output.weight.new_zeros(len(source), 0, self.output.weight.shape[1]), allowed[:, :0])
+
+
 AnyTransducer = Transducer[Any, Any]

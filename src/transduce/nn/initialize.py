@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.position import LearnedPositions
+from transduce.nn.relative import Buckets
 
 
 def initialize(model: nn.Module, seed: int) -> None:
@@ -28,7 +29,9 @@ def initialize(model: nn.Module, seed: int) -> None:
 def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
     if isinstance(module, Embedding | Output | LearnedPositions) and name != "bias":
         parameter.normal_(std=parameter.shape[1] ** -0.5, generator=generator)
-    elif isinstance(module, nn.LayerNorm):
+    elif isinstance(module, Buckets):
+        parameter.zero_()  # no distance is liked better than another at first
+    elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
         parameter.fill_(1.0 if name == "weight" else 0.0)
     elif isinstance(module, nn.RNNBase) and name.startswith("weight"):
         bound = module.hidden_size**-0.5

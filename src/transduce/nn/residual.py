@@ -7,14 +7,15 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from transduce.nn.dropout import Dropout
+from transduce.nn.norm import MakeNorm
 
 
 class PostNorm(nn.Module):
-    """LayerNorm(x + Dropout(Sublayer(x))), section 3.1 and 5.4. The stack's output is normalised already."""
+    """Norm(x + Dropout(Sublayer(x))), section 3.1 and 5.4. The stack's output is normalised already."""
 
-    def __init__(self, dim: int, dropout: float) -> None:
+    def __init__(self, dim: int, dropout: float, make_norm: MakeNorm = nn.LayerNorm) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm = make_norm(dim)
         self.dropout = Dropout(dropout)
 
     def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -23,17 +24,17 @@ class PostNorm(nn.Module):
         return normalised
 
     @staticmethod
-    def final(dim: int) -> nn.Module:
+    def final(dim: int, make_norm: MakeNorm = nn.LayerNorm) -> nn.Module:
         """What closes a stack of such blocks: nothing."""
         return nn.Identity()
 
 
 class PreNorm(nn.Module):
-    """x + Dropout(Sublayer(LayerNorm(x))); the sum itself is never normalised, so a stack ends with one more norm."""
+    """x + Dropout(Sublayer(Norm(x))); the sum itself is never normalised, so a stack ends with one more norm."""
 
-    def __init__(self, dim: int, dropout: float) -> None:
+    def __init__(self, dim: int, dropout: float, make_norm: MakeNorm = nn.LayerNorm) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm = make_norm(dim)
         self.dropout = Dropout(dropout)
 
     def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -42,9 +43,9 @@ class PreNorm(nn.Module):
         return summed
 
     @staticmethod
-    def final(dim: int) -> nn.Module:
+    def final(dim: int, make_norm: MakeNorm = nn.LayerNorm) -> nn.Module:
         """What closes a stack of such blocks: a last norm."""
-        return nn.LayerNorm(dim)
+        return make_norm(dim)
 
 
 RESIDUAL: dict[str, type[PostNorm | PreNorm]] = {"post": PostNorm, "pre": PreNorm}

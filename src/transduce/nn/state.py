@@ -91,6 +91,16 @@ class KeyValues:
         read_STM = position_M <= query_ST[:, :, None]
         return (own_SWM[:, None] & read_STM[:, :, None]).flatten(1, 2)[:, None]
 
+    def asking(self, length: int) -> Tensor:
+        """At which position each of `length` new tokens of each row stands.  -> (S T·W)."""
+        ahead_N = torch.arange(length, device=self.lengths.device).repeat_interleave(self.width)
+        return self.lengths[:, None] + ahead_N
+
+    def asked(self, length: int) -> Tensor:
+        """At which position the token of each slot stands, those of `length` new ones included.  -> (1 M·W)."""
+        slots = (self.longest + length) * self.width
+        return torch.arange(slots, device=self.lengths.device)[None] // self.width
+
     def advance(self, lengths: Tensor | int) -> None:
         """Count the tokens just written: the same for all sentences, or for each its own."""
         self.lengths = self.lengths + lengths

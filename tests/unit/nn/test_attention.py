@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.nn.attention.dot_product import attention_scores, attention_weights, fused_attention
-from transduce.nn.attention.multi_head import CrossAttention, Heads, PackedLinear, SelfAttention
+from transduce.nn.attention.multi_head import CrossAttention, Heads, HeadShape, PackedLinear, SelfAttention
 from transduce.nn.mask import and_causal
 from transduce.nn.state import KeyValues
 
@@ -74,7 +74,7 @@ def listen(heads: Heads) -> dict[str, Tensor]:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_listening_changes_the_kernel_and_not_the_answer(causal: bool, padded: bool) -> None:
-    attention = SelfAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM).double().eval()
+    attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM)).double().eval()
     hidden = normal(BATCH, KEYS, MODEL_DIM)
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)
     allowed[1, ..., 4:] = False
@@ -92,7 +92,7 @@ def test_listening_changes_the_kernel_and_not_the_answer(causal: bool, padded: b
 
 
 def test_nobody_listening_means_the_weights_are_never_made() -> None:
-    attention = SelfAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM).eval()
+    attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM)).eval()
     assert not attention.heads.weight.listening
     handle = attention.heads.weight.register_forward_hook(lambda *_: None)
     assert attention.heads.weight.listening
@@ -101,14 +101,14 @@ def test_nobody_listening_means_the_weights_are_never_made() -> None:
 
 
 def test_what_a_listener_returns_takes_the_place_of_the_weights() -> None:
-    attention = SelfAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM).double().eval()
+    attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM)).double().eval()
     attention.heads.weight.register_forward_hook(lambda _, __, weight: torch.zeros_like(weight))
     assert bool((attention(normal(1, KEYS, MODEL_DIM)) == 0).all())
 
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_self_attention_equals_torchs_module(bias: bool) -> None:
-    ours = SelfAttention(21, 3, 7, 7, bias).double()
+    ours = SelfAttention(21, HeadShape.plain(3, 7, 7), bias).double()
     theirs = nn.MultiheadAttention(21, 3, bias=bias, batch_first=True, dtype=torch.float64)
     theirs.in_proj_weight.data, theirs.out_proj.weight.data = ours.query_key_value.weight, ours.heads.merge.weight
     if bias:
@@ -120,7 +120,7 @@ def test_self_attention_equals_torchs_module(bias: bool) -> None:
 
 
 def test_cross_attention_reads_the_memory_once_and_answers_any_number_of_rows() -> None:
-    attention = CrossAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM, bias=True).double()
+    attention = CrossAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM), bias=True).double()
     memory, rows = normal(BATCH, KEYS, MODEL_DIM), normal(BATCH, 5, MODEL_DIM)
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)
     allowed[0, ..., 3:] = False
@@ -134,7 +134,7 @@ def test_cross_attention_reads_the_memory_once_and_answers_any_number_of_rows() 
 
 
 def test_extending_a_past_equals_looking_back_over_the_whole() -> None:
-    attention = SelfAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM).double()
+    attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM)).double()
     hidden = normal(BATCH, KEYS, MODEL_DIM)
     past = KeyValues.empty(1, BATCH, 1, HEADS, (KEY_DIM, VALUE_DIM), hidden)
     pieces = []
@@ -155,14 +155,14 @@ def test_packed_projections_are_the_separate_ones() -> None:
 
 
 def test_dropout_of_weights_acts_in_training_only() -> None:
-    attention = SelfAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM, dropout=0.5)
+    attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM), dropout=0.5)
     hidden = torch.randn(BATCH, KEYS, MODEL_DIM)
     assert not torch.equal(attention.train()(hidden), attention(hidden))
     assert torch.equal(attention.eval()(hidden), attention(hidden))
 
 
 def test_dropout_of_weights_does_not_open_the_future() -> None:
-    attention = SelfAttention(MODEL_DIM, HEADS, KEY_DIM, VALUE_DIM, dropout=0.3).train()
+    attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM), dropout=0.3).train()
     hidden = torch.randn(1, KEYS, MODEL_DIM, requires_grad=True)
     attention(hidden, causal=True)[0, 2].sum().backward()
     assert hidden.grad is not None

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.attention.multi_head import PackedLinear, SelfAttention
+from transduce.nn.attention.multi_head import HeadShape, PackedLinear, SelfAttention
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialize import initialize
 from transduce.nn.position import LearnedPositions
@@ -20,7 +20,7 @@ class Everything(nn.Module):
         self.embedding = Embedding(499, 31)
         self.tied = Output(499, 31, bias=True, tied=self.embedding)
         self.positions = LearnedPositions(37, 211)
-        self.attention = SelfAttention(31, 3, 5, 7, bias=True)
+        self.attention = SelfAttention(31, HeadShape.plain(3, 5, 7), bias=True)
         self.norm = nn.LayerNorm(31)
         self.linear = nn.Linear(31, 97)
         self.recurrent = nn.GRU(31, 17)

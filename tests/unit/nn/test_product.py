@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transduce.nn import product
-from transduce.nn.attention.multi_head import SelfAttention
+from transduce.nn.attention.multi_head import HeadShape, SelfAttention
 from transduce.nn.cross_entropy import linear_cross_entropy
 from transduce.nn.embedding import Output
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
@@ -115,7 +115,7 @@ def test_losses_with_rounded_products_are_nearly_the_same(loss: Callable[..., Te
 
 
 def test_a_model_is_reached_everywhere_and_recomputes_the_same() -> None:
-    attention = SelfAttention(12, 3, 4, 4, bias=True)
+    attention = SelfAttention(12, HeadShape.plain(3, 4, 4), bias=True)
     output = Output(17, 12)
     torch.nn.init.normal_(output.weight)
     set_half_products(torch.nn.ModuleList([attention, output]), True)

@@ -1,8 +1,10 @@
-"""Scaled dot-product attention (section 3.2.1), the plain way and the fused way."""
+"""Scaled dot-product attention (section 3.2.1), the plain way and the fused way.
+
+Keys and values may have fewer heads than queries (G of them): the queries of neighbouring heads then share one, and
+are asked together as if they were more positions, so that nothing is copied.
+"""
 
 from __future__ import annotations
-
-import math
 
 import torch
 import torch.nn.functional as F
@@ -15,35 +17,85 @@ SHORT = 128 * 128
 sentences of 8 to 64 tokens, they take 0.8 to 0.9 of its time with one thread and 0.3 to 0.7 with two."""
 
 
-def attention_scores(query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """Return QK^T / sqrt(K), minus infinity where looking is not allowed.  (B H Q K), (B H M K) -> (B H Q M)."""
-    score_BHQM = query @ key.transpose(-2, -1) / math.sqrt(key.shape[-1])
+def attention_scores(
+    query: Tensor,
+    key: Tensor,
+    allowed: Tensor | None = None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """Return QK^T / sqrt(K) + bias, minus infinity where looking is not allowed.  (B H Q K), (B G M K) -> (B H Q M)."""
+    scale = key.shape[-1] ** -0.5 if scale is None else scale
+    score_BHQM = per_group(query * scale, key.transpose(-2, -1))
+    if bias is not None:
+        score_BHQM = score_BHQM + bias
     return score_BHQM if allowed is None else score_BHQM.masked_fill(~allowed, -torch.inf)
 
 
 def attention_weights(query: Tensor, key: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """Return softmax(QK^T / sqrt(K)).  (B H Q K), (B H M K) -> (B H Q M)."""
+    """Return softmax(QK^T / sqrt(K)).  (B H Q K), (B G M K) -> (B H Q M)."""
     return attention_scores(query, key, allowed).softmax(dim=-1)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
-    """Return softmax(QK^T / sqrt(K)) V by whichever kernel is faster for these shapes.  -> (B H Q V).
+def per_group(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply each head's rows with its group's matrix.  (B H Q A), (B G A C) -> (B H Q C)."""
+    heads, groups = rows.shape[1], matrix.shape[1]
+    if heads == groups:
+        return rows @ matrix
+    folded_BGNA = rows.reshape(len(rows), groups, -1, rows.shape[-1])
+    return (folded_BGNA @ matrix).view(*rows.shape[:-1], -1)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None,
+    causal: bool,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """Return softmax(QK^T / sqrt(K) + bias) V by whichever kernel is faster for these shapes.  -> (B H Q V).
 
     `causal` stands for the triangle mask where there is no other; it needs as many queries as keys.
     """
     if query.device.type == "cpu" and query.shape[2] * key.shape[2] <= SHORT:
-        return short_attention(query, key, value, and_causal(None, query.shape[2], query.device) if causal else allowed)
-    return fused_attention(query, key, value, allowed, causal)
+        allowed = and_causal(None, query.shape[2], query.device) if causal else allowed
+        return short_attention(query, key, value, allowed, bias, scale)
+    return fused_attention(query, key, value, allowed, causal, bias, scale)
 
 
-def short_attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
+def short_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
     """Two batched products with the softmax between, for sentences whose weights are few enough to keep."""
-    score_BHQM = (query / math.sqrt(key.shape[-1])) @ key.transpose(-2, -1)
+    score_BHQM = per_group(query * (key.shape[-1] ** -0.5 if scale is None else scale), key.transpose(-2, -1))
+    if bias is not None:
+        score_BHQM = score_BHQM + bias
     if allowed is not None:  # adding is several times faster than filling by a boolean mask
         score_BHQM += torch.zeros_like(allowed, dtype=score_BHQM.dtype).masked_fill_(~allowed, -torch.inf)
-    return score_BHQM.softmax(dim=-1) @ value
+    return per_group(score_BHQM.softmax(dim=-1), value)
 
 
-def fused_attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None,
+    causal: bool,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+) -> Tensor:
     """The kernel of torch that never stores the weights; with it, memory grows with n and not with n²."""
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=allowed, is_causal=causal)
+    if bias is not None:
+        bias = bias.to(query.dtype)
+        allowed = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
+    shared = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=allowed, is_causal=causal, scale=scale, enable_gqa=shared
+    )

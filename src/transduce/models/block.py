@@ -1,0 +1,261 @@
+"""The blocks that Transformers of every kind are stacked from, and the settings of one stack.
+
+A block is attention and a feed-forward network, each wrapped in a residual (section 3.1 of the paper). What each part
+is made of is chosen by settings: those of the paper are the defaults, and with others the same blocks make BERT, GPT,
+T5, Marian's models or a modern decoder.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from transduce.config import Config
+from transduce.nn.attention.multi_head import CrossAttention, HeadShape, SelfAttention
+from transduce.nn.feed_forward import FEED_FORWARD
+from transduce.nn.norm import MakeNorm, norms
+from transduce.nn.position import (
+    LearnedPositions,
+    NoPositions,
+    Positions,
+    SinusoidalPositions,
+    halved_sinusoids,
+    shifted_sinusoids,
+    sinusoids,
+)
+from transduce.nn.recompute import recomputed
+from transduce.nn.relative import (
+    UNRELATED,
+    Alibi,
+    Buckets,
+    Clipped,
+    DistanceVectors,
+    Relation,
+    RelativePositions,
+    Rotary,
+    Unrelated,
+)
+from transduce.nn.residual import RESIDUAL
+from transduce.nn.state import KeyValues
+from transduce.nn.tap import Tap
+
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Layers = Annotated[int, Field(ge=1, le=1_000)]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+SINUSOIDS = {
+    "sinusoidal": sinusoids,
+    "sinusoidal_marian": halved_sinusoids,
+    "sinusoidal_fairseq": shifted_sinusoids,
+}
+
+
+class BlockConfig(Config):
+    """Sizes and choices of a stack of blocks; the defaults are the paper's base model."""
+
+    model_dim: Width = 512
+    """Width of every position's vector; the paper's d_model."""
+    num_heads: Width = 8
+    """Heads of every attention; the paper's h."""
+    key_value_heads: Width | None = None
+    """Heads of keys and values, where several heads of queries share one: 1 is multi-query, more is grouped-query
+    attention; as many as num_heads unless given."""
+    key_dim: Width | None = None
+    """Width of one head's queries and keys, d_k; model_dim / num_heads unless given."""
+    value_dim: Width | None = None
+    """Width of one head's values, d_v; model_dim / num_heads unless given."""
+    ffn_dim: Width = 2048
+    """Inner width of the feed-forward network, d_ff."""
+    num_layers: Layers = 6
+    """Blocks of a stack; the paper's N."""
+    norm: Literal["post", "pre"] = "post"
+    """Norm after the sum (the paper) or before the sub-layer (steadier; ends each stack with one more)."""
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """LayerNorm (the paper), or RMSNorm, which leaves out the mean and the bias."""
+    norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-5
+    """What a norm adds to the variance."""
+    feed_forward: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "relu"
+    """What bends the feed-forward network; gated is SwiGLU, gated_gelu is GeGLU."""
+    ffn_bias: bool | None = None
+    """Biases in the feed-forward network; unless given, all kinds but the gated ones have them."""
+    positions: Literal[
+        "sinusoidal", "sinusoidal_marian", "sinusoidal_fairseq", "learned", "rotary", "alibi", "shaw", "buckets", "none"
+    ] = "sinusoidal"
+    """Where a token stands. Added to embeddings: fixed signals (as in the paper, or as Marian or fairseq lay them out)
+    or a trained table (Table 3, row E). Heard of in self-attention: rotary, alibi, shaw (Shaw et al.), buckets (T5)."""
+    max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
+    """Size of each learned position table; other positions have no limit."""
+    rotary_base: Annotated[float, Field(gt=1.0, le=1e12)] = 10_000.0
+    """How slowly the slowest channel of rotary positions turns."""
+    max_distance: Annotated[int, Field(ge=2, le=1_000_000)] | None = None
+    """From where on distances are not told apart: 16 for shaw and 128 for buckets unless given."""
+    buckets: Annotated[int, Field(ge=4, le=65_536)] = 32
+    """How many kinds of distance there are with positions = "buckets"."""
+    attention_bias: bool = False
+    """Biases in the attention's projections; the paper's code has none."""
+    scaled_attention: bool = True
+    """Divide scores by the root of a key's width (section 3.2.1); T5 does not."""
+    dropout: Rate = 0.1
+    """On each sub-layer's output and on the sums of embeddings and positions (section 5.4)."""
+    attention_dropout: Rate = 0.0
+    """On the attention weights; the paper does not mention it."""
+    activation_dropout: Rate = 0.0
+    """Inside the feed-forward network; the paper does not mention it."""
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> BlockConfig:
+        if self.model_dim % self.num_heads and (self.key_dim is None or self.value_dim is None):
+            raise ValueError(
+                f"model_dim {self.model_dim} does not divide into {self.num_heads} heads; "
+                "change one of them, or give key_dim and value_dim"
+            )
+        if self.key_value_heads is not None and self.num_heads % self.key_value_heads:
+            raise ValueError(
+                f"{self.num_heads} heads cannot share {self.key_value_heads} heads of keys and values evenly"
+            )
+        if self.positions == "rotary" and self.head_dims[0] % 2:
+            raise ValueError(
+                f"rotary positions turn channels in pairs, and a key of {self.head_dims[0]} has an odd one"
+            )
+        if self.positions == "shaw" and self.key_value_heads not in (None, self.num_heads):
+            raise ValueError("Shaw's positions are for heads with keys of their own; leave out key_value_heads")
+        return self
+
+    @property
+    def head_dims(self) -> tuple[int, int]:
+        """(d_k, d_v) of one head."""
+        equal = self.model_dim // self.num_heads
+        return self.key_dim or equal, self.value_dim or equal
+
+    @property
+    def head_shape(self) -> HeadShape:
+        """All that attention needs to know about its heads."""
+        return HeadShape(
+            self.num_heads, *self.head_dims, self.key_value_heads or self.num_heads, scaled=self.scaled_attention
+        )
+
+    @property
+    def make_norm(self) -> MakeNorm:
+        """What makes the norms."""
+        return norms(self.norm_kind, self.norm_eps)
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention, then feed-forward (section 3.1); in a decoder that reads no source, with the future hidden."""
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        self.attention = _self_attention(config)
+        self.feed_forward = _feed_forward(config)
+        self.attention_residual = _residual(config)
+        self.feed_forward_residual = _residual(config)
+        self.residual = Tap()
+
+    def forward(
+        self, hidden: Tensor, allowed: Tensor | None, relation: Relation = UNRELATED, causal: bool = False
+    ) -> Tensor:
+        """(B S D), (B 1 1 S) -> (B S D)."""
+        hidden = self.attention_residual(hidden, lambda value: self.attention(value, allowed, causal, relation))
+        passed: Tensor = self.residual(self.feed_forward_residual(hidden, self.feed_forward))
+        return passed
+
+    def extend(self, hidden: Tensor, past: KeyValues, layer: int, allowed: Tensor | None, relation: Relation) -> Tensor:
+        """Continue each row of a past, token by token the rows of a sentence.  (S T·W D) -> (S T·W D)."""
+        hidden = self.attention_residual(
+            hidden, lambda value: self.attention.extend(value, past, layer, allowed, relation)
+        )
+        passed: Tensor = self.residual(self.feed_forward_residual(hidden, self.feed_forward))
+        return passed
+
+
+class DecoderBlock(nn.Module):
+    """Masked self-attention, attention to the encoder, then feed-forward (section 3.1)."""
+
+    def __init__(self, config: BlockConfig) -> None:
+        super().__init__()
+        self.attention = _self_attention(config)
+        self.cross_attention = CrossAttention(
+            config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout
+        )
+        self.feed_forward = _feed_forward(config)
+        self.attention_residual = _residual(config)
+        self.cross_attention_residual = _residual(config)
+        self.feed_forward_residual = _residual(config)
+        self.residual = Tap()
+
+    def forward(self, hidden: Tensor, memory: Tensor, allowed: Tensor | None, relation: Relation) -> Tensor:
+        """(B T D), (B M D), (B 1 1 M) -> (B T D)."""
+        key, value = self.cross_attention.read(memory)
+        hidden = self.attention_residual(hidden, lambda states: self.attention(states, causal=True, relation=relation))
+        return self._read_memory(hidden, key, value, allowed)
+
+    def extend(
+        self,
+        hidden: Tensor,
+        past: KeyValues,
+        layer: int,
+        allowed: Tensor | None,
+        relation: Relation,
+        memory: tuple[Tensor, Tensor, Tensor | None],
+    ) -> Tensor:
+        """Continue each row of a past, with the keys, values and permissions of its memory.  (S T·W D) -> (S T·W D)."""
+        hidden = self.attention_residual(
+            hidden, lambda states: self.attention.extend(states, past, layer, allowed, relation)
+        )
+        return self._read_memory(hidden, *memory)
+
+    def _read_memory(self, hidden: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
+        hidden = self.cross_attention_residual(hidden, lambda states: self.cross_attention(states, key, value, allowed))
+        passed: Tensor = self.residual(self.feed_forward_residual(hidden, self.feed_forward))
+        return passed
+
+
+def added_positions(config: BlockConfig) -> Positions:
+    """What is added to embeddings."""
+    if config.positions == "learned":
+        return LearnedPositions(config.model_dim, config.max_positions)
+    if config.positions in SINUSOIDS:
+        return SinusoidalPositions(config.model_dim, signals=SINUSOIDS[config.positions])
+    return NoPositions()
+
+
+def relative_positions(config: BlockConfig, both_ways: bool) -> RelativePositions:
+    """What self-attention hears of positions; `both_ways` where it sees what comes after, too."""
+    if config.positions == "rotary":
+        return Rotary(config.head_dims[0], config.rotary_base)
+    if config.positions == "alibi":
+        return Alibi(config.num_heads)
+    if config.positions == "shaw":
+        return Clipped(config.max_distance or 16)
+    if config.positions == "buckets":
+        return Buckets(config.num_heads, config.buckets, config.max_distance or 128, both_ways)
+    return Unrelated()
+
+
+def through(block: nn.Module, recompute: bool, *inputs: Any) -> Tensor:
+    """Go through a block, keeping what is inside for the way back or not."""
+    passed: Tensor = recomputed(block, *inputs) if recompute else block(*inputs)
+    return passed
+
+
+def broadcast(allowed: Tensor) -> Tensor | None:
+    """(B M) -> (B 1 1 M), or None where every position is real and no kernel need read a mask."""
+    return None if bool(allowed.all()) else allowed[:, None, None, :]
+
+
+def _self_attention(config: BlockConfig) -> SelfAttention:
+    distances = DistanceVectors(*config.head_dims, config.max_distance or 16) if config.positions == "shaw" else None
+    return SelfAttention(
+        config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout, distances
+    )
+
+
+def _feed_forward(config: BlockConfig) -> nn.Module:
+    make = FEED_FORWARD[config.feed_forward]
+    return make(config.model_dim, config.ffn_dim, config.activation_dropout, config.ffn_bias)
+
+
+def _residual(config: BlockConfig) -> nn.Module:
+    return RESIDUAL[config.norm](config.model_dim, config.dropout, config.make_norm)

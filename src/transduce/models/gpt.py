@@ -1,0 +1,204 @@
+"""GPT (Radford et al. 2018, 2019): a decoder that reads no source and goes on with what it is given.
+
+A stack of the Transformer's encoder blocks with the future hidden. With the defaults it is GPT-2; with rotary
+positions, RMSNorm, a gated feed-forward network and shared heads of keys it is a decoder as they are built today
+(Llama, Touvron et al. 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from transduce.models.block import (
+    BlockConfig,
+    EncoderBlock,
+    Layers,
+    Rate,
+    Width,
+    added_positions,
+    relative_positions,
+    through,
+)
+from transduce.models.decoder_step import DecoderStep
+from transduce.models.interface import LanguageModel, Memory, State, VocabularySizes
+from transduce.nn.dropout import Dropout, WordDropout
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.residual import RESIDUAL
+from transduce.nn.state import KeyValues
+
+
+class GptConfig(BlockConfig):
+    """Sizes and choices of one language model; the defaults are the small GPT-2's."""
+
+    model_dim: Width = 768
+    """Width of every position's vector."""
+    num_heads: Width = 12
+    """Heads of every attention."""
+    ffn_dim: Width = 3072
+    """Inner width of the feed-forward network."""
+    num_layers: Layers = 12
+    """Blocks of the stack."""
+    norm: Literal["post", "pre"] = "pre"
+    """Norm after the sum (GPT 1) or before the sub-layer (GPT-2 and all since)."""
+    feed_forward: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu_tanh"
+    """What bends the feed-forward network; gated is SwiGLU, gated_gelu is GeGLU."""
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "shaw", "buckets", "none"] = "learned"
+    """Where a token stands: signals or a trained table that are added, or what self-attention hears."""
+    attention_bias: bool = True
+    """Biases in the attention's projections."""
+    tied: Annotated[bool, Field(strict=True)] = True
+    """Whether the layer before the softmax is the embedding's matrix."""
+    output_bias: bool = False
+    """A bias in the layer before the softmax."""
+    word_dropout: Rate = 0.0
+    """On whole embeddings, before positions are added."""
+
+
+def gpt2() -> GptConfig:
+    """GPT-2, small: 124 million parameters with its vocabulary of 50,257."""
+    return GptConfig()
+
+
+def gpt2_medium() -> GptConfig:
+    """GPT-2, medium: 355 million parameters."""
+    return gpt2().but(model_dim=1024, num_heads=16, ffn_dim=4096, num_layers=24)
+
+
+def gpt_mini() -> GptConfig:
+    """For a megabyte of text on a laptop: 4 layers of 128, without biases, 64 tokens at a time."""
+    return GptConfig(
+        model_dim=128,
+        num_heads=4,
+        ffn_dim=512,
+        num_layers=4,
+        feed_forward="gelu",
+        ffn_bias=False,
+        attention_bias=False,
+        max_positions=64,
+        dropout=0.0,
+    )
+
+
+def llama_mini() -> GptConfig:
+    """A modern decoder of laptop size: rotary, RMSNorm, SwiGLU, two heads of queries to one of keys, no biases."""
+    return GptConfig(
+        model_dim=256,
+        num_heads=8,
+        key_value_heads=4,
+        ffn_dim=704,
+        num_layers=6,
+        norm_kind="rms",
+        norm_eps=1e-5,
+        feed_forward="gated",
+        positions="rotary",
+        attention_bias=False,
+        dropout=0.0,
+    )
+
+
+@dataclass
+class GptState(State):
+    """What each row has read so far."""
+
+    walk: DecoderStep
+    past: KeyValues
+    width: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.past.lengths) * self.width
+
+    def select(self, rows: Tensor) -> GptState:
+        return replace(self, past=self.past.select(rows))
+
+    def join(self, other: GptState) -> GptState:
+        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        return replace(self, past=self.past.join(other.past))
+
+
+class Gpt(LanguageModel[GptState]):
+    """Text so far → how likely every next token is."""
+
+    can_recompute = True
+
+    def __init__(self, config: GptConfig, sizes: VocabularySizes) -> None:
+        super().__init__()
+        dim = config.model_dim
+        self.config = config
+        self.sizes = sizes
+        self.embedding = Embedding(sizes.target, dim, scaled=False)
+        self.positions = added_positions(config)
+        self.relations = relative_positions(config, both_ways=False)
+        self.word_dropout = WordDropout(config.word_dropout)
+        self.dropout = Dropout(config.dropout)
+        self.decoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
+        self.decoder_norm = RESIDUAL[config.norm].final(dim, config.make_norm)
+        tied = self.embedding if config.tied else None
+        self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
+        self._kept_walk: DecoderStep | None = None
+
+    @property
+    def max_target(self) -> int | None:
+        return self.positions.limit
+
+    def forward(self, target: Tensor, memory: Memory) -> Tensor:
+        embedded = self.word_dropout(self.embedding(target))
+        hidden = self.dropout(embedded + self.positions.first(target.shape[1]))
+        place_1T = torch.arange(target.shape[1], device=target.device)[None]
+        relation = self.relations(place_1T, place_1T)
+        for block in self.decoder:
+            hidden = through(block, self.recompute and self.training, hidden, None, relation, True)
+        normalised: Tensor = self.decoder_norm(hidden)
+        return normalised
+
+    def start(self, memory: Memory, width: int = 1) -> GptState:
+        shape = self.config.head_shape
+        dims, like = (shape.key_dim, shape.value_dim), self.embedding.weight
+        layers, sentences = len(self.decoder), len(memory.states)
+        past = KeyValues.empty(layers, sentences, width, shape.key_value_heads, dims, like)
+        return GptState(self._walk, past, width)
+
+    def extend(self, tokens: Tensor, lengths: Tensor, state: GptState) -> tuple[Tensor, GptState]:
+        hidden = self._extend(tokens, state)
+        state.past.advance(lengths[:: state.width])
+        return hidden, state
+
+    def step(self, tokens: Tensor, state: GptState) -> tuple[Tensor, GptState]:
+        past = state.past
+        if self.training or not past.uniform or not state.walk.can_go:
+            hidden = self._extend(tokens[:, None], state)[:, 0]
+        else:
+            past.reserve(1)
+            embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
+            hidden = state.walk(embedded, past, self.relations(past.asking(1)[:1], past.asked(1)))
+        past.advance(1)
+        return hidden, state
+
+    @property
+    def _walk(self) -> DecoderStep:
+        """The stack for single steps, made anew each time unless the weights are frozen."""
+        if self._kept_walk is not None:
+            return self._kept_walk
+        walk = DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape)
+        if self.frozen:
+            self._kept_walk = walk
+        return walk
+
+    def _extend(self, tokens: Tensor, state: GptState) -> Tensor:
+        """Read several tokens of each row through the blocks.  (R T) -> (R T D)."""
+        past, width, length = state.past, state.width, tokens.shape[1]
+        past.reserve(length)
+        token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
+        position_SN = past.asking(length)
+        hidden = self.embedding(token_SN) + self.positions.at(position_SN, past.longest + length)
+        relation, allowed = self.relations(position_SN, past.asked(length)), past.allowed(length)
+        for layer, block in enumerate(cast("Iterable[EncoderBlock]", self.decoder)):
+            hidden = block.extend(hidden, past, layer, allowed, relation)
+        normalised: Tensor = self.decoder_norm(hidden)
+        return torch.unflatten(normalised, 1, (length, width)).transpose(1, 2).flatten(0, 1)
