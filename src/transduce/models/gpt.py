@@ -22,6 +22,7 @@ from transduce.models.block import (
     Rate,
     Width,
     added_positions,
+    closing_norm,
     relative_positions,
     through,
 )
@@ -29,7 +30,6 @@ from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import LanguageModel, Memory, State, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.residual import RESIDUAL
 from transduce.nn.state import KeyValues
 
 
@@ -138,7 +138,7 @@ class Gpt(LanguageModel[GptState]):
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.decoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
-        self.decoder_norm = RESIDUAL[config.norm].final(dim, config.make_norm)
+        self.decoder_norm = closing_norm(config)
         tied = self.embedding if config.tied else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
         self._kept_walk: DecoderStep | None = None
@@ -185,7 +185,7 @@ class Gpt(LanguageModel[GptState]):
         """The stack for single steps, made anew each time unless the weights are frozen."""
         if self._kept_walk is not None:
             return self._kept_walk
-        walk = DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape)
+        walk = DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
         if self.frozen:
             self._kept_walk = walk
         return walk

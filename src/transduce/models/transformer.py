@@ -20,6 +20,7 @@ from transduce.models.block import (
     Rate,
     added_positions,
     broadcast,
+    closing_norm,
     relative_positions,
     through,
 )
@@ -27,7 +28,6 @@ from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.residual import RESIDUAL
 from transduce.nn.state import KeyValues
 
 SHARED = ("all", "sides")
@@ -129,7 +129,7 @@ class Transformer(Transducer[Memory, TransformerState]):
 
     def __init__(self, config: TransformerConfig, sizes: VocabularySizes) -> None:
         super().__init__()
-        dim, residual = config.model_dim, RESIDUAL[config.norm]
+        dim = config.model_dim
         self.config = config
         self.sizes = sizes
         self.source_embedding = Embedding(sizes.source, dim, config.scaled_embedding)
@@ -142,9 +142,9 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
-        self.encoder_norm = residual.final(dim, config.make_norm)
+        self.encoder_norm = closing_norm(config)
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers or config.num_layers))
-        self.decoder_norm = residual.final(dim, config.make_norm)
+        self.decoder_norm = closing_norm(config)
         tied = self.target_embedding if config.tied in ("all", "target") else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
         self._kept_walk: DecoderStep | None = None
@@ -213,7 +213,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         """The decoder for single steps, made anew each time unless the weights are frozen."""
         if self._kept_walk is not None:
             return self._kept_walk
-        walk = DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape)
+        walk = DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
         if self.frozen:
             self._kept_walk = walk
         return walk

@@ -49,6 +49,8 @@ class Rename(NamedTuple):
     """`transposed` where they multiply from the other side, `row` where they keep a vector as a matrix of one row."""
     widths: tuple[int, ...] = ()
     """How many rows each of several has; equally many unless given."""
+    rows: slice = slice(None)
+    """Which rows of theirs are ours, where they keep more in one matrix; such a weight is only read."""
 
 
 def names_of(rename: Rename) -> Iterable[str]:
@@ -67,7 +69,9 @@ def read_renamed(renames: Sequence[Rename], weights: Weights, ignored: Sequence[
         if not any(fnmatch(name, pattern) for pattern in ignored):
             raise ModelFolderError(f"{where}: has a weight '{name}' that has no place in such a model here")
     return {
-        rename.ours: torch.cat([_turned(_found(names, weights, where), rename.shape) for names in rename.theirs])
+        rename.ours: torch.cat([_turned(_found(names, weights, where), rename.shape) for names in rename.theirs])[
+            rename.rows
+        ]
         for rename in renames
     }
 
