@@ -1,7 +1,7 @@
 """Weights of `torch.nn.Transformer`, with the embeddings and the output layer that people put around it.
 
-torch's module is the paper's two stacks, each closed by one more norm; what stands around it, every program names in its
-own way. So a folder of such weights has a `config.json` that says the names:
+torch's module is the paper's two stacks, each closed by one more norm; what stands around it, every program names in
+its own way. So a folder of such weights has a `config.json` that says the names:
 
     {"model_type": "torch_transformer", "nhead": 8, "prefix": "transformer.",
      "source_embedding": "src_tok_emb.embedding.weight", "target_embedding": "trg_tok_emb.embedding.weight",
