@@ -234,7 +234,6 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.decoder_norm = RESIDUAL[config.norm].final(dim)
         tied = None if config.tied == "none" else self.target_embedding
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
-        self._kept_walk: DecoderStep | None = None
 
     @property
     def max_source(self) -> int | None:
@@ -290,14 +289,8 @@ class Transformer(Transducer[Memory, TransformerState]):
 
     @property
     def _walk(self) -> DecoderStep:
-        """The decoder for single steps, made anew each time unless the weights are frozen."""
-        if self._kept_walk is not None:
-            return self._kept_walk
-        heads, dims = self.config.num_heads, self.config.head_dims
-        walk = DecoderStep(self.decoder, self.decoder_norm, heads, dims)
-        if self.frozen:
-            self._kept_walk = walk
-        return walk
+        """The decoder for single steps, with the weights as they are now."""
+        return DecoderStep(self.decoder, self.decoder_norm, self.config.num_heads, self.config.head_dims)
 
     def _through(self, block: nn.Module, *inputs: Any) -> Tensor:
         passed: Tensor = recomputed(block, *inputs) if self.recompute and self.training else block(*inputs)
