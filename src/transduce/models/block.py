@@ -236,6 +236,13 @@ def relative_positions(config: BlockConfig, both_ways: bool) -> RelativePosition
     return Unrelated()
 
 
+def looking_back(relations: RelativePositions, past: KeyValues, length: int) -> Relation:
+    """How `length` new tokens of each row stand to all that they may look at, themselves included."""
+    if isinstance(relations, Unrelated):
+        return UNRELATED
+    return relations(past.asking(length), past.positions(length))  # type: ignore[no-any-return]
+
+
 def closing_norm(config: BlockConfig) -> nn.Module:
     """What closes a stack: where the sums in it were never normalised, one last norm."""
     wanted = config.norm == "pre" if config.final_norm is None else config.final_norm

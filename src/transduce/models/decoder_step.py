@@ -1,10 +1,9 @@
 """A stack of decoder blocks, one token at a time: the same arithmetic as in its blocks, with nothing in between.
 
 A step of a small model is a hundred products of a few microseconds each, and calling modules, asking taps and dropping
-nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, or once for
-all where they will not change, and a step goes through them by itself. Nobody can listen to it, it cannot train, and
-all sentences must stand at the same position; for whatever else the decoder's blocks are there, and a law says that
-both agree.
+nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, and a step
+goes through them by itself. Nobody can listen to it, it cannot train, and all sentences must stand at the same
+position; for whatever else the decoder's blocks are there, and a law says that both agree.
 
 Letters: S sentences, W rows of each, R = S·W rows, H heads, G heads of keys, N slots of the past, M memory.
 """

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
-from transduce.nn.product import Linear
+from transduce.nn.packed import Freezable
 
 
 class VocabularySizes(NamedTuple):
@@ -88,8 +88,6 @@ class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
     """Whether `recompute` means something to this model."""
     recompute: bool = False
     """Keep only what enters each block while training, and compute the rest again for the gradient."""
-    frozen: bool = False
-    """Whether the weights will not change any more, so that what is derived from them may be kept; see `freeze`."""
 
     @property
     @abstractmethod
@@ -130,11 +128,12 @@ class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
         return scores
 
     def freeze(self) -> None:
-        """Promise that the weights of this model, or of the models in it, will not change: steps become faster."""
+        """Promise that the weights of this model, or of the models in it, will not change: steps become faster.
+
+        Training, moving or loading other weights takes the promise back.
+        """
         for module in self.modules():
-            if isinstance(module, Transducer):
-                module.frozen = True
-            elif isinstance(module, Linear | Output):
+            if isinstance(module, Freezable):
                 module.freeze()
 
     def scorer(self, vocabulary: Tensor) -> Scorer:
