@@ -76,7 +76,7 @@ CASES = [
     case("small", "fairseq", joint=True, positions="sinusoidal_fairseq"),
     case("t5_small", joint=True, buckets=8, max_distance=7),
     case("t5_base", joint=True, num_heads=7),
-    case("t5_v1_1_small", key_dim=5, value_dim=5),
+    case("t5_v1_1_small", joint=True, key_dim=5, value_dim=5),
     case("t5_mini", joint=True),
     case("gpt2"),
     case("gpt2_medium", feed_forward="gated_gelu", tied=False, output_bias=True),

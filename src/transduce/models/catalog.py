@@ -108,9 +108,10 @@ def read_model_table(table: Mapping[str, Any], where: str) -> Config:
 
 def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> Model:
     """Build the model these settings describe; with a seed its weights are drawn, else they wait to be loaded."""
-    if getattr(config, "tied", None) == "all" and sizes.source != sizes.target:
+    tied = getattr(config, "tied", None)
+    if tied in transformer.SHARED and sizes.source != sizes.target:
         raise SettingsError(
-            f"tied = 'all' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
+            f"tied = '{tied}' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
             "tokens; set tokenizer.joint = true or model.tied = 'target'"
         )
     with torch.random.fork_rng(devices=[]):  # torch's own first values are drawn and forgotten, unseen by anybody

@@ -30,14 +30,18 @@ from transduce.nn.embedding import Embedding, Output
 from transduce.nn.residual import RESIDUAL
 from transduce.nn.state import KeyValues
 
+SHARED = ("all", "sides")
+"""Ways of tying that need one vocabulary for both sides."""
+
 
 class TransformerConfig(BlockConfig):
     """Sizes and choices of one encoder-decoder Transformer (section 3); the defaults are the paper's base model."""
 
     decoder_layers: Layers | None = None
     """Blocks of the decoder where they are not as many as the encoder's, which num_layers says."""
-    tied: Literal["all", "target", "none"] = "all"
-    """One matrix for source, target and output (section 3.4; needs a joint vocabulary), for the last two, or none."""
+    tied: Literal["all", "target", "sides", "none"] = "all"
+    """One matrix for source, target and output (section 3.4; needs a joint vocabulary), for the last two, for the first
+    two (needs it too), or none."""
     scaled_embedding: bool = True
     """Multiply embeddings by the root of their width (section 3.4)."""
     output_bias: bool = False
@@ -129,7 +133,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.config = config
         self.sizes = sizes
         self.source_embedding = Embedding(sizes.source, dim, config.scaled_embedding)
-        one = config.tied == "all"
+        one = config.tied in SHARED
         self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scaled_embedding)
         self.source_positions = added_positions(config)
         self.target_positions = added_positions(config)
@@ -141,7 +145,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.encoder_norm = residual.final(dim, config.make_norm)
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers or config.num_layers))
         self.decoder_norm = residual.final(dim, config.make_norm)
-        tied = None if config.tied == "none" else self.target_embedding
+        tied = self.target_embedding if config.tied in ("all", "target") else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
         self._kept_walk: DecoderStep | None = None
 
