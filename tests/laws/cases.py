@@ -38,6 +38,9 @@ class Case:
         return name_of(self.config)
 
 
+READERS = frozenset(("bert",))
+"""Models of the catalog that read and do not write: their laws are in `test_readers`."""
+
 SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2},
     "gpt": {"model_dim": 12, "num_heads": 2, "key_value_heads": None, "ffn_dim": 17, "num_layers": 2},

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.laws.cases import CASES, EXACT, PAD, Case, draw_source, draw_target, encode
+from tests.laws.cases import CASES, EXACT, PAD, READERS, Case, draw_source, draw_target, encode
 from transduce.models.catalog import MODELS
 from transduce.models.interface import AnyTransducer, LanguageModel, State
 
@@ -37,7 +37,7 @@ def whole(model: AnyTransducer, target: Tensor, source: Tensor) -> Tensor:
 
 def test_every_model_and_preset_has_a_case() -> None:
     assert {(case.model, case.preset) for case in CASES} == {
-        (name, preset) for name, entry in MODELS.items() for preset in entry.presets
+        (name, preset) for name, entry in MODELS.items() if name not in READERS for preset in entry.presets
     }
 
 

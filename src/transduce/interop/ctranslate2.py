@@ -85,7 +85,7 @@ def write_files(
     shortlist: Shortlist | None = None,
 ) -> None:
     """Write what CTranslate2 itself needs into an existing folder."""
-    refuse_inexpressible(contents.model)
+    refuse_inexpressible(contents.transducer)
     assert isinstance(contents.model, Transformer)
     spec = _spec(contents.model)
     for side, tokenizer in (("source", contents.source_tokenizer), ("target", contents.target_tokenizer)):

@@ -33,7 +33,7 @@ class Validator:
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         self.batches = validation_batches(store, config.slice_size)
         self.decoded = range(min(len(store), config.decode_pairs))
-        self.device = workers.models[0].output.weight.device
+        self.device = workers.models[0].device
 
     def validate(self, update: int) -> Validation:
         """Look at every validation pair once, and translate the first few."""
