@@ -51,11 +51,11 @@ def test_scores_are_the_modules_own(norm_first: bool, activation: str) -> None:
     config = known.read(settings, weights)
     ours = build(config, SIZES)
     taken = read_renamed(known.renames(config), weights, known.ignored, "weights")
+    ours = ours.double().eval()
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
             parameter.copy_(taken.pop(name))
         assert not taken
         source, target = torch.randint(0, 23, (3, 7)), torch.randint(0, 29, (3, 5))
-        ours = ours.double().eval()
         found = ours.logits(ours(target, ours.encode(source, torch.ones(3, 7, dtype=torch.bool))))
-        torch.testing.assert_close(found, theirs(source, target), rtol=0, atol=1e-5)
+        torch.testing.assert_close(found, theirs(source, target), rtol=0, atol=1e-12)

@@ -59,7 +59,7 @@ def names_of(rename: Rename) -> Iterable[str]:
 
 
 def read_renamed(renames: Sequence[Rename], weights: Weights, ignored: Sequence[str], where: str) -> dict[str, Tensor]:
-    """Return our weights in float32, from their files.
+    """Return our weights, from their files, in the types that they have there.
 
     What is neither named nor `ignored` (patterns of names that hold nothing learned) is refused: a weight without a
     place would mean another model.
@@ -80,7 +80,7 @@ def write_renamed(renames: Sequence[Rename], weights: Mapping[str, Tensor]) -> d
     """Return their weights, under the first of their names each; what is ours and has no rename has no place there."""
     written: dict[str, Tensor] = {}
     for rename in renames:
-        ours = weights[rename.ours].detach().float()
+        ours = weights[rename.ours].detach()
         count = len(rename.theirs)
         parts = torch.split(ours, list(rename.widths or [len(ours) // count] * count))
         for names, part in zip(rename.theirs, parts, strict=True):
@@ -99,7 +99,7 @@ def missing(renames: Sequence[Rename], weights: Weights) -> list[str]:
 
 
 def _turned(weight: Tensor, shape: Shape) -> Tensor:
-    return {"same": weight, "transposed": weight.t(), "row": weight.flatten()}[shape].float()
+    return {"same": weight, "transposed": weight.t(), "row": weight.flatten()}[shape]
 
 
 def _found(names: str, weights: Weights, where: str) -> Tensor:
