@@ -17,15 +17,8 @@ from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.decoding.padding import Tokens
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.engines.pace import Pace, usual
-from transduce.interop.ctranslate2 import (
-    POSITIONS,
-    Quantization,
-    is_installed,
-    library,
-    refusal,
-    refuse_inexpressible,
-    write_files,
-)
+from transduce.interop.ctranslate2 import Quantization, is_installed, refuse_unless, write_files
+from transduce.interop.ctranslate2_spec import POSITIONS, cannot_translate, library
 from transduce.interop.vocabulary_map import refusal as map_refusal
 from transduce.text.shortlist import Shortlist
 
@@ -55,10 +48,10 @@ class Searcher:
     def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
         """Choose an engine; `auto` takes CTranslate2 where it is installed and can express the model."""
         self._fast, self._quantization, self.fallen_back = None, None, None
-        if engine == "auto" and (not is_installed() or refusal(self._contents.transducer) is not None):
+        if engine == "auto" and (not is_installed() or cannot_translate(self._contents.model) is not None):
             return
         if engine != "torch":
-            refuse_inexpressible(self._contents.transducer)
+            refuse_unless(cannot_translate, self._contents.model)
             self._quantization = quantization
 
     def use_shortlist(self, shortlist: Shortlist | None) -> None:
