@@ -80,8 +80,22 @@ def test_words_are_aligned_also_over_sentences_and_parts(kind: str) -> None:
     assert answer.links == tuple((word, word) for word in range(len(line.split())))
 
 
+@pytest.mark.parametrize("limit", [None, 4])
+def test_signs_that_a_tokenizer_sets_apart_are_words_of_its_answer_and_not_of_the_source(limit: int | None) -> None:
+    """A model that copies says "the quick ( brown ) fox", its brackets unknown, of a source of four words."""
+    ((answer,),) = copier("wordpiece", limit).translate(["the quick (brown) fox"], nbest=1, align=True)
+    assert answer.text == "the quick <unk> brown <unk> fox"
+    assert answer.links == ((0, 0), (1, 1), (2, 2), (2, 3), (2, 4), (3, 5))
+
+
 def test_given_pairs_are_aligned() -> None:
     assert copier("bpe").align([("the fox", "ten cats"), ("the", "")]) == [[(0, 0), (1, 1)], []]
+    assert copier("wordpiece").align([("the (fox)", "(ten) cats")]) == [[(1, 0), (1, 1)]]
+
+
+def test_what_is_looked_at_has_the_words_of_its_text() -> None:
+    maps = copier("wordpiece").attention("the quick (brown) fox")
+    assert maps.links[-1] == (len(maps.source.split()) - 1, len(maps.translation.split()) - 1) == (3, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
