@@ -30,6 +30,16 @@ def test_a_word_at_the_beginning_of_a_sentence_is_the_same_word() -> None:
     assert "dog" in answer
 
 
+def test_a_term_is_found_where_no_space_stands_around_it() -> None:
+    translator = copier("bpe")
+    read, foreign = translator.translate(
+        ["the 東京都 ist", "the fox東京"], terms={"東京": "cats", "fox": "dog"}, beam=8
+    )
+    assert "cats" in read
+    assert "cats" in foreign and "dog" in foreign
+    assert translator.counts.missing == 0
+
+
 def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
     translator = copier("bpe")
     ((answer,),) = translator.translate(["the fox"], nbest=1, terms={"fox": "while ten small cats"}, max_length=2)
