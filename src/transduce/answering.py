@@ -64,7 +64,7 @@ class Answerer:
         align: bool,
         counts: Counts,
     ) -> list[list[Translation]]:
-        """Answer texts; one whose answer does not copy what it has to is read without that, which is then put in."""
+        """Answer texts; one with an answer that does not copy what it has to is read without that, which is put in."""
         parts = self.parts_of(texts)
         counts.split += sum(len(several) > 1 for several in parts)
         counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, *_ in several)
@@ -73,16 +73,18 @@ class Answerer:
         if kept is None:
             return answers
         pairs = zip(texts, answers, strict=True)
-        lost = [place for place, (text, several) in enumerate(pairs) if not are_kept(kept, text, several[0].text)]
+        whole = [[are_kept(kept, text, one.text) for one in several] for text, several in pairs]
+        lost = [place for place, several in enumerate(whole) if not all(several)]
         taken = [take_out(kept, texts[place]) for place in lost]
         left_over = [left for left, _ in taken]
         mine = [prefixes[place] for place in lost]
         again = self._search(left_over, self.parts_of(left_over), mine, options, constraints, align=self.engine.attends)
         for place, (left, placeholders), several in zip(lost, taken, again, strict=True):
-            answers[place] = [
+            mended = [
                 replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else texts[place])
                 for one in several
             ]
+            answers[place] = _instead(answers[place], whole[place], mended)
         return answers
 
     def _search(
@@ -185,3 +187,12 @@ class Answerer:
 
     def parts(self, tokens: list[int]) -> list[Part]:
         return cut_tokens(self.source, tokens, self._longest)
+
+
+def _instead(answers: Sequence[Translation], good: Sequence[bool], others: Sequence[Translation]) -> list[Translation]:
+    """Answers with others in the places of those that are no good, as far as they say something new."""
+    said = {one.text for one, is_good in zip(answers, good, strict=True) if is_good}
+    texts = [one.text for one in others]
+    new = (one for place, one in enumerate(others) if one.text not in said and one.text not in texts[:place])
+    found = [one if is_good else next(new, None) for one, is_good in zip(answers, good, strict=True)]
+    return [one for one in found if one is not None]

@@ -212,7 +212,8 @@ class Translator:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""
-        return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
+        with self.engine.alone():
+            return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links | None]:
         """Which words of given translations belong to which of their sources, (source, target), both from 0.
@@ -241,18 +242,19 @@ class Translator:
         request = Request(0, first, self.options(**options))
         best = self.engine.translate([request])[0][0]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
-        maps = attention_of(
-            self.model,
-            source_tokens,
-            target_tokens,
-            source_pieces=self.source.pieces(source_tokens),
-            target_pieces=self.target.pieces(target_tokens),
-            source=text,
-            translation=self.target.decode(best.tokens),
-        )
+        with self.engine.alone():
+            maps = attention_of(
+                self.model,
+                source_tokens,
+                target_tokens,
+                source_pieces=self.source.pieces(source_tokens),
+                target_pieces=self.target.pieces(target_tokens),
+                source=text,
+                translation=self.target.decode(best.tokens),
+            )
+            maps = maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
         (links,) = self._answers.links([(first, words)], [(best.tokens, self.target.words(best.tokens))])
-        maps = replace(maps, links=tuple(links or ()))
-        return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
+        return replace(maps, links=tuple(links or ()))
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         return (

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -72,6 +77,21 @@ def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> No
     lines = ["the quick {name} fox", "{0}", "the <b>lazy</b> dog"]
     assert translator.translate(lines, keep=USUAL) == lines
     assert translator.translate(["the quick {name} fox"]) == ["the quick <unk> fox"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character"])
+def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
+    """The best answer copies all; some others of the same search do not, and are replaced."""
+    line, translator = "the {name} fox", copier(kind, max_length=20)
+    (plain,) = translator.translate([line], nbest=4)
+    assert plain[0].text == line and any("{name}" not in answer.text for answer in plain)
+    (kept,) = translator.translate([line], nbest=4, keep=USUAL)
+    texts = [answer.text for answer in kept]
+    assert texts[0] == line and all("{name}" in text for text in texts)
+    assert len(set(texts)) == len(texts) > 1
+    assert [text for text in texts if text in {answer.text for answer in plain}] == [
+        answer.text for answer in plain if "{name}" in answer.text
+    ]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "character"])
@@ -165,3 +185,45 @@ def test_expressions_that_cannot_be_put_together_are_refused(wish: str) -> None:
 def test_terms_and_groups_are_not_for_one_beam() -> None:
     with pytest.raises(SettingsError, match="whole beam"):
         copier("bpe").translate(["the fox"], terms={"fox": "dog"}, beam=4, groups=2)
+
+
+def test_one_question_at_a_time_goes_through_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens to it hears all that passes, also what others asked."""
+    translator, inside, most = copier("bpe"), [0], [0]
+    for name in ("encode", "forward", "step"):
+        monkeypatch.setattr(translator.model, name, _watched(getattr(translator.model, name), inside, most))
+    asked: list[Callable[[], object]] = [
+        lambda: translator("the quick fox"),
+        lambda: list(translator.stream("the quick fox")),
+        lambda: translator.attention("the quick fox"),
+        lambda: translator.score([("the quick fox", "the fox")]),
+        lambda: translator.align([("the quick fox", "the fox")]),
+    ]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        for future in [pool.submit(one) for one in asked]:
+            assert future.result(timeout=60) is not None
+    assert most == [1]
+
+
+def _watched(called: Callable[..., Any], inside: list[int], most: list[int]) -> Callable[..., Any]:
+    """Count how many are in it at a time; each stays for a moment."""
+
+    def watched(*arguments: Any, **further: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.003)
+        try:
+            return called(*arguments, **further)
+        finally:
+            inside[0] -= 1
+
+    return watched
+
+
+def test_a_stream_that_nobody_reads_keeps_nobody_waiting() -> None:
+    translator = copier("bpe")
+    stream = translator.stream("the quick brown fox jumps", translator.options(method="greedy"))
+    begun = next(stream) + next(stream)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(translator, "the lazy dog").result(timeout=60) == "the lazy dog"
+    assert begun + "".join(stream) == "the quick brown fox jumps"

@@ -150,6 +150,8 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
                 click.echo(one_line(piece), nl=False)
                 sys.stdout.flush()
             click.echo()
+        if prefix_file is not None:
+            constraints.refuse_leftovers()
         return
     answering = Answering(
         translator,
@@ -166,7 +168,7 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     shown = output == "-" and sys.stdout.isatty()  # answers are progress enough
     size = Path(file).stat().st_size if is_file(file) and not shown else None
     with (
-        _output(file, output, {"run": run, "nbest": nbest, **asked}, answering.fast) as sink,
+        _output(file, output, {"run": run, "nbest": nbest, **asked}, translator.engine.is_fast(options)) as sink,
         following(size, "block" if kind in ("srt", "po") else "line") as follower,
     ):
         counts = translate(answering, source, sink, follower, file, Wish(asked["workers"], asked["threads"]))
