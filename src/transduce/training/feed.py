@@ -43,14 +43,15 @@ class Feed:
             yield after, collate(store, rows, source, target).to(self.device)
 
     def _pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
-        return [(self.prepared.train, rows) for rows in self.batches.pool(epoch, pool)]
+        store = self.prepared.train.of_epoch(self.config.seed, epoch)
+        return [(store, rows) for rows in self.batches.pool(epoch, pool)]
 
     def _dropped_pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
         start, rows = self.batches.rows(epoch, pool)
         texts = [self.prepared.train.text(int(row)) for row in rows]
         sides = []
         for side, (dropout, stored, limit) in enumerate(
-            zip(self._dropouts, (self.prepared.train.sources, self.prepared.train.targets), self.limits, strict=True)
+            zip(self._dropouts, self.prepared.train.pairs, self.limits, strict=True)
         ):
             lines = [2 * (start + place) + side for place in range(len(rows))]
             tokens = dropout.encode_many([text[side] for text in texts], epoch, lines)
