@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from transduce.data.blocks import BlockLengths, Blocks
 from transduce.data.config import DataConfig
+from transduce.data.corruption import longest_corrupted
 from transduce.data.folder import read_json, read_manifest
 from transduce.data.mixture import Part
 from transduce.data.ragged import OFFSET, Lengths, Ragged, open_array
@@ -105,6 +106,12 @@ class PairStore:
         assert isinstance(self.targets, Ragged), "plain text has no pairs"
         return self.sources, self.targets
 
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks, where rows are those of plain text."""
+        assert isinstance(self.targets, Blocks), "pairs have no blocks"
+        return self.targets
+
     def source(self, row: int) -> NDArray[Any]:
         """Return the tokens of one source."""
         return self.sources[row]
@@ -146,6 +153,14 @@ class Prepared:
     target_tokenizer: Tokenizer
     """The same object as the source's when one tokenizer serves both."""
     report: Report
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and target that training meets, without start and end."""
+        if not isinstance(self.train.targets, Blocks):
+            return self.report.train.source.longest, self.report.train.target.longest
+        block = self.train.targets.block
+        return longest_corrupted(block) if self.data.corrupt else (0, block - 1)
 
 
 def _open_blocks(folder: Path, dtype: str, report: SplitReport, data: DataConfig, block: int) -> PairStore:
