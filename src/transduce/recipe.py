@@ -56,7 +56,9 @@ class Recipe:
         usual = _usual(data, model)
         recipe = cls(
             data=data.but(block=data.block or _block(model)) if data.is_text else data,
-            tokenizer=TokenizerConfig.from_table(usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"),
+            tokenizer=TokenizerConfig.from_table(
+                usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"
+            ),
             model=model,
             training=TrainingConfig.from_table(usual["training"] | tables.get("training", {}), f"{where}: training"),
             search=SearchOptions.from_table(usual["search"] | tables.get("search", {}), f"{where}: search"),
@@ -114,7 +116,9 @@ def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     if continues and not data.is_text:
         reason = f"{name} is a language model, and learns from plain text: data.train = {{text = 'corpus.txt'}}"
     elif continues and data.corrupt:
-        reason = f"data.corrupt makes pairs, and {name} is a language model without a source; leave it out, or choose t5"
+        reason = (
+            f"data.corrupt makes pairs, and {name} is a language model without a source; leave it out, or choose t5"
+        )
     elif data.is_text and not continues and not data.corrupt:
         reason = f"plain text is for a language model, as gpt, or for a {name} with data.corrupt = 'spans'"
     elif data.is_text and not recipe.tokenizer.joint:
@@ -126,7 +130,9 @@ def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     elif continues and (training.source_vectors or training.target_vectors):
         reason = f"source_vectors and target_vectors are for models with two sides, which {name} has not"
     elif data.is_text and _has_limit(recipe.model) and (data.block or 0) > _block(recipe.model):
-        reason = f"data.block = {data.block} is more than the model's {_block(recipe.model)} positions; change one of them"
+        reason = (
+            f"data.block = {data.block} is more than the model's {_block(recipe.model)} positions; change one of them"
+        )
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
 

@@ -247,13 +247,13 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     """Make the model folder, with the card."""
     updates, final = put_final_weights(trainer, reporter)
     corpus = trainer.prepared
-    notes = {
+    notes: Table = {
         "source_language": recipe.data.source_language,
         "target_language": recipe.data.target_language,
         "search": recipe.search.to_table(),
     }
     if isinstance(recipe.data.corpora[0], TextFile):
-        notes["document"] = recipe.data.corpora[0].document
+        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block}
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
     card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
     save_model(folder / MODEL, contents, card)

@@ -38,7 +38,8 @@ def describe(plan: Plan) -> str:
     ranks = f"{plan.ranks} ranks of " if plan.ranks > 1 else ""
     resumed = f", going on at update {plan.first_update:,}" if plan.first_update > 1 else ""
     return (
-        f"{plan.parameters:,} parameters, {plan.train_pairs:,} {plan.rows} and {plan.validation_pairs:,} for validation, "
+        f"{plan.parameters:,} parameters, "
+        f"{plan.train_pairs:,} {plan.rows} and {plan.validation_pairs:,} for validation, "
         f"{plan.updates:,} updates (about {plan.updates / plan.updates_per_epoch:.1f} epochs), "
         f"{ranks}{plan.threads} thread{'s' * (plan.threads > 1)} on {plan.device}, about {plan.memory / 2**30:.1f} GiB "
         f"of memory{resumed}"

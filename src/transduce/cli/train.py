@@ -101,8 +101,8 @@ def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepare
         raise SettingsError("a prepared corpus needs no files; leave out --source, --target, --path and --text")
     if not corpora and prepared is None and not options["recipe"]:
         raise SettingsError(
-            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared; or plain text: "
-            "--text"
+            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared; or plain "
+            "text: --text"
         )
     opened = None if prepared is None else load_prepared(Path(prepared))
     return ({"data": corpora} if corpora else {}), opened

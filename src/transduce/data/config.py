@@ -101,8 +101,8 @@ class DataConfig(Config):
     block: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
     """Of plain text: how many tokens the model reads at once. Filled in with as many as it has positions, or 256."""
     corrupt: Literal["spans"] | None = None
-    """Of plain text: make pairs of blocks for a model that reads and writes. spans: 15 % of the tokens are taken out, in
-    stretches of three on average, and are what is asked for (Raffel et al. 2020, section 3.1.4)."""
+    """Of plain text: make pairs of blocks for a model that reads and writes. spans: 15 % of the tokens are taken out,
+    in stretches of three on average, and are what is asked for (Raffel et al. 2020, section 3.1.4)."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:

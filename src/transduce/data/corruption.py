@@ -97,7 +97,9 @@ class Corruption:
                 f"{len(sentinels)}; set tokenizer.sentinels={needed}, or a smaller data.block"
             )
 
-    def pairs(self, blocks: Blocks, rows: Rows, epoch: int | str, first: int) -> tuple[list[list[int]], list[list[int]]]:
+    def pairs(
+        self, blocks: Blocks, rows: Rows, epoch: int | str, first: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
         """Return sources and targets of some blocks, which stand at `first` and behind it in an epoch."""
         sources, targets = [], []
         for place, row in enumerate(blocks.rows_of(rows), start=first):

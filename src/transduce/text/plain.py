@@ -110,7 +110,8 @@ def encode_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece]) -> list[list[in
     marked = tokenizer.kind in _MARKED
     rows = tokenizer.encode_batch([_unmarked(piece) if marked else piece.text for piece in pieces])
     if marked:  # a piece that begins with a line break has got a space of its own before that
-        rows = [row[1:] if not piece.begins and piece.text[0] == "\n" else row for piece, row in zip(pieces, rows)]
+        doubled = [not piece.begins and piece.text[0] == "\n" for piece in pieces]
+        rows = [row[1:] if extra else row for row, extra in zip(rows, doubled, strict=True)]
     return rows
 
 

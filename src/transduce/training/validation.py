@@ -78,7 +78,7 @@ class Validator:
         def go_on(model: AnyTransducer, _: int) -> tuple[Sample, ...]:
             return continuations(model, blocks, self.target, SAMPLES)
 
-        (samples,) = self.workers.each(go_on, 1)
+        samples: tuple[Sample, ...] = self.workers.each(go_on, 1)[0]
         return samples
 
     def better(self, new: Validation, best: float | None) -> tuple[bool, float]:
