@@ -27,16 +27,21 @@ LAYERS: dict[str, set[str]] = {
     "searcher": {"engines", "interop", "decoding", "text", "checkpoint"},
     "translation": set(),
     "answering": {"translation", "searcher", "decoding", "text"},
-    "translator": {"answering", "translation", "searcher", "interop", "inspection", "decoding", "text", "checkpoint"},
+    "translator": {
+        *("answering", "translation", "searcher", "interop", "inspection", "decoding", "models", "text", "checkpoint")
+    },
+    "generator": {"decoding", "models", "text", "checkpoint"},
+    "loading": {"translator", "generator", "models", "checkpoint"},
     "bulk": {"answering", "translation", "translator", "engines", "decoding", "text", "checkpoint"},
     "advice": {"data"},
+    "advice_text": {"advice"},
     "assessment": {"translator", "evaluation", "text"},
     "listing": {"training", "data", "text", "checkpoint"},
     "ranking": {"translation", "translator", "evaluation", "decoding"},
     "verification": {"recipe", "training"},
     "demo": {"assessment", "run", "recipe", "translator", "training", "evaluation", "data"},
-    "recipe": {"advice", "training", "decoding", "models", "data", "text"},
-    "run": {"recipe", "training", "checkpoint", "models", "data"},
+    "recipe": {"advice", "advice_text", "training", "decoding", "models", "data", "text"},
+    "run": {"recipe", "training", "checkpoint", "models", "data", "text"},
     "interop": {"models", "text", "checkpoint"},
     "reproduce": {"run", "recipe", "evaluation", "inspection"},
     "serving": {"translator", "inspection"},
@@ -44,7 +49,7 @@ LAYERS: dict[str, set[str]] = {
     "config": {"errors"},
     "storage": {"errors", "config"},
     "journal": {"errors", "config", "storage"},
-    "__init__": {"recipe", "run", "translator"},
+    "__init__": {"generator", "loading", "recipe", "run", "translator"},
     "__main__": {"cli"},
 }
 """Each layer and what it may import besides itself and what is open to all."""

@@ -39,6 +39,7 @@ from transduce.text.piece import (
     Kind,
     byte_fallbacks,
     byte_symbols,
+    sentinels,
     smallest_size,
     specials,
 )
@@ -56,7 +57,7 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk)>$)")
+_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|extra_id_\d+)>$)")
 
 
 class TokenizerConfig(Config):
@@ -84,17 +85,20 @@ class TokenizerConfig(Config):
     lowercase: bool = False
     """Make all text lower case first. What is lost is lost: no kind is lossless then."""
 
+    sentinels: int | None = pydantic.Field(default=None, ge=0, le=10_000)
+    """Tokens that stand for what was taken out of a text, `<extra_id_0>` and so on; of vocab_size. A hundred where
+    data.corrupt needs them."""
+
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
         source, target = self.kinds
         if self.joint and source != target:
             raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
         for kind in (source, target):
-            if kind != "byte" and self.vocab_size < smallest_size(kind):
+            smallest = smallest_size(kind) + (self.sentinels or 0)
+            if kind != "byte" and self.vocab_size < smallest:
                 what = "special pieces and all bytes" if kind in LOSSLESS else "special pieces and one word"
-                raise ValueError(
-                    f"vocab_size = {self.vocab_size} is too small: {what} are {smallest_size(kind)} already"
-                )
+                raise ValueError(f"vocab_size = {self.vocab_size} is too small: {what} are {smallest} already")
         return self
 
     @property
@@ -114,6 +118,8 @@ class Tokenizer:
     end: int
     unknown: int | None
     """Token of what the vocabulary lacks; None for the lossless kinds."""
+    sentinels: list[int]
+    """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
@@ -122,10 +128,12 @@ class Tokenizer:
         _check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
         self._library = library
+        self._reserved = frozenset(_sentinels(library))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
+        self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
 
@@ -165,7 +173,7 @@ class Tokenizer:
         return [self._show(self._pieces[token]) for token in tokens]
 
     def _show(self, piece: str) -> str:
-        if piece in (PAD, START, END) or (piece == UNKNOWN and self.unknown is not None):
+        if piece in (PAD, START, END) or (piece == UNKNOWN and self.unknown is not None) or piece in self._reserved:
             return piece
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
@@ -205,7 +213,7 @@ class Tokenizer:
 
     def _bytes(self, piece: str) -> bytes:
         """What a piece of a lossless tokenizer stands for; special ones stand for nothing."""
-        if piece in (PAD, START, END):
+        if piece in (PAD, START, END) or piece in self._reserved:
             return b""
         if self.kind != "character":
             return bytes(_BYTE_OF[symbol] for symbol in piece)
@@ -289,7 +297,7 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
-    special, needed = {token.content for token in added if token.special}, set(specials(kind))
+    special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
     if special != needed or len(added) != len(needed):
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
@@ -300,6 +308,12 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("it has pieces that are not made of bytes")
     if kind not in LOSSLESS and getattr(library.model, "unk_token", None) != UNKNOWN:
         raise ValueError("it has no piece for unknown words")
+
+
+def _sentinels(library: tokenizers.Tokenizer) -> list[str]:
+    """The sentinels that were reserved, in their order; a word of the text that is spelled like one is none."""
+    added = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
+    return [piece for piece in sentinels(len(added)) if piece in added]
 
 
 def _one_line(error: BaseException) -> str:
