@@ -20,8 +20,8 @@ from transduce.errors import SettingsError
 from transduce.interop.vocabulary_map import write_map
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.storage import folder_aside, seal, write_json
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer import Tokenizer
 
 KIND = "ctranslate2 export"
 NOTES = "transduce.json"
@@ -104,7 +104,7 @@ def library() -> Any:
     return ctranslate2
 
 
-def _config(tokenizer: Tokenizer) -> Table:
+def _config(tokenizer: AnyTokenizer) -> Table:
     start, end, unknown = (
         tokenizer.vocabulary[token]
         for token in (tokenizer.start, tokenizer.end, tokenizer.pad if tokenizer.unknown is None else tokenizer.unknown)

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from transduce.errors import DataError, SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.line import normalise
 from transduce.text.placeholder import pattern
-from transduce.text.tokenizer import Tokenizer
 
 
 class Constraints:
@@ -18,7 +18,7 @@ class Constraints:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         prefixes: Iterable[str] = (),
         forbid: Sequence[str] = (),
         terms: Mapping[str, str] | None = None,

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from transduce.text.tokenizer import SPACE_MARK, Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.tokenizer import SPACE_MARK
 
 
-def cut_tokens(tokenizer: Tokenizer, tokens: list[int], limit: int) -> list[tuple[list[int], str]]:
+def cut_tokens(tokenizer: AnyTokenizer, tokens: list[int], limit: int) -> list[tuple[list[int], str]]:
     """Cut tokens into parts of at most `limit`, where words begin, or at least characters.
 
     Each part comes with what stood before it, a space or nothing; behind the last space there may be an empty part.
+    Languages at the beginning are put before every part.
     """
+    if leading := tokenizer.leading(tokens):
+        rest = cut_tokens(tokenizer, tokens[leading:], max(1, limit - leading))
+        return [([*tokens[:leading], *part] if part else [], glue) for part, glue in rest]
     begins_word = _BEGINS_WORD.get(tokenizer.kind, _has_space)
     spaces = tokenizer.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut
     parts: list[tuple[list[int], str]] = []
