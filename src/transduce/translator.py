@@ -165,8 +165,9 @@ class Translator:
         return answers
 
     def _sentences(self, line: str) -> list[Piece]:
-        pieces = split_sentences(line, str(self.notes.get("source_language") or ""))
-        return pieces if len(pieces) > 1 else [Piece(line, "")]
+        tag, text = self.source.split_tag(line)
+        pieces = split_sentences(text, str(self.notes.get("source_language") or ""))
+        return [Piece(tag + piece.sentence, piece.space) for piece in pieces] if len(pieces) > 1 else [Piece(line, "")]
 
     def stream(
         self,
@@ -183,7 +184,7 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space = constraints.next_prefix(), "", ""
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, (part, glue, _) in enumerate(self._answers.parts_of([piece.sentence])[0]):
+            for place, (part, glue, *_) in enumerate(self._answers.parts_of([piece.sentence])[0]):
                 read = self.source.decode(part) if place else piece.sentence
                 request, said = self._answers.request(part, wished, constraints, prefix, read), ""
                 for longer, is_over in self._answers.said(request, constraints) if part else ():
@@ -236,7 +237,7 @@ class Translator:
             self.counts.split += 1
             text = self.source.decode(first)
         source_tokens = [*first, self.source.end]
-        request = Request(0, first, self.options(**options))
+        request = Request(0, first, self.options(**options), self.target.opening)
         best = self.engine.translate([request])[0][0]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
         with self.engine.alone():
@@ -256,7 +257,7 @@ class Translator:
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         return (
             self.source.encode_batch([source for source, _ in pairs]),
-            self.target.encode_batch([target for _, target in pairs]),
+            [[*self.target.opening, *row] for row in self.target.encode_batch([target for _, target in pairs])],
         )
 
 

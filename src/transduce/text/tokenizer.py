@@ -39,6 +39,7 @@ from transduce.text.piece import (
     Kind,
     byte_fallbacks,
     byte_symbols,
+    read_byte_symbols,
     sentinels,
     smallest_size,
     specials,
@@ -120,6 +121,8 @@ class Tokenizer:
     """Token of what the vocabulary lacks; None for the lossless kinds."""
     sentinels: list[int]
     """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
+    opening: tuple[int, ...] = ()
+    """What every answer begins with; only imported tokenizers have something there."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
@@ -145,6 +148,18 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"Tokenizer(kind={self.kind!r}, size={self.size})"
 
+    def sides(self) -> tuple[Self, Self]:
+        """Return the tokenizer of sources and that of targets, where one serves both."""
+        return self, self
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """Return the language tag that a text begins with, and the rest; only imported tokenizers have tags."""
+        return "", text
+
+    def leading(self, tokens: Sequence[int]) -> int:
+        """Return how many tokens at the beginning are such tags."""
+        return 0
+
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without start or end."""
         return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
@@ -164,6 +179,11 @@ class Tokenizer:
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     @property
+    def closes_spaces(self) -> bool:
+        """Whether `decode` takes away spaces that stood there before the next token came."""
+        return self.kind == "wordpiece"
+
+    @property
     def vocabulary(self) -> list[str]:
         """Every piece as the tokenizer's file spells it, by token; no two are alike."""
         return list(self._pieces)
@@ -178,8 +198,7 @@ class Tokenizer:
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
         if self.kind in ("bpe", "unigram", "byte"):
-            text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
-            piece = "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+            piece = read_byte_symbols(piece)
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
@@ -241,16 +260,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a `tokenizer.json` that `save` wrote."""
-        path = Path(path)
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
-        except UnicodeDecodeError:
-            raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
-        return cls.from_json(text, str(path))
+        return cls.from_json(read_file(Path(path)), str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
@@ -263,6 +273,18 @@ class Tokenizer:
             raise ModelFolderError(
                 f"{where}: is not a tokenizer made by transduce ({_one_line(error)}); copy the right file there"
             ) from None
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a tokenizer's file."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
 
 
 _BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
