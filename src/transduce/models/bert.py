@@ -123,9 +123,7 @@ class Bert(Reader):
     def max_source(self) -> int | None:
         return self.config.max_positions
 
-    def forward(
-        self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
-    ) -> Reading:
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
         hidden, allowed_B11N = self.embedding(tokens, segments), broadcast(allowed)
         passed = [hidden]
         for block in self.encoder:

@@ -210,9 +210,7 @@ class Reader(Model):
     head: Head | None
 
     @abstractmethod
-    def forward(
-        self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
-    ) -> Reading:
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
         """Read framed texts.  tokens, allowed, which of two texts each token is of: (B N) -> vectors."""
 
 

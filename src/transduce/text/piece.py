@@ -13,6 +13,10 @@ PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 """Special pieces: tokens 0, 1, 2, and 3 for the kinds that can meet something unknown."""
 
 
+MASK = "<mask>"
+"""Stands where a piece was hidden; only tokenizers made for readers have it, as their last token."""
+
+
 def specials(kind: Kind) -> list[str]:
     """Return the special pieces of a kind, in the order of their tokens."""
     return [PAD, START, END] if kind in LOSSLESS else [PAD, START, END, UNKNOWN]
