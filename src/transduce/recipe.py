@@ -18,13 +18,15 @@ from typing import Any
 
 import torch
 
-from transduce.advice import KINDS, advise, survey
+from transduce.advice import KINDS, advise, advise_reader, survey
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
-from transduce.data.store import Prepared
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.store import Prepared, read_data_table
 from transduce.decoding.options import SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
+from transduce.models.bert import BertConfig
 from transduce.models.transformer import SHARED
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
@@ -37,7 +39,7 @@ TABLES = ("data", "tokenizer", "model", "training", "search")
 class Recipe:
     """What to run."""
 
-    data: DataConfig
+    data: DataConfig | ReadingConfig
     tokenizer: TokenizerConfig
     model: Config
     training: TrainingConfig
@@ -50,12 +52,13 @@ class Recipe:
         if "data" not in tables:
             raise SettingsError(f"{where} needs a table [data] that says which pairs to learn from")
         recipe = cls(
-            data=DataConfig.from_table(tables["data"], f"{where}: data"),
+            data=read_data_table(tables["data"], f"{where}: data"),
             tokenizer=TokenizerConfig.from_table(tables.get("tokenizer", {}), f"{where}: tokenizer"),
             model=catalog.read_model_table(tables.get("model", {}), f"{where}: model"),
             training=TrainingConfig.from_table(tables.get("training", {}), f"{where}: training"),
             search=SearchOptions.from_table(tables.get("search", {}), f"{where}: search"),
         )
+        recipe = suited(recipe, tables.get("model", {}), where)
         tied = getattr(recipe.model, "tied", None)
         if tied in SHARED and not recipe.tokenizer.joint:
             raise SettingsError(
@@ -83,6 +86,40 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
+def suited(recipe: Recipe, model: Mapping[str, Any], where: str) -> Recipe:
+    """Fit the model to the task: a reader gets the head that the task needs; one that cannot do it is refused.
+
+    `model` is the table as it was given.
+    """
+    data, name = recipe.data, catalog.name_of(recipe.model)
+    if not isinstance(data, ReadingConfig):
+        if isinstance(recipe.model, BertConfig):
+            raise SettingsError(
+                f"{where}: a {name} reads texts and writes none; say in data.task what it should learn: mask, "
+                "classify, tag or answer"
+            )
+        return recipe
+    if not isinstance(recipe.model, BertConfig):
+        raise SettingsError(
+            f"{where}: data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
+        )
+    head = model.get("head", data.head)
+    if head not in (data.head, "none"):
+        raise SettingsError(f"{where}: the task {data.task} needs model.head = '{data.head}', not '{head}'")
+    if data.max_length > recipe.model.max_positions:
+        raise SettingsError(
+            f"{where}: data.max_length = {data.max_length} is more than the {recipe.model.max_positions} positions "
+            "that the model learns; set data.max_length or model.max_positions"
+        )
+    for setting in ("subword_dropout", "source_vectors", "target_vectors"):
+        if getattr(recipe.training, setting):
+            raise SettingsError(f"{where}: training.{setting} is for pairs; leave it out for a reader")
+    changes: dict[str, Any] = {"head": data.head}
+    if data.task == "mask":
+        changes["next_sentence"] = data.next_sentence
+    return replace(recipe, model=recipe.model.but(**changes))
+
+
 def read_recipe(
     path: Path | None, changes: Sequence[str] = (), base: Table | None = None, prepared: Prepared | None = None
 ) -> tuple[Recipe, list[str]]:
@@ -103,7 +140,10 @@ def read_recipe(
     reasons: list[str] = []
     _refuse_foreign(tables, where)
     if not {"tokenizer", "model", "training"} & given.keys():
-        data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
+        data = read_data_table(_table(tables, "data", where), f"{where}: data")
+        if isinstance(data, ReadingConfig):
+            advice = advise_reader(data.task)
+            return Recipe.from_tables(_over(advice.tables, tables), where), advice.reasons
         texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
         advice = advise(survey(texts, count), tables.get("tokenizer"))
         tables, reasons = _over(advice.tables, tables), advice.reasons

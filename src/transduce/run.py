@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,9 +14,11 @@ import torch
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Table, write_toml
 from transduce.data.prepare import prepare
+from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.models import catalog
+from transduce.models.bert import BertConfig
 from transduce.models.interface import Model, VocabularySizes
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
@@ -110,8 +113,11 @@ def _set_up(
             _write(recipe, folder)
         _refuse_too_large(recipe, VocabularySizes(1, 1))  # before hours go into preparing
         corpus = _corpus(folder, recipe, prepared, progress)
+        chosen = with_labels(recipe, corpus)
         if recipe.training.tokens == "auto":
-            recipe = _sized(recipe, corpus, reporter)
+            chosen = _sized(chosen, corpus, reporter)
+        if chosen != recipe:
+            recipe = chosen
             _write(recipe, folder)
         ranks.wait()
         return _trainer(recipe, corpus, folder, ranks, reporter)
@@ -204,6 +210,26 @@ def _refuse_too_long(model: Model, corpus: Prepared) -> None:
                 )
 
 
+def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
+    """Give a reader's head as many labels as there are."""
+    if not isinstance(recipe.model, BertConfig) or recipe.model.head not in ("labels", "tags"):
+        return recipe
+    return replace(recipe, model=recipe.model.but(num_labels=len(corpus.report.labels or ("",))))
+
+
+def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
+    """What a model folder says besides its settings."""
+    if isinstance(recipe.data, ReadingConfig):
+        data = recipe.data
+        kept = {name: getattr(data, name) for name in ("task", "language", "max_length", "stride", "no_answer")}
+        return {**kept, "labels": list(corpus.report.labels or ())}
+    return {
+        "source_language": recipe.data.source_language,
+        "target_language": recipe.data.target_language,
+        "search": recipe.search.to_table(),
+    }
+
+
 def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
     """What the weights depend on; not on whether they are spread over ranks, so that a run may change that."""
     tables = recipe.to_tables()
@@ -245,11 +271,7 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     """Make the model folder, with the card."""
     updates, final = put_final_weights(trainer, reporter)
     corpus = trainer.prepared
-    notes = {
-        "source_language": recipe.data.source_language,
-        "target_language": recipe.data.target_language,
-        "search": recipe.search.to_table(),
-    }
+    notes = model_notes(recipe, corpus)
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
     card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
     save_model(folder / MODEL, contents, card)

@@ -47,9 +47,9 @@ def describe(plan: Plan) -> str:
 
 def summarise(validation: Validation) -> str:
     """One validation in one line."""
-    from transduce.evaluation.catalog import METRICS
+    from transduce.evaluation.catalog import show_score
 
-    scores = "".join(f", {name} {METRICS[name].show(value)}" for name, value in validation.scores.items())
+    scores = "".join(f", {name} {show_score(name, value)}" for name, value in validation.scores.items())
     best = ", best so far" if validation.best else ""
     return (
         f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "

@@ -41,7 +41,7 @@ def token_bytes(size: int) -> int:
     return 2 if size <= 2**16 else 4
 
 
-class _SideCount:
+class SideCount:
     """Token counts of one side, by length."""
 
     def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
@@ -89,7 +89,7 @@ class SplitWriter:
         self._limits = limits
         caches = {id(tokenizer): WordCache(tokenizer) for tokenizer in tokenizers}
         self._caches = [caches[id(tokenizer)] for tokenizer in tokenizers]
-        self._counts = [_SideCount(tokenizer, limits.max_length) for tokenizer in tokenizers]
+        self._counts = [SideCount(tokenizer, limits.max_length) for tokenizer in tokenizers]
         with ExitStack() as stack:
             self._tokens, self._texts = [], []
             for name, tokenizer in zip(("source", "target"), tokenizers, strict=True):
