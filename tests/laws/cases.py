@@ -73,6 +73,7 @@ CASES = [
     case("paper_base", "shaw", tied="target", positions="shaw", max_distance=3),
     case("small", "buckets", tied="none", positions="buckets", buckets=6, max_distance=9, key_value_heads=1),
     case("paper_base", "marian", joint=True, positions="sinusoidal_marian", feed_forward="silu", output_bias=True),
+    case("paper_base", "torch", tied="none", final_norm=True, attention_bias=True, output_bias=True),
     case("small", "fairseq", joint=True, positions="sinusoidal_fairseq"),
     case("t5_small", joint=True, buckets=8, max_distance=7),
     case("t5_base", joint=True, num_heads=7),

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from transduce.checkpoint import weights_of
-from transduce.interop.huggingface.bert import from_theirs, to_theirs
-from transduce.models.bert import Bert, BertConfig, bert_base, bert_large
+from transduce.interop.huggingface.bert import BERT
+from transduce.interop.huggingface.family import Settings
+from transduce.interop.huggingface.rename import Loaded, read_renamed, write_renamed
+from transduce.models.bert import Bert, bert_base, bert_large
 from transduce.models.catalog import build
 from transduce.models.interface import Reading, VocabularySizes
 from transduce.models.reading_head import LanguageHead
@@ -61,24 +63,11 @@ def twins(kind: str, dtype: torch.dtype, sizes: tuple[int, int, int, int]) -> Tw
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
-    head = "language" if kind == "masked" else kind
-    config = BertConfig(
-        model_dim=heads * width,
-        num_heads=heads,
-        ffn_dim=inner,
-        num_layers=layers,
-        max_positions=13,
-        segments=segments,
-        head=head,
-        next_sentence=kind == "language",
-        num_labels=labels,
-        dropout=0.0,
-        attention_dropout=0.0,
-        head_dropout=0.0,
-    )
+    found = Loaded(theirs.state_dict())
+    config = BERT.read(Settings({**setup.to_dict(), "architectures": [CLASSES[kind]]}, "config.json"), found)
     ours = build(config, VocabularySizes(pieces, pieces)).to(dtype)
     assert isinstance(ours, Bert)
-    weights = from_theirs(theirs.state_dict(), head)
+    weights = read_renamed(BERT.renames(config), found, BERT.ignored, "weights")
     mine = weights_of(ours)
     assert weights.keys() == mine.keys()
     with torch.no_grad():
@@ -141,7 +130,7 @@ def test_scores_and_gradients_are_those_of_transformers(
     gradients = {n: p.grad for n, p in pair.ours.named_parameters()}
     for name, parameter in pair.theirs.named_parameters():
         expected = parameter.grad
-        mine = to_theirs(gradients, "language" if kind == "masked" else kind)  # type: ignore[arg-type]
+        mine = write_renamed(BERT.renames(pair.ours.config), gradients)  # type: ignore[arg-type]
         found = mine[name if name in mine else f"bert.{name}"]
         assert (found - expected).norm() <= 1e-4 * expected.norm() + 1e-12, name
 
@@ -160,10 +149,10 @@ def test_every_layer_is_to_be_had_and_equals_theirs() -> None:
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_names_go_there_and_back(kind: str) -> None:
-    head = "language" if kind == "masked" else kind
     pair = twins(kind, torch.float32, (2, 7, 29, 3))
-    there = to_theirs(weights_of(pair.ours), head)
-    back = from_theirs(there, head)
+    renames = BERT.renames(pair.ours.config)
+    there = write_renamed(renames, weights_of(pair.ours))
+    back = read_renamed(renames, Loaded(there), BERT.ignored, "weights")
     for name, weight in weights_of(pair.ours).items():
         assert torch.equal(back[name], weight)
     own = {n if n.startswith(("bert.", "cls.", "class", "qa_")) else f"bert.{n}" for n in pair.theirs.state_dict()}

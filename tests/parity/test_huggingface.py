@@ -204,7 +204,7 @@ def test_gradients_are_theirs(case: Case) -> None:
     expected = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
     assert expected.keys() <= found.keys()
     for name, gradient in expected.items():
-        distance = (found[name].double() - gradient).norm() / gradient.norm().clamp(min=1e-9)
+        distance = (found[name] - gradient).norm() / gradient.norm().clamp(min=1e-9)
         assert distance < 1e-4, name
 
 

@@ -53,6 +53,8 @@ def refusal(model: nn.Module) -> str | None:
         return f"CTranslate2 wants keys and values of one width, not {key_dim} and {value_dim}"
     if config.positions not in (*SINUSOIDS, "learned"):
         return f"its encoder-decoders hear of no {config.positions} positions"
+    if config.final_norm not in (None, config.norm == "pre"):
+        return "its stacks end with a norm where norms stand before sub-layers, and only there"
     for name, wanted in WRITTEN.items():
         if getattr(config, name) not in wanted:
             return f"{name} = {getattr(config, name)} has no place in its encoder-decoders"
@@ -165,7 +167,7 @@ def _spec(model: Transformer) -> Any:
         (spec.decoder, model.target_positions, model.decoder_norm),
     ):
         side.position_encodings.encodings = _array(positions.first(positions.limit or POSITIONS))
-        if config.norm == "pre":
+        if not isinstance(norm, nn.Identity):
             _put_norm(side.layer_norm, norm)
     for layer, block in (
         *zip(spec.encoder.layer, model.encoder, strict=True),

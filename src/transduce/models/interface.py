@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
-from transduce.nn.product import Linear
+from transduce.nn.packed import Freezable
 
 
 class VocabularySizes(NamedTuple):
@@ -157,11 +157,12 @@ class Transducer(Model, Generic[MemoryT, StateT]):
         return scores
 
     def freeze(self) -> None:
-        """Promise that the weights of this model, or of the models in it, will not change: steps become faster."""
+        """Promise that the weights of this model, or of the models in it, will not change: steps become faster.
+
+        Training, moving or loading other weights takes the promise back.
+        """
         for module in self.modules():
-            if isinstance(module, Transducer):
-                module.frozen = True
-            elif isinstance(module, Linear | Output):
+            if isinstance(module, Freezable):
                 module.freeze()
 
     def scorer(self, vocabulary: Tensor) -> Scorer:

@@ -1,96 +1,137 @@
-"""Names of BERT's weights, ours and Hugging Face's, in both directions.
+"""BERT of Hugging Face's, bare or under one of its heads.
 
-Ours keep query, key and value of a layer in one matrix; theirs are three. A row of `NAMES` is a pair of patterns, where
-`#` stands for the number of a layer; several names on their side are concatenated, in their order, to make ours.
+Files of the bare model may name its weights with `bert.` before them or without. Ours keep query, key and value of a
+layer in one matrix; theirs are three.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from transduce.config import Table
+from transduce.errors import ModelFolderError
+from transduce.interop.huggingface.family import Family, Settings, bend_name
+from transduce.interop.huggingface.rename import Rename, Weights
+from transduce.models.bert import BertConfig
+from transduce.models.interface import VocabularySizes
 
-import torch
-from torch import Tensor
-
-_LAYER = "bert.encoder.layer.#"
-
-NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("embedding.pieces.weight", ("bert.embeddings.word_embeddings.weight",)),
-    ("embedding.positions.table", ("bert.embeddings.position_embeddings.weight",)),
-    ("embedding.segments.weight", ("bert.embeddings.token_type_embeddings.weight",)),
-    *((f"embedding.norm.{kind}", (f"bert.embeddings.LayerNorm.{kind}",)) for kind in ("weight", "bias")),
-    *(
-        (f"{ours}.{kind}", tuple(f"{one}.{kind}" for one in theirs))
-        for kind in ("weight", "bias")
-        for ours, theirs in (
-            (
-                "encoder.#.attention.query_key_value",
-                tuple(f"{_LAYER}.attention.self.{part}" for part in ("query", "key", "value")),
-            ),
-            ("encoder.#.attention.heads.merge", (f"{_LAYER}.attention.output.dense",)),
-            ("encoder.#.attention_residual.norm", (f"{_LAYER}.attention.output.LayerNorm",)),
-            ("encoder.#.feed_forward.widen", (f"{_LAYER}.intermediate.dense",)),
-            ("encoder.#.feed_forward.narrow", (f"{_LAYER}.output.dense",)),
-            ("encoder.#.feed_forward_residual.norm", (f"{_LAYER}.output.LayerNorm",)),
-            ("pooler", ("bert.pooler.dense",)),
-        )
-    ),
-)
-"""What is there under any head."""
-
-HEADS: dict[str, tuple[tuple[str, str], ...]] = {
-    "none": (),
-    "language": (
-        ("head.transform.weight", "cls.predictions.transform.dense.weight"),
-        ("head.transform.bias", "cls.predictions.transform.dense.bias"),
-        ("head.norm.weight", "cls.predictions.transform.LayerNorm.weight"),
-        ("head.norm.bias", "cls.predictions.transform.LayerNorm.bias"),
-        ("head.output.bias", "cls.predictions.bias"),
-        ("head.follows.weight", "cls.seq_relationship.weight"),
-        ("head.follows.bias", "cls.seq_relationship.bias"),
-    ),
-    "labels": (("head.output.weight", "classifier.weight"), ("head.output.bias", "classifier.bias")),
-    "tags": (("head.output.weight", "classifier.weight"), ("head.output.bias", "classifier.bias")),
-    "span": (("head.output.weight", "qa_outputs.weight"), ("head.output.bias", "qa_outputs.bias")),
+HEADS = {
+    "BertModel": "none",
+    "BertForPreTraining": "language",
+    "BertForMaskedLM": "language",
+    "BertForSequenceClassification": "labels",
+    "BertForTokenClassification": "tags",
+    "BertForQuestionAnswering": "span",
 }
-"""What each head adds. The language head's scores are made with the embedding's own matrix."""
+"""Their classes, and our heads."""
+
+LINEAR = ("weight", "bias")
+OUTPUT = {"labels": "classifier", "tags": "classifier", "span": "qa_outputs"}
 
 
-def names_for(head: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the table for a model with this head."""
-    return (*NAMES, *((ours, (theirs,)) for ours, theirs in HEADS[head]))
+def _read(settings: Settings, weights: Weights) -> BertConfig:
+    settings.refuse_unless("position_embedding_type", "absolute")
+    settings.refuse_unless("is_decoder", False)
+    said = settings.table.get("architectures") or ["BertModel"]
+    if not isinstance(said, list) or said[0] not in HEADS:
+        raise ModelFolderError(f"{settings.where}: architectures = {said!r} is not known; {', '.join(HEADS)} are")
+    head, dropout = HEADS[said[0]], settings.share("hidden_dropout_prob", 0.1)
+    labels = settings.table.get("id2label")
+    return BertConfig.from_table(
+        {
+            "model_dim": settings.number("hidden_size"),
+            "num_heads": settings.number("num_attention_heads"),
+            "ffn_dim": settings.number("intermediate_size"),
+            "num_layers": settings.number("num_hidden_layers"),
+            "norm_eps": settings.share("layer_norm_eps", 1e-12),
+            "feed_forward": settings.bend("hidden_act", "gelu"),
+            "max_positions": settings.number("max_position_embeddings"),
+            "segments": settings.number("type_vocab_size", 2),
+            "head": head,
+            "next_sentence": head != "language" or "cls.seq_relationship.weight" in weights.names,
+            "num_labels": max(1, len(labels)) if isinstance(labels, dict) and head in ("labels", "tags") else 2,
+            "dropout": dropout,
+            "attention_dropout": settings.share("attention_probs_dropout_prob", 0.1),
+            "head_dropout": dropout,
+        },
+        settings.where,
+    )
 
 
-def from_theirs(theirs: Mapping[str, Tensor], head: str = "none") -> dict[str, Tensor]:
-    """Return their weights under our names; what the table does not know is left out.
-
-    A model without a head is also known without the `bert.` before its names.
-    """
-    bare = not any(name.startswith("bert.") for name in theirs)
-    known = {f"bert.{name}" if bare else name: weight for name, weight in theirs.items()}
-    found: dict[str, Tensor] = {}
-    for ours, parts in names_for(head):
-        for number in _numbers(known, parts[0]):
-            names = [part.replace("#", number) for part in parts]
-            if all(name in known for name in names):
-                found[ours.replace("#", number)] = torch.cat([known[name] for name in names])
-    return found
-
-
-def to_theirs(ours: Mapping[str, Tensor], head: str = "none") -> dict[str, Tensor]:
-    """Return our weights under their names."""
-    found: dict[str, Tensor] = {}
-    for name, parts in names_for(head):
-        for number in _numbers(ours, name):
-            if name.replace("#", number) in ours:
-                pieces = ours[name.replace("#", number)].chunk(len(parts))
-                found |= {part.replace("#", number): piece for part, piece in zip(parts, pieces, strict=True)}
-    return found
+def _write(config: BertConfig, sizes: VocabularySizes) -> Table:
+    name = next(name for name, head in HEADS.items() if head == config.head)
+    if config.head == "language" and not config.next_sentence:
+        name = "BertForMaskedLM"
+    return {
+        "model_type": "bert",
+        "architectures": [name],
+        "vocab_size": sizes.source,
+        "hidden_size": config.model_dim,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.ffn_dim,
+        "num_hidden_layers": config.num_layers,
+        "layer_norm_eps": config.norm_eps,
+        "hidden_act": bend_name(config.feed_forward),
+        "max_position_embeddings": config.max_positions,
+        "type_vocab_size": config.segments,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+    }
 
 
-def _numbers(known: Mapping[str, Tensor], pattern: str) -> list[str]:
-    """Which layers there are, for a pattern that has them; one empty number for others."""
-    if "#" not in pattern:
-        return [""]
-    layer = re.compile(re.escape(pattern).replace(r"\#", r"(\d+)").replace("#", r"(\d+)"))
-    return [match[1] for name in known if (match := layer.fullmatch(name))]
+def _renames(config: BertConfig) -> list[Rename]:
+    embeddings = "bert.embeddings.{0}|embeddings.{0}"
+    found = [
+        Rename("embedding.pieces.weight", (_pieces(config, embeddings.format("word_embeddings.weight")),)),
+        Rename("embedding.positions.table", (embeddings.format("position_embeddings.weight"),)),
+        Rename("embedding.segments.weight", (embeddings.format("token_type_embeddings.weight"),)),
+    ]
+    pairs = [("embedding.norm", "embeddings.LayerNorm")]
+    if config.is_pooled:
+        pairs.append(("pooler", "pooler.dense"))
+    for layer in range(config.num_layers):
+        ours, theirs = f"encoder.{layer}", f"encoder.layer.{layer}"
+        own = f"{theirs}.attention.self"
+        found += [
+            Rename(
+                f"{ours}.attention.query_key_value.{kind}",
+                tuple(f"bert.{own}.{part}.{kind}|{own}.{part}.{kind}" for part in ("query", "key", "value")),
+            )
+            for kind in LINEAR
+        ]
+        pairs += [
+            (f"{ours}.attention.heads.merge", f"{theirs}.attention.output.dense"),
+            (f"{ours}.attention_residual.norm", f"{theirs}.attention.output.LayerNorm"),
+            (f"{ours}.feed_forward.widen", f"{theirs}.intermediate.dense"),
+            (f"{ours}.feed_forward.narrow", f"{theirs}.output.dense"),
+            (f"{ours}.feed_forward_residual.norm", f"{theirs}.output.LayerNorm"),
+        ]
+    found += [
+        Rename(f"{ours}.{kind}", (f"bert.{name}.{kind}|{name}.{kind}",)) for ours, name in pairs for kind in LINEAR
+    ]
+    return found + _head(config)
+
+
+def _pieces(config: BertConfig, names: str) -> str:
+    return f"{names}|cls.predictions.decoder.weight" if config.head == "language" else names
+
+
+def _head(config: BertConfig) -> list[Rename]:
+    """What stands on top; a language head's scores are made with the embedding's own matrix."""
+    if config.head == "none":
+        return []
+    pairs = [("head.output", OUTPUT[config.head])] if config.head in OUTPUT else []
+    found = []
+    if config.head == "language":
+        pairs += [("head.transform", "cls.predictions.transform.dense")]
+        pairs += [("head.norm", "cls.predictions.transform.LayerNorm")]
+        pairs += [("head.follows", "cls.seq_relationship")] if config.next_sentence else []
+        found = [Rename("head.output.bias", ("cls.predictions.bias|cls.predictions.decoder.bias",))]
+    return found + [Rename(f"{ours}.{kind}", (f"{theirs}.{kind}",)) for ours, theirs in pairs for kind in LINEAR]
+
+
+BERT = Family(
+    architecture="BertModel",
+    read=_read,
+    write=_write,
+    renames=_renames,
+    ignored=("*embeddings.position_ids", "*pooler.dense.*"),  # heads over tokens do not read the pooled vector
+)

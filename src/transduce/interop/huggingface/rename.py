@@ -49,6 +49,8 @@ class Rename(NamedTuple):
     """`transposed` where they multiply from the other side, `row` where they keep a vector as a matrix of one row."""
     widths: tuple[int, ...] = ()
     """How many rows each of several has; equally many unless given."""
+    rows: slice = slice(None)
+    """Which rows of theirs are ours, where they keep more in one matrix; such a weight is only read."""
 
 
 def names_of(rename: Rename) -> Iterable[str]:
@@ -57,7 +59,7 @@ def names_of(rename: Rename) -> Iterable[str]:
 
 
 def read_renamed(renames: Sequence[Rename], weights: Weights, ignored: Sequence[str], where: str) -> dict[str, Tensor]:
-    """Return our weights in float32, from their files.
+    """Return our weights, from their files, in the types that they have there.
 
     What is neither named nor `ignored` (patterns of names that hold nothing learned) is refused: a weight without a
     place would mean another model.
@@ -67,7 +69,9 @@ def read_renamed(renames: Sequence[Rename], weights: Weights, ignored: Sequence[
         if not any(fnmatch(name, pattern) for pattern in ignored):
             raise ModelFolderError(f"{where}: has a weight '{name}' that has no place in such a model here")
     return {
-        rename.ours: torch.cat([_turned(_found(names, weights, where), rename.shape) for names in rename.theirs])
+        rename.ours: torch.cat([_turned(_found(names, weights, where), rename.shape) for names in rename.theirs])[
+            rename.rows
+        ]
         for rename in renames
     }
 
@@ -76,7 +80,7 @@ def write_renamed(renames: Sequence[Rename], weights: Mapping[str, Tensor]) -> d
     """Return their weights, under the first of their names each; what is ours and has no rename has no place there."""
     written: dict[str, Tensor] = {}
     for rename in renames:
-        ours = weights[rename.ours].detach().float()
+        ours = weights[rename.ours].detach()
         count = len(rename.theirs)
         parts = torch.split(ours, list(rename.widths or [len(ours) // count] * count))
         for names, part in zip(rename.theirs, parts, strict=True):
@@ -95,7 +99,7 @@ def missing(renames: Sequence[Rename], weights: Weights) -> list[str]:
 
 
 def _turned(weight: Tensor, shape: Shape) -> Tensor:
-    return {"same": weight, "transposed": weight.t(), "row": weight.flatten()}[shape].float()
+    return {"same": weight, "transposed": weight.t(), "row": weight.flatten()}[shape]
 
 
 def _found(names: str, weights: Weights, where: str) -> Tensor:
