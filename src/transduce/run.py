@@ -54,7 +54,7 @@ def train(
         recipe, _ = read_recipe(Path(recipe))
     folder, reporter = Path(output), reporter or Silent()
     recipe = fill_in(recipe)
-    if resume and fill_in(resume_recipe(folder)) != recipe:
+    if resume and without_labels(fill_in(resume_recipe(folder))) != without_labels(recipe):
         raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
     with joined(recipe.training.device) as ranks, _as_found():
         if recipe.training.shard and ranks.world == 1:
@@ -69,6 +69,7 @@ def train(
         with held(folder, resume) if ranks.leads else contextlib.nullcontext():
             given = None if prepared is None else Path(prepared)
             trainer = _set_up(recipe, folder, resume, given, ranks, reporter, progress)
+            recipe = with_labels(recipe, trainer.prepared)
             try:
                 _refuse_changes(trainer, recipe)
                 trainer.resume(reporter)
@@ -217,12 +218,20 @@ def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
     return replace(recipe, model=recipe.model.but(num_labels=len(corpus.report.labels or ("",))))
 
 
+def without_labels(recipe: Recipe) -> Recipe:
+    """Forget how many labels there are, which the data says: a recipe is the same before they are counted."""
+    model = recipe.model
+    return replace(recipe, model=model.but(num_labels=1)) if isinstance(model, BertConfig) else recipe
+
+
 def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
     """What a model folder says besides its settings."""
     if isinstance(recipe.data, ReadingConfig):
         data = recipe.data
         kept = {name: getattr(data, name) for name in ("task", "language", "max_length", "stride", "no_answer")}
-        return {**kept, "labels": list(corpus.report.labels or ())}
+        columns = data.of_split("train")[0].to_table()
+        columns = {name: columns[name] for name in ("text", "second", "label") if columns.get(name) is not None}
+        return {**kept, "labels": list(corpus.report.labels or ()), "columns": columns}
     return {
         "source_language": recipe.data.source_language,
         "target_language": recipe.data.target_language,

@@ -37,6 +37,8 @@ T = TypeVar("T")
 def load(folder: str | Path, *others: str | Path) -> Translator:
     """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
     contents, *more = [load_model(Path(name)) for name in (folder, *others)]
+    for name, one in zip((folder, *others), (contents, *more), strict=True):
+        refuse_reader(name, one)
     for name, other in zip(others, more, strict=True):
         for side in ("source_tokenizer", "target_tokenizer"):
             if getattr(contents, side).to_json() != getattr(other, side).to_json():
@@ -47,6 +49,14 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     if more:
         contents = replace(contents, model=Ensemble([contents.transducer, *(other.transducer for other in more)]))
     return Translator(contents)
+
+
+def refuse_reader(name: str | Path, contents: ModelFolder) -> None:
+    """Say which verb a folder is for."""
+    try:
+        _ = contents.transducer
+    except SettingsError as error:
+        raise SettingsError(f"{name}: {error}") from None
 
 
 def one_line(text: str) -> str:

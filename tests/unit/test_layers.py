@@ -29,6 +29,10 @@ LAYERS: dict[str, set[str]] = {
     "answering": {"translation", "searcher", "decoding", "text"},
     "translator": {"answering", "translation", "searcher", "interop", "inspection", "decoding", "text", "checkpoint"},
     "bulk": {"answering", "translation", "translator", "engines", "decoding", "text", "checkpoint"},
+    "reader": {"inspection", "decoding", "checkpoint"},
+    "loading": {"reader", "translator", "models", "checkpoint"},
+    "vectors_file": set(),
+    "reader_assessment": {"reader", "training", "decoding", "evaluation", "models", "data"},
     "advice": {"data"},
     "assessment": {"translator", "evaluation", "text"},
     "listing": {"training", "data", "text", "checkpoint"},
@@ -44,7 +48,7 @@ LAYERS: dict[str, set[str]] = {
     "config": {"errors"},
     "storage": {"errors", "config"},
     "journal": {"errors", "config", "storage"},
-    "__init__": {"recipe", "run", "translator"},
+    "__init__": {"loading", "reader", "recipe", "run", "translator"},
     "__main__": {"cli"},
 }
 """Each layer and what it may import besides itself and what is open to all."""

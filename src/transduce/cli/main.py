@@ -31,6 +31,8 @@ VERBS = {
     "score": "Log-probability of given translations; rerank n-best lists.",
     "align": "Which words of a translation belong to which of its source.",
     "evaluate": "Score a model on a test set, or compare two.",
+    "read": "What a reader says of texts: labels, tags, answers, missing words.",
+    "embed": "A vector for every text.",
     "shortlist": "Count which tokens are likely translations, for a faster search.",
     "export": "Write a model for CTranslate2, a fast engine.",
     "inspect": "Show where the model looks while it translates a text.",

@@ -7,7 +7,7 @@ of the texts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -76,7 +76,7 @@ class ReadingEngine:
 
     def label(self, texts: Sequence[Sequence[str]]) -> list[Said]:
         """Return the likeliest label of each text or pair."""
-        rows = [self._label_row(text) for text in texts]
+        rows = [self.row(text) for text in texts]
 
         def say(reading: Reading, _: Sequence[int]) -> list[Said]:
             assert self.model.head is not None
@@ -160,7 +160,7 @@ class ReadingEngine:
         """
         if pool not in ("mean", "first", "pooled"):
             raise SettingsError(f"vectors are pooled by mean, first or pooled, not by '{pool}'")
-        rows = [self._label_row(text) for text in texts]
+        rows = [self.row(text) for text in texts]
 
         def say(reading: Reading, _: Sequence[int]) -> list[NDArray[np.float32]]:
             vectors = _pooled(reading, pool)
@@ -171,7 +171,8 @@ class ReadingEngine:
         found = self._read(rows, say)
         return np.stack(found) if found else np.zeros((0, self.model.width), dtype=np.float32)
 
-    def _label_row(self, texts: Sequence[str]) -> list[int]:
+    def row(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of a text or pair, cut to what the model reads."""
         tokens, was_cut = label_row(self.tokenizer, texts, self.max_length)
         self.cut += was_cut
         return tokens
@@ -181,11 +182,11 @@ class ReadingEngine:
         answers: dict[int, T] = {}
         with torch.inference_mode():
             for which in _together([len(row) + 2 for row in rows]):
-                reading = self.model(*self._tensors([rows[place] for place in which]))
+                reading = self.model(*self.tensors([rows[place] for place in which]))
                 answers |= zip(which, say(reading, which), strict=True)
         return [answers[place] for place in range(len(rows))]
 
-    def _tensors(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
         """Frame and pad rows: tokens, which are real, which of two texts."""
         special, width = self.tokenizer.specials, max(map(len, rows)) + 2
         tokens = torch.full((len(rows), width), special.pad)
@@ -196,6 +197,15 @@ class ReadingEngine:
         segments = (is_end.cumsum(dim=1) - is_end.long()).clamp(max=1).masked_fill(~allowed, 0)
         device = self.model.device
         return tokens.to(device), allowed.to(device), segments.to(device)
+
+
+def answers_to(engine: ReadingEngine, task: str, questions: Sequence[Any]) -> list[Any]:
+    """Return what a reader says of examples of a task: a label, a label per word, or the text of an answer."""
+    if task == "classify":
+        return [said.label for said in engine.label(questions)]
+    if task == "tag":
+        return [[said.label for said in words] for words in engine.tag(questions)]
+    return [found.text for found in engine.answer([(question, context) for question, context in questions])]
 
 
 def _together(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -6,6 +6,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 LABEL, WORD, ANSWER = (
     ("label_accuracy", "macro_f1", "micro_f1"),
@@ -19,6 +20,13 @@ Span = tuple[str, int, int]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def judge_answers(task: str, gold: Sequence[Any], said: Sequence[Any]) -> dict[str, float]:
+    """Return the scores of a task's answers."""
+    judge: Any = {"classify": label_scores, "tag": tag_scores, "answer": answer_scores}[task]
+    scores: dict[str, float] = judge(gold, said)
+    return scores
 
 
 def label_scores(gold: Sequence[str], said: Sequence[str]) -> dict[str, float]:
@@ -54,7 +62,7 @@ def tag_scores(gold: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> 
 def is_bio(labels: Iterable[str]) -> bool:
     """Whether labels say where spans begin (B-), go on (I-) and are not (O)."""
     known = set(labels)
-    return any(label.startswith("B-") or label.startswith("I-") for label in known) and all(
+    return any(label.startswith(("B-", "I-")) for label in known) and all(
         label == "O" or label[:2] in ("B-", "I-") for label in known
     )
 

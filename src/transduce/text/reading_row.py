@@ -133,7 +133,7 @@ def windows(tokenizer: ReadingTokenizer, question: str, context: str, max_length
 
 
 def answer_wanted(window: Window, start: int, end: int) -> list[int]:
-    """Return the first and last token of the characters `start` to `end` of the context, [0, 0] if not all are there."""
+    """Return the first and last token of the context's characters `start` to `end`, [0, 0] if not all are there."""
     inside = [place for place, (left, right) in enumerate(window.places) if left < end and right > start]
     if not inside:
         return [0, 0]

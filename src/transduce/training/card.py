@@ -14,7 +14,6 @@ from transduce.models.interface import Reader
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Validation
 
-
 TRANSLATE = (
     "Translate with it: `transduce translate THIS_FOLDER`, or in Python:",
     "",
@@ -86,9 +85,10 @@ def _scores(final: Validation | None, pairs: int | None) -> list[str]:
     """`pairs` is how many were translated; None for a reader, which is asked about all examples."""
     if final is None:
         return []
+    noun = "examples" if pairs is None else "pairs"
     given = "all validation examples" if pairs is None else "all validation pairs, true tokens before"
     rows = [
-        f"| perplexity per token | {final.perplexity:.3f} | all validation {'examples' if pairs is None else 'pairs'} |",
+        f"| perplexity per token | {final.perplexity:.3f} | all validation {noun} |",
         f"| token accuracy | {100 * final.accuracy:.2f} % | {given} |",
     ]
     on = "all validation examples" if pairs is None else f"greedy, first {pairs:,} validation pairs"

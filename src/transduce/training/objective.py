@@ -11,7 +11,6 @@ from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
 from transduce.training.reading_objective import reading_loss
 
-
 AnyBatch = Batch | ReadingBatch
 """Pairs for a transducer, or texts for a reader."""
 

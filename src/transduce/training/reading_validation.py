@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from transduce.data.batches import validation_batches
 from transduce.data.reading.batch import collate_reading
-from transduce.data.reading.config import ReadingConfig, Task
+from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.masking import Masking
 from transduce.data.store import PairStore, Prepared
-from transduce.decoding.reading import ReadingEngine
+from transduce.decoding.reading import ReadingEngine, answers_to
 from transduce.errors import SettingsError, suggestion
 from transduce.evaluation.perplexity import perplexity
-from transduce.evaluation.reading import answer_scores, label_scores, tag_scores
+from transduce.evaluation.reading import judge_answers
 from transduce.models.interface import Reader
 from transduce.training.config import TrainingConfig
 from transduce.training.reading_objective import reading_loss
@@ -92,22 +91,6 @@ class ReadingValidator:
 
         said = [answer for some in self.workers.each(ask, parts) for answer in some] if parts else []
         return [json.loads(gold) for _, gold in self.texts], said
-
-
-def answers_to(engine: ReadingEngine, task: Task, questions: Sequence[Any]) -> list[Any]:
-    """Return what a reader says of examples of a task: a label, labels, or the text of an answer."""
-    if task == "classify":
-        return [said.label for said in engine.label(questions)]
-    if task == "tag":
-        return [[said.label for said in words] for words in engine.tag(questions)]
-    return [found.text for found in engine.answer([(question, context) for question, context in questions])]
-
-
-def judge_answers(task: Task, gold: Sequence[Any], said: Sequence[Any]) -> dict[str, float]:
-    """Return the scores of a task."""
-    judge: Any = {"classify": label_scores, "tag": tag_scores, "answer": answer_scores}[task]
-    scores: dict[str, float] = judge(gold, said)
-    return scores
 
 
 def _plain(text: str) -> str:

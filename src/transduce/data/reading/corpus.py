@@ -146,10 +146,8 @@ def _squad(path: str) -> Iterator[Example]:
         content = json.loads("\n".join(read_lines(path)))
     except (ValueError, RecursionError):
         raise DataError(f"{path}: is no JSON; give a file as SQuAD's, or JSONL named so") from None
-    count = 0
-    for table in _flat(content, path):
-        count += 1
-        yield _question(count, table)
+    for number, table in enumerate(_flat(content, path), start=1):
+        yield _question(number, table)
 
 
 def _flat(content: Any, path: str) -> Iterator[dict[str, Any]]:
