@@ -17,15 +17,8 @@ from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.decoding.padding import Tokens
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.engines.pace import Pace, usual
-from transduce.interop.ctranslate2 import (
-    POSITIONS,
-    Quantization,
-    is_installed,
-    library,
-    refusal,
-    refuse_inexpressible,
-    write_files,
-)
+from transduce.interop.ctranslate2 import Quantization, is_installed, refuse_unless, write_files
+from transduce.interop.ctranslate2_spec import POSITIONS, cannot_translate, library
 from transduce.interop.vocabulary_map import refusal as map_refusal
 from transduce.text.shortlist import Shortlist
 
@@ -55,10 +48,10 @@ class Searcher:
     def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
         """Choose an engine; `auto` takes CTranslate2 where it is installed and can express the model."""
         self._fast, self._quantization, self.fallen_back = None, None, None
-        if engine == "auto" and (not is_installed() or refusal(self._contents.transducer) is not None):
+        if engine == "auto" and (not is_installed() or cannot_translate(self._contents.model) is not None):
             return
         if engine != "torch":
-            refuse_inexpressible(self._contents.transducer)
+            refuse_unless(cannot_translate, self._contents.model)
             self._quantization = quantization
 
     def use_shortlist(self, shortlist: Shortlist | None) -> None:
@@ -78,14 +71,29 @@ class Searcher:
                 found = self._engine().translate([requests[place] for place in mine])
                 for place, answer in zip(mine, found, strict=True):
                     answers[place] = answer
-        with self._searching:
+        with self.alone():
             rest = [self._listed(one) for one, found in zip(requests, answers, strict=True) if found is None]
             left = iter(self._torch.translate(rest))
         return [next(left) if answer is None else answer for answer in answers]
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch."""
-        yield from self._torch.stream(self._listed(request))
+        """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch.
+
+        Others may search between two steps: whoever reads this may take for ever.
+        """
+        steps = self._torch.stream(self._listed(request))
+        while True:
+            with self.alone():
+                step = next(steps, None)
+            if step is None:
+                return
+            yield step
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let nobody else go through the model: who listens hears all that passes, whoever asked for it."""
+        with self._searching:
+            yield
 
     @property
     def attends(self) -> bool:
@@ -94,7 +102,7 @@ class Searcher:
 
     def looked_at(self, sources: Tokens, targets: Tokens) -> list[Weights | None]:
         """How much each target token looked at each source token; None for a pair too long to read at once."""
-        with self._searching:  # one at a time: who listens hears all that passes
+        with self.alone():
             return looked_at_all(self._contents.transducer, sources, targets, self._source, self._target)
 
     def _listed(self, request: Request) -> Request:
