@@ -77,8 +77,9 @@ class Masking:
         """Return the tokens with some hidden, and for each 0 or what stood there + 1."""
         places = np.flatnonzero(tokens != self.end)
         count = max(1, round(self.data.mask_rate * len(places)))
-        chosen = self._words(tokens, places, count, generator) if self.data.whole_words else None
-        if chosen is None:
+        if self.data.whole_words:
+            chosen = self._words(tokens, places, count, generator)
+        else:
             chosen = generator.permutation(places)[:count]
         wanted = np.zeros_like(tokens)
         wanted[chosen] = tokens[chosen] + 1
@@ -91,20 +92,18 @@ class Masking:
 
     def _words(
         self, tokens: NDArray[np.int64], places: NDArray[np.int64], count: int, generator: np.random.Generator
-    ) -> NDArray[np.int64] | None:
+    ) -> NDArray[np.int64]:
         """Choose whole words until there are `count` pieces; a word that would go beyond is passed over.
 
-        None where every word is longer than that.
+        Where every word is longer than that, the shortest is chosen.
         """
         word = np.cumsum(self.begins[tokens[places]] | (np.diff(places, prepend=-2) > 1))
+        words = [places[word == number].tolist() for number in generator.permutation(np.unique(word)).tolist()]
         chosen: list[int] = []
-        for number in generator.permutation(np.unique(word)).tolist():
-            own = places[word == number].tolist()
+        for own in words:
             if len(chosen) + len(own) <= count:
                 chosen += own
-            if len(chosen) == count:
-                break
-        return np.array(chosen, dtype=np.int64) if chosen else None
+        return np.array(chosen or min(words, key=len), dtype=np.int64)
 
 
 def _begins_word(piece: str, kind: str) -> bool:

@@ -38,6 +38,9 @@ WANTED_BYTES = 4
 """Of a number that says what is wanted."""
 WRITTEN_TOGETHER = 1024
 
+Dropped = dict[str, NDArray[np.bool_]]
+"""Which units of a file are left out, by reason."""
+
 Unit = list[Example]
 """What is used or left out as one: an example, or for mask a document."""
 
@@ -90,14 +93,14 @@ class _Preparation:
     def run(self) -> Report:
         splits = [name for name in ("test", "validation", "train") if self.data.of_split(name)]
         surveys = {name: [self._survey(name, files) for files in self.data.of_split(name)] for name in splits}
-        held = self._held_out(surveys)
         dropped = self._dropped(surveys)
+        held = self._held_out(surveys, dropped["train"])
         if self.data.task == "mask" and self.data.next_sentence and sum(int((~out).sum()) for out in held) < 2:
             raise DataError(
                 "to ask whether a sentence follows, there must be two training documents or more, with a blank line "
                 "between them; set data.next_sentence=false"
             )
-        tokenizer, learned_from = self._tokenizer(surveys["train"], held, dropped)
+        tokenizer, learned_from = self._tokenizer(surveys["train"], held, dropped["train"])
         (self.folder / JOINT_TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
         labels = sorted(self.labels)
         encoder = encoder_for(self.data, tokenizer, labels)
@@ -141,20 +144,19 @@ class _Preparation:
             np.array(usable, dtype=np.bool_),
         )
 
-    def _held_out(self, surveys: dict[str, list[_Survey]]) -> list[NDArray[np.bool_]]:
+    def _held_out(self, surveys: dict[str, list[_Survey]], dropped: list[Dropped]) -> list[NDArray[np.bool_]]:
         """Which training units go to validation: those with the lowest hashes; all of one text go together."""
         train = surveys["train"]
-        hashes = np.unique(np.concatenate([one.texts[one.usable] for one in train]))
+        kept = [_kept(*pair) for pair in zip(train, dropped, strict=True)]
+        hashes = np.unique(np.concatenate([one.texts[some] for one, some in zip(train, kept, strict=True)]))
         count = 0
         if "validation" not in surveys and self.data.validation_share > 0 and len(hashes) > 1:
             count = min(self.data.validation_max, max(1, round(self.data.validation_share * len(hashes))))
-        return [np.isin(one.texts, hashes[:count]) & one.usable for one in train]
+        return [np.isin(one.texts, hashes[:count]) & some for one, some in zip(train, kept, strict=True)]
 
-    def _dropped(self, surveys: dict[str, list[_Survey]]) -> dict[str, list[dict[str, NDArray[np.bool_]]]]:
+    def _dropped(self, surveys: dict[str, list[_Survey]]) -> dict[str, list[Dropped]]:
         """For every file of every split: which units are left out, by reason."""
-        found: dict[str, list[dict[str, NDArray[np.bool_]]]] = {
-            name: [{} for _ in several] for name, several in surveys.items()
-        }
+        found: dict[str, list[Dropped]] = {name: [{} for _ in several] for name, several in surveys.items()}
         if self.data.task == "mask":
             return found
         others = [one.texts for name in surveys if name != "train" for one in surveys[name]]
@@ -175,14 +177,11 @@ class _Preparation:
         self,
         train: list[_Survey],
         held: list[NDArray[np.bool_]],
-        dropped: dict[str, list[dict[str, NDArray[np.bool_]]]],
+        dropped: list[Dropped],
     ) -> tuple[Tokenizer, int]:
         if self.given is not None:
             return self.given, 0
-        chosen = [one.usable & ~out for one, out in zip(train, held, strict=True)]
-        for some, reasons in zip(chosen, dropped["train"], strict=True):
-            for which in reasons.values():
-                some &= ~which
+        chosen = [_kept(one, reasons) & ~out for one, out, reasons in zip(train, held, dropped, strict=True)]
         total = sum(int(some.sum()) for some in chosen)
         self.progress("learning the tokenizer", total)
         return train_reading_tokenizer(self.tokenizer, self._texts(train, chosen)), total
@@ -199,7 +198,7 @@ class _Preparation:
         name: str,
         surveys: list[_Survey],
         held: list[NDArray[np.bool_]],
-        dropped: list[dict[str, NDArray[np.bool_]]],
+        dropped: list[Dropped],
         encoder: Encoder,
     ) -> dict[str, SplitReport]:
         """Pass two over one split, which is two when validation is held out of training."""
@@ -305,6 +304,13 @@ class _Writer:
 
     def __exit__(self, *error: object) -> None:
         self._files.close()
+
+
+def _kept(survey: _Survey, reasons: Dropped) -> NDArray[np.bool_]:
+    kept = survey.usable.copy()
+    for which in reasons.values():
+        kept &= ~which
+    return kept
 
 
 def _hash(texts: Iterable[Iterable[str]]) -> int:
