@@ -88,32 +88,6 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-def advise_reader(task: str) -> Advice:
-    """Choose tokenizer, model and training for a reader: what BERT was trained with, at a laptop's size."""
-    mask = task == "mask"
-    training: dict[str, Any] = {
-        "tokens": 4096 if mask else 2048,
-        "updates": 20_000 if mask else 2000,
-        "optimizer": "adamw",
-        "weight_decay": 0.01,
-        "schedule": "linear",
-        "learning_rate": 5e-4 if mask else 2e-4,
-        "warmup": 1000 if mask else 200,
-        "betas": [0.9, 0.999],
-        "epsilon": 1e-6,
-        "label_smoothing": 0.0,
-        "clip": 1.0,
-        "validate_every": 1000 if mask else 200,
-    }
-    reasons = [
-        "a reader of 4 layers of 256 with WordPiece, as BERT is built",
-        f"AdamW with a peak of {training['learning_rate']:g} that falls in a line, as BERT is trained",
-    ]
-    tokenizer = {"kind": "wordpiece", "vocab_size": 8000, "joint": True}
-    model = {"name": "bert", "preset": "bert_mini"}
-    return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
-
-
 def _kind(side: Side, pairs: int, name: str, reasons: list[str]) -> str | None:
     if side.distinct_words <= FEW_WORDS and pairs * side.words >= OFTEN * side.distinct_words:
         reasons.append(f"the {name} has {side.distinct_words} different words: each is a token of its own")

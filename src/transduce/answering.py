@@ -10,10 +10,10 @@ from transduce.decoding.alignment import Links, word_links
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
 from transduce.searcher import Searcher
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import Part, cut_tokens
 from transduce.text.placeholder import are_kept, put_back, take_out
-from transduce.text.tokenizer import Tokenizer
 from transduce.translation import Translation, together
 
 Worded = tuple[list[int], list[int | None]]
@@ -51,7 +51,7 @@ class Counts:
 class Answerer:
     """Answers texts with one engine; `limit` is the longest source that its model reads, with the end token."""
 
-    def __init__(self, source: Tokenizer, target: Tokenizer, engine: Searcher, limit: int | None) -> None:
+    def __init__(self, source: AnyTokenizer, target: AnyTokenizer, engine: Searcher, limit: int | None) -> None:
         self.source, self.target, self.engine = source, target, engine
         self._longest = max(1, min(LONGEST_PART, (limit or LONGEST_PART + 1) - 1))
 
@@ -132,6 +132,7 @@ class Answerer:
         if required and options.groups > 1:
             raise SettingsError("terms need the whole beam, which groups would divide; leave out one of them")
         is_over = constraints.is_over if constraints.stops else None
+        prefix = [*self.target.opening, *prefix]
         return Request(0, tokens, options, prefix, constraints.forbidden, required, is_over)
 
     def _translation(
@@ -146,7 +147,7 @@ class Answerer:
     ) -> list[Links | None]:
         """Which words of each hypothesis belong to which words of the text that its part was cut from."""
         read = [
-            (part.tokens, words[part.begin : part.begin + len(part.tokens)])
+            (part.tokens, part.of(words))
             for text, several in zip(texts, parts, strict=True)
             for words in [self.source.words_of(text)]
             for part in several
@@ -172,7 +173,7 @@ class Answerer:
             whole = text = self.target.decode(tokens)
             if not ended:
                 text = text[: max(0, len(text) - constraints.held_back)].rstrip("\ufffd")
-                text = text.rpartition(" ")[0] if self.target.kind == "wordpiece" else text
+                text = text.rpartition(" ")[0] if self.target.closes_spaces else text
             text = constraints.stopped(text)
             is_over = ended and constraints.stopped(whole) != whole
             if (len(text) > len(said) and text.startswith(said)) or is_over:

@@ -13,9 +13,9 @@ from transduce.data.lexicon import Sample, learn_lexicon
 from transduce.data.shortlisting import FREQUENT, PER_TOKEN, Coverage, Rows, build_shortlist, measure_coverage, tokenise
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import DataError, MissingInput
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import CorpusFiles, read_pairs
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer import Tokenizer
 from transduce.training.run_folder import DATA
 
 NAME = "shortlist.safetensors"
@@ -77,7 +77,7 @@ def make_shortlist(
     return Listing(path, shortlist, lexicon.source_size, lexicon.target_size, lexicon.sample, coverage)
 
 
-def _prepared(run: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> Prepared | None:
+def _prepared(run: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> Prepared | None:
     """Return a run's data; a linked folder may have been prepared again since then, and its tokens be others."""
     if not (run / DATA).exists():
         return None
@@ -88,21 +88,23 @@ def _prepared(run: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> Prepared | 
             f"{run / DATA}: was prepared with other tokenizers than the model's; give the model's own folder, "
             "with --source and --target"
         )
+    if found.data.is_text:
+        raise DataError(f"{run / DATA}: is plain text, which has no pairs to count; give some: --source and --target")
     return found
 
 
 @contextlib.contextmanager
 def _pairs(
-    run: Path, prepared: Prepared | None, corpus: CorpusFiles | None, tokenizers: tuple[Tokenizer, Tokenizer]
+    run: Path, prepared: Prepared | None, corpus: CorpusFiles | None, tokenizers: tuple[AnyTokenizer, AnyTokenizer]
 ) -> Iterator[tuple[Rows, Rows | None]]:
     """Give the pairs to count, and those to measure on."""
     validation = None if prepared is None else prepared.validation
-    held = None if validation is None else Rows(validation.sources, validation.targets)
+    held = None if validation is None else Rows(*validation.pairs)
     if corpus is not None:
         with tempfile.TemporaryDirectory() as folder:
             used, kept = tokenise(read_pairs(corpus), *tokenizers, Path(folder), hold_out=held is None)
             yield used, held or kept
     elif prepared is not None:
-        yield Rows(prepared.train.sources, prepared.train.targets), held
+        yield Rows(*prepared.train.pairs), held
     else:
         raise MissingInput(f"{run}: has no training data ({DATA}/); name the pairs to count: --source and --target")

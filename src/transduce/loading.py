@@ -1,23 +1,30 @@
-"""A folder into what can be asked: a translator, or a reader."""
+"""One door to every kind of model folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from transduce import translator
 from transduce.checkpoint import load_model
 from transduce.errors import SettingsError
-from transduce.models.interface import Reader
+from transduce.generator import Generator
+from transduce.models.interface import LanguageModel, Reader
 from transduce.reader import ReaderModel
 from transduce.translator import Translator
-from transduce.translator import load as load_translator
 
 
-def load(folder: str | Path, *others: str | Path) -> Translator | ReaderModel:
-    """Load a run or model folder; several translators then answer together, by the mean of their probabilities."""
+def load(folder: str | Path, *others: str | Path) -> Translator | Generator | ReaderModel:
+    """Load a run or model folder: a translator, what goes on with a text where it holds a language model, or what
+    answers about texts where it holds a reader.
+
+    Several folders answer together, by the mean of their probabilities; only translators do.
+    """
     if others:
-        return load_translator(folder, *others)
+        return translator.load(folder, *others)
     contents = load_model(Path(folder))
-    return ReaderModel(contents) if isinstance(contents.model, Reader) else Translator(contents)
+    if isinstance(contents.model, Reader):
+        return ReaderModel(contents)
+    return Generator(contents) if isinstance(contents.model, LanguageModel) else Translator(contents)
 
 
 def load_reader(folder: str | Path) -> ReaderModel:

@@ -18,16 +18,19 @@ from typing import Any
 
 import torch
 
-from transduce.advice import KINDS, advise, advise_reader, survey
+from transduce.advice import KINDS, advise, survey
+from transduce.advice_text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
 from transduce.data.reading.config import ReadingConfig
-from transduce.data.store import Prepared, read_data_table
-from transduce.decoding.options import SearchOptions
+from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
+from transduce.decoding.options import CONTINUING, SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
-from transduce.models.bert import BertConfig
 from transduce.models.transformer import SHARED
+from transduce.reading_setup import advise_reader, refuse_misreading, with_head
+from transduce.text.piece import SENTINELS
+from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
 from transduce.training.run_folder import RECIPE
@@ -51,14 +54,21 @@ class Recipe:
         _refuse_foreign(tables, where)
         if "data" not in tables:
             raise SettingsError(f"{where} needs a table [data] that says which pairs to learn from")
+        model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
+        data = read_data_table(tables["data"], f"{where}: data")
+        model = with_head(data, model, tables.get("model", {}), where)
+        usual = _usual(data, model)
         recipe = cls(
-            data=read_data_table(tables["data"], f"{where}: data"),
-            tokenizer=TokenizerConfig.from_table(tables.get("tokenizer", {}), f"{where}: tokenizer"),
-            model=catalog.read_model_table(tables.get("model", {}), f"{where}: model"),
-            training=TrainingConfig.from_table(tables.get("training", {}), f"{where}: training"),
-            search=SearchOptions.from_table(tables.get("search", {}), f"{where}: search"),
+            data=data.but(block=data.block or _block(model)) if isinstance(data, DataConfig) and data.is_text else data,
+            tokenizer=TokenizerConfig.from_table(
+                usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"
+            ),
+            model=model,
+            training=TrainingConfig.from_table(usual["training"] | tables.get("training", {}), f"{where}: training"),
+            search=SearchOptions.from_table(usual["search"] | tables.get("search", {}), f"{where}: search"),
         )
-        recipe = suited(recipe, tables.get("model", {}), where)
+        refuse_misreading(recipe.data, recipe.model, recipe.training, where)
+        _refuse_mismatch(recipe, where)
         tied = getattr(recipe.model, "tied", None)
         if tied in SHARED and not recipe.tokenizer.joint:
             raise SettingsError(
@@ -86,38 +96,53 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def suited(recipe: Recipe, model: Mapping[str, Any], where: str) -> Recipe:
-    """Fit the model to the task: a reader gets the head that the task needs; one that cannot do it is refused.
+def _usual(data: DataConfig | ReadingConfig, model: Config) -> dict[str, Table]:
+    """What is usual for a kind of corpus or model, where it is not what is usual otherwise."""
+    return {
+        "tokenizer": {"sentinels": SENTINELS} if data.corrupt else {},
+        "training": {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {},
+        "search": dict(CONTINUING) if catalog.is_language_model(model) else {},
+    }
 
-    `model` is the table as it was given.
-    """
-    data, name = recipe.data, catalog.name_of(recipe.model)
-    if not isinstance(data, ReadingConfig):
-        if isinstance(recipe.model, BertConfig):
-            raise SettingsError(
-                f"{where}: a {name} reads texts and writes none; say in data.task what it should learn: mask, "
-                "classify, tag or answer"
-            )
-        return recipe
-    if not isinstance(recipe.model, BertConfig):
-        raise SettingsError(
-            f"{where}: data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
+
+def _block(model: Config) -> int:
+    """How many tokens of plain text a model reads at once: as many as it has positions for."""
+    return int(getattr(model, "max_positions", USUAL_BLOCK)) if _has_limit(model) else USUAL_BLOCK
+
+
+def _has_limit(model: Config) -> bool:
+    return getattr(model, "positions", None) == "learned"
+
+
+def _refuse_mismatch(recipe: Recipe, where: str) -> None:
+    """Say no to a model that cannot learn from such a corpus."""
+    data, training = recipe.data, recipe.training
+    if isinstance(data, ReadingConfig):
+        return
+    name, continues = catalog.name_of(recipe.model), catalog.is_language_model(recipe.model)
+    reason = None
+    if continues and not data.is_text:
+        reason = f"{name} is a language model, and learns from plain text: data.train = {{text = 'corpus.txt'}}"
+    elif continues and data.corrupt:
+        reason = (
+            f"data.corrupt makes pairs, and {name} is a language model without a source; leave it out, or choose t5"
         )
-    head = model.get("head", data.head)
-    if head not in (data.head, "none"):
-        raise SettingsError(f"{where}: the task {data.task} needs model.head = '{data.head}', not '{head}'")
-    if data.max_length > recipe.model.max_positions:
-        raise SettingsError(
-            f"{where}: data.max_length = {data.max_length} is more than the {recipe.model.max_positions} positions "
-            "that the model learns; set data.max_length or model.max_positions"
+    elif data.is_text and not continues and not data.corrupt:
+        reason = f"plain text is for a language model, as gpt, or for a {name} with data.corrupt = 'spans'"
+    elif data.is_text and not recipe.tokenizer.joint:
+        reason = "plain text has one side and needs one tokenizer; leave out tokenizer.joint = false"
+    elif data.is_text and training.metric != "loss":
+        reason = f"training.metric = '{training.metric}' is for pairs; of plain text the loss is what is measured"
+    elif data.is_text and training.subword_dropout:
+        reason = "training.subword_dropout cuts pairs anew in every epoch, not plain text; leave it out"
+    elif continues and (training.source_vectors or training.target_vectors):
+        reason = f"source_vectors and target_vectors are for models with two sides, which {name} has not"
+    elif data.is_text and _has_limit(recipe.model) and (data.block or 0) > _block(recipe.model):
+        reason = (
+            f"data.block = {data.block} is more than the model's {_block(recipe.model)} positions; change one of them"
         )
-    for setting in ("subword_dropout", "source_vectors", "target_vectors"):
-        if getattr(recipe.training, setting):
-            raise SettingsError(f"{where}: training.{setting} is for pairs; leave it out for a reader")
-    changes: dict[str, Any] = {"head": data.head}
-    if data.task == "mask":
-        changes["next_sentence"] = data.next_sentence
-    return replace(recipe, model=recipe.model.but(**changes))
+    if reason is not None:
+        raise SettingsError(f"{where}: {reason}")
 
 
 def read_recipe(
@@ -143,9 +168,11 @@ def read_recipe(
         data = read_data_table(_table(tables, "data", where), f"{where}: data")
         if isinstance(data, ReadingConfig):
             advice = advise_reader(data.task)
-            return Recipe.from_tables(_over(advice.tables, tables), where), advice.reasons
-        texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
-        advice = advise(survey(texts, count), tables.get("tokenizer"))
+        elif data.is_text:
+            advice = advise_text(_characters(data, prepared), tables.get("tokenizer"), data.corrupt is not None)
+        else:
+            texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
+            advice = advise(survey(texts, count), tables.get("tokenizer"))
         tables, reasons = _over(advice.tables, tables), advice.reasons
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
@@ -159,12 +186,25 @@ def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:
             raise SettingsError(f"{where}: '{name}' must be a table, not {table!r}")
 
 
-def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
+def _refuse_stdin(data: DataConfig) -> None:
     if any(map(reads_stdin, data.corpora)):
         raise SettingsError(
             "settings are chosen by reading the corpus, and standard input can be read once only; "
             "give files, or a recipe with the tables tokenizer, model and training"
         )
+
+
+def _characters(data: DataConfig, prepared: Prepared | None) -> int:
+    """How much plain text there is, up to a bound."""
+    if prepared is not None and prepared.report.train.text is not None:
+        return prepared.report.train.text.characters
+    _refuse_stdin(data)
+    files = (corpus for corpus in data.corpora if isinstance(corpus, TextFile))
+    return measure(piece.text for file in files for piece in read_documents(file))
+
+
+def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
+    _refuse_stdin(data)
     return ((pair.source, pair.target) for pair in corpus_pairs(data.train))
 
 

@@ -13,6 +13,7 @@ import torch
 
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Table, write_toml
+from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import Prepared, load_prepared
@@ -22,6 +23,7 @@ from transduce.models.bert import BertConfig
 from transduce.models.interface import Model, VocabularySizes
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
+from transduce.text.plain import TextFile
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.card import model_card
 from transduce.training.finish import put_final_weights
@@ -108,7 +110,8 @@ def _set_up(
     """Make all that training needs; a new run for which that fails leaves nothing behind."""
     if not ranks.leads:
         ranks.wait()  # until the leader has prepared
-        return _trainer(resume_recipe(folder), load_prepared(folder / DATA), folder, ranks, reporter)
+        recipe = resume_recipe(folder)
+        return _trainer(recipe, load_prepared(folder / DATA, block=recipe.data.block), folder, ranks, reporter)
     with contextlib.nullcontext() if resume else emptied_on_error(folder):
         if not resume:
             _write(recipe, folder)
@@ -161,7 +164,7 @@ def _corpus(
             found = load_prepared(prepared)
             _refuse_foreign_corpus(found, recipe)
             place.symlink_to(found.folder.resolve())
-    return load_prepared(place)
+    return load_prepared(place, block=recipe.data.block)
 
 
 def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Model:
@@ -232,11 +235,14 @@ def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
         columns = data.of_split("train")[0].to_table()
         columns = {name: columns[name] for name in ("text", "second", "label") if columns.get(name) is not None}
         return {**kept, "labels": list(corpus.report.labels or ()), "columns": columns}
-    return {
+    notes: Table = {
         "source_language": recipe.data.source_language,
         "target_language": recipe.data.target_language,
         "search": recipe.search.to_table(),
     }
+    if isinstance(recipe.data.corpora[0], TextFile):
+        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block}
+    return notes
 
 
 def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
@@ -254,11 +260,16 @@ def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
 
 
 def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
-    if (corpus.data, corpus.tokenizer) != (recipe.data, recipe.tokenizer):
+    if (_unblocked(corpus.data), corpus.tokenizer) != (_unblocked(recipe.data), recipe.tokenizer):
         raise SettingsError(
             f"{corpus.folder}: was prepared with other settings of [data] or [tokenizer] than the recipe's; "
             "leave these tables out, or prepare again"
         )
+
+
+def _unblocked(data: DataConfig | ReadingConfig) -> DataConfig | ReadingConfig:
+    """Leave out into which blocks plain text is cut, which preparing does not depend on."""
+    return data if isinstance(data, ReadingConfig) else data.but(block=None)
 
 
 def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
@@ -285,4 +296,5 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
     save_model(folder / MODEL, contents, card)
     if final is not None:
-        trainer.journal.write("final", updates=updates, loss=final.loss, accuracy=final.accuracy, **final.scores)
+        measures = {"loss": final.loss, "accuracy": final.accuracy, **final.measured_scores}
+        trainer.journal.write("final", updates=updates, **measures)

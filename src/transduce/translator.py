@@ -18,13 +18,15 @@ from transduce.answering import Answerer, Counts
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.alignment import Links
 from transduce.decoding.ensemble import Ensemble
-from transduce.decoding.options import SAMPLING, Request, SearchOptions
+from transduce.decoding.options import Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
+from transduce.decoding.wishes import with_wishes
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
 from transduce.interop.ctranslate2 import Quantization
+from transduce.models.interface import LanguageModel
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.sentence import Piece, joint, split_sentences
@@ -39,6 +41,11 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     contents, *more = [load_model(Path(name)) for name in (folder, *others)]
     for name, one in zip((folder, *others), (contents, *more), strict=True):
         refuse_reader(name, one)
+        if isinstance(one.model, LanguageModel):
+            raise SettingsError(
+                f"{name}: holds a language model, which goes on with a text and has nothing to translate; use "
+                f"`transduce generate {name}`"
+            )
     for name, other in zip(others, more, strict=True):
         for side in ("source_tokenizer", "target_tokenizer"):
             if getattr(contents, side).to_json() != getattr(other, side).to_json():
@@ -122,18 +129,7 @@ class Translator:
 
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's search options with some of them changed; None leaves one as it is."""
-        given = {name: value for name, value in wishes.items() if value is not None}
-        saved = self.defaults.model_dump()
-        if "method" not in given and given.keys() & set(SAMPLING):
-            given["method"] = "sample"
-        elif "method" not in given and ("beam" in given or (given.get("nbest", 1) > 1 and saved["method"] == "greedy")):
-            given["method"] = "beam"
-        method = given.get("method", saved["method"])
-        if method != saved["method"]:  # what was saved is for another way to search
-            saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, "nbest")}
-        if method == "beam" and given.get("nbest", 1) > 1 and "beam" not in given:
-            given["beam"] = max(given["nbest"], self.defaults.beam)
-        return SearchOptions.from_table({**saved, **given}, "the search")
+        return with_wishes(self.defaults, **wishes)
 
     def constraints(
         self,
@@ -178,8 +174,9 @@ class Translator:
         return answers
 
     def _sentences(self, line: str) -> list[Piece]:
-        pieces = split_sentences(line, str(self.notes.get("source_language") or ""))
-        return pieces if len(pieces) > 1 else [Piece(line, "")]
+        tag, text = self.source.split_tag(line)
+        pieces = split_sentences(text, str(self.notes.get("source_language") or ""))
+        return [Piece(tag + piece.sentence, piece.space) for piece in pieces] if len(pieces) > 1 else [Piece(line, "")]
 
     def stream(
         self,
@@ -196,7 +193,7 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space = constraints.next_prefix(), "", ""
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, (part, glue, _) in enumerate(self._answers.parts_of([piece.sentence])[0]):
+            for place, (part, glue, *_) in enumerate(self._answers.parts_of([piece.sentence])[0]):
                 read = self.source.decode(part) if place else piece.sentence
                 request, said = self._answers.request(part, wished, constraints, prefix, read), ""
                 for longer, is_over in self._answers.said(request, constraints) if part else ():
@@ -249,7 +246,7 @@ class Translator:
             self.counts.split += 1
             text = self.source.decode(first)
         source_tokens = [*first, self.source.end]
-        request = Request(0, first, self.options(**options))
+        request = Request(0, first, self.options(**options), self.target.opening)
         best = self.engine.translate([request])[0][0]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
         with self.engine.alone():
@@ -269,7 +266,7 @@ class Translator:
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         return (
             self.source.encode_batch([source for source, _ in pairs]),
-            self.target.encode_batch([target for _, target in pairs]),
+            [[*self.target.opening, *row] for row in self.target.encode_batch([target for _, target in pairs])],
         )
 
 

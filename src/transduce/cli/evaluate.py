@@ -56,7 +56,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
     from transduce.evaluation.catalog import choose
     from transduce.loading import load as load_any
     from transduce.reader import ReaderModel
-    from transduce.translator import load
+    from transduce.translator import Translator, load
 
     loaded = load_any(run)
     if isinstance(loaded, ReaderModel):
@@ -66,7 +66,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
     test = read_test_set(options["source"], options["targets"], options["path"])
     wishes = {"beam": options["beam"], "method": "greedy" if options["greedy"] else None}
     names = [run, *([options["against"]] if options["against"] else [])]
-    translators = [loaded, *(load(name) for name in names[1:])]
+    translators = [loaded if isinstance(loaded, Translator) else load(run), *(load(name) for name in names[1:])]
     first, *others = [assess(translator, test, chosen, options["samples"], wishes) for translator in translators]
     compared = {
         name: compare_assessments(first, other, test, chosen, options["samples"])

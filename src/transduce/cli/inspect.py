@@ -50,13 +50,16 @@ def command(
     from transduce.errors import SettingsError
     from transduce.loading import load
     from transduce.reader import ReaderModel
+    from transduce.translator import Translator
+    from transduce.translator import load as load_translator
 
     if not text.strip():
         raise SettingsError("there is nothing to look at in an empty text; give one with words")
-    translator = load(run)
-    if isinstance(translator, ReaderModel):
-        _inspect_reader(translator, text if second is None else [text, second], output, kind, layer, head)
+    loaded = load(run)
+    if isinstance(loaded, ReaderModel):
+        _inspect_reader(loaded, text if second is None else [text, second], output, kind, layer, head)
         return
+    translator = loaded if isinstance(loaded, Translator) else load_translator(run)
     if second is not None:
         raise SettingsError("--second is for readers, which read two texts side by side; leave it out")
     maps = translator.attention(text, top=top, beam=beam)

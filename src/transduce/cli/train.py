@@ -1,4 +1,4 @@
-"""`transduce train`: a recipe, or two files of text, into a run folder."""
+"""`transduce train`: a recipe, or two files of text, or one for a language model, into a run folder."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ Examples:
   transduce train --source train.de --target train.en --output runs/de-en
   transduce train --recipe recipes/reverse.toml --output runs/reverse
   transduce train --recipe recipes/reverse.toml --set model.num_layers=2 --output runs/shallow
+  transduce train --text corpus.txt --output runs/author
+  transduce train --text corpus.txt.gz --document file --preset gpt_mini --output runs/mini
   transduce train --resume runs/de-en
 """
 
@@ -28,6 +30,7 @@ Examples:
 @corpus_options
 @click.option("--recipe", metavar="FILE", help="TOML file with the tables data, tokenizer, model, training, search.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as model.num_layers=4.")
+@click.option("--preset", metavar="NAME", help="A model by name: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
 @click.option("--tokens", metavar="N|auto", help="Tokens of a batch; auto finds what suits the corpus and the memory.")
 @click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
 @click.option("--output", metavar="RUN", help="Run folder to make.")
@@ -82,10 +85,11 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
 
 def _assignments(options: dict[str, Any]) -> list[str]:
     """Return `--set` and what has an option of its own, in the same form."""
-    tokens = options["tokens"]
+    tokens, preset = options["tokens"], options["preset"]
     if tokens is not None and tokens != "auto" and not tokens.isdecimal():
         raise SettingsError(f"--tokens is a number or auto, not '{tokens}'")
-    return [*options["assignments"], *([] if tokens is None else [f"training.tokens={tokens}"])]
+    given = {"model.preset": preset, "training.tokens": tokens}
+    return [*options["assignments"], *(f"{name}={value}" for name, value in given.items() if value is not None)]
 
 
 def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepared | None]:
@@ -94,10 +98,11 @@ def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepare
 
     corpora = corpus_tables(options)
     if corpora and prepared is not None:
-        raise SettingsError("a prepared corpus needs no files; leave out --source, --target and --path")
+        raise SettingsError("a prepared corpus needs no files; leave out --source, --target, --path and --text")
     if not corpora and prepared is None and not options["recipe"]:
         raise SettingsError(
-            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared"
+            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared; or plain "
+            "text: --text"
         )
     opened = None if prepared is None else load_prepared(Path(prepared))
     return ({"data": corpora} if corpora else {}), opened

@@ -1,4 +1,4 @@
-"""The `[data]` table of a recipe: which pairs, and which of them are used."""
+"""The `[data]` table of a recipe: which pairs or which text, and what of it is used."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from transduce.config import Config
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import SettingsError
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
+from transduce.text.plain import TextFile
 
 RATIO_FLOOR = 5
 """A side counts as at least this many tokens when two lengths are compared."""
@@ -23,12 +24,13 @@ Rule = Literal["keep", "drop"]
 
 
 def _which(value: Any) -> Any:
-    """Read a table with a `task` as a synthetic task, any other as files, so that a refusal speaks of the right one."""
-    if isinstance(value, CorpusFiles | SyntheticTask):
+    """Read a table with a `task` as a synthetic task, one with a `text` as plain text, any other as files of pairs, so
+    that a refusal speaks of the right one."""
+    if isinstance(value, CorpusFiles | SyntheticTask | TextFile):
         return value
     if not isinstance(value, dict):
-        raise ValueError("pairs are named by a table, such as {source = 'a.txt', target = 'b.txt'}")
-    kind: type[Config] = SyntheticTask if "task" in value else CorpusFiles
+        raise ValueError("pairs are named by a table, such as {source = 'a.txt', target = 'b.txt'}, text by {text = …}")
+    kind: type[Config] = SyntheticTask if "task" in value else TextFile if "text" in value else CorpusFiles
     try:
         return kind.from_table(value, "it")
     except SettingsError as error:
@@ -44,13 +46,12 @@ def _which_of_many(value: Any) -> Any:
     return tuple(_which(corpus) for corpus in value)
 
 
-Corpus = Annotated[CorpusFiles | SyntheticTask, pydantic.BeforeValidator(_which)]
-"""Where pairs come from: files, or a task that makes them."""
+Source = CorpusFiles | SyntheticTask | TextFile
+Corpus = Annotated[Source, pydantic.BeforeValidator(_which)]
+"""Where pairs come from: files, or a task that makes them; or a file of plain text."""
 
 
-Mixed = Annotated[
-    CorpusFiles | SyntheticTask | tuple[CorpusFiles | SyntheticTask, ...], pydantic.BeforeValidator(_which_of_many)
-]
+Mixed = Annotated[Source | tuple[Source, ...], pydantic.BeforeValidator(_which_of_many)]
 """One corpus, or several to be mixed by their weights."""
 
 
@@ -60,6 +61,9 @@ class DataConfig(Config):
     Every line that is not used is counted with its reason. Pairs with an empty side are always left out. The rules
     for ratio, duplicates, copies and leakage are for training pairs (and what is held out of them); in a validation
     or test corpus these are counted and kept, so that scores stay comparable with other people's.
+
+    Plain text (`{text = "corpus.txt"}`) is one stream of tokens with the end token between documents, which is cut into
+    blocks; the rules for pairs do not apply to it.
     """
 
     train: Mixed
@@ -72,7 +76,8 @@ class DataConfig(Config):
     validation_share: float = pydantic.Field(default=0.01, ge=0, le=0.5)
     """Share of the training pairs that is held out when there is no validation corpus (at least one source; 0 holds
     out none). All pairs of a source go together, chosen by a hash of the source text: the same source never stands
-    on both sides, and adding lines to the corpus changes little in the choice."""
+    on both sides, and adding lines to the corpus changes little in the choice. Of plain text, this share of the
+    characters at the end of each corpus, in whole documents unless the last one is larger; a million at most."""
     validation_max: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
     """Most pairs held out."""
     source_language: str | None = None
@@ -93,6 +98,11 @@ class DataConfig(Config):
     (Khayrallah and Koehn 2018): drop them. In spelling, normalisation or copying they are part of the task."""
     leakage: Rule = "drop"
     """What to do with a training pair whose source also stands in the validation or test corpus."""
+    block: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
+    """Of plain text: how many tokens the model reads at once. Filled in with as many as it has positions, or 256."""
+    corrupt: Literal["spans"] | None = None
+    """Of plain text: make pairs of blocks for a model that reads and writes. spans: 15 % of the tokens are taken out,
+    in stretches of three on average, and are what is asked for (Raffel et al. 2020, section 3.1.4)."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -101,21 +111,35 @@ class DataConfig(Config):
         for name, corpus in (("validation", self.validation), ("test", self.test)):
             if corpus is not None and corpus.weight is not None:
                 raise ValueError(f"a weight is for training corpora; leave it out of {name}")
+        given = [corpus for corpus in (*self.corpora, self.validation, self.test) if corpus is not None]
+        if len({isinstance(corpus, TextFile) for corpus in given}) > 1:
+            raise ValueError("some corpora are pairs and some are plain text; a model learns from one or the other")
+        for name in ("block", "corrupt"):
+            if getattr(self, name) is not None and not self.is_text:
+                raise ValueError(f"{name} is for plain text, {{text = 'file'}}, not for pairs; leave it out")
         return self
 
     @property
-    def corpora(self) -> tuple[CorpusFiles | SyntheticTask, ...]:
+    def is_text(self) -> bool:
+        """Whether the corpora are plain text, not pairs."""
+        return isinstance(self.corpora[0], TextFile)
+
+    @property
+    def corpora(self) -> tuple[Source, ...]:
         """The training corpora, in order."""
         return self.train if isinstance(self.train, tuple) else (self.train,)
 
 
-def reads_stdin(corpus: CorpusFiles | SyntheticTask | None) -> bool:
+def reads_stdin(corpus: Source | None) -> bool:
     """Whether a corpus comes from standard input, which can be read once only."""
+    if isinstance(corpus, TextFile):
+        return corpus.text == STDIN
     return isinstance(corpus, CorpusFiles) and STDIN in (corpus.source, corpus.target, corpus.path)
 
 
-def corpus_pairs(corpus: CorpusFiles | SyntheticTask | tuple[CorpusFiles | SyntheticTask, ...]) -> Iterator[Pair]:
+def corpus_pairs(corpus: Source | tuple[Source, ...]) -> Iterator[Pair]:
     """Yield the pairs of a corpus, wherever they come from; of several, one after the other."""
     if isinstance(corpus, tuple):
         return chain.from_iterable(map(corpus_pairs, corpus))
+    assert not isinstance(corpus, TextFile), "plain text has no pairs"
     return corpus.pairs() if isinstance(corpus, SyntheticTask) else read_pairs(corpus)

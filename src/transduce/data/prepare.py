@@ -28,6 +28,7 @@ from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitR
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
 from transduce.data.tally import Tally
+from transduce.data.text_prepare import prepare_text
 from transduce.errors import DataError
 from transduce.storage import write_json
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -73,6 +74,8 @@ class _Preparation:
         """For each split, one for each of its corpora."""
 
     def run(self) -> Report:
+        if self.data.is_text:
+            return prepare_text(self.data, self.tokenizer, self.folder, self.work, self.progress)
         corpora = self._read()
         train = corpora["train"]
         tokenizers, tokenizer_pairs = self._tokenizers(train)

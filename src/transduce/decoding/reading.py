@@ -6,6 +6,7 @@ of the texts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,9 +18,9 @@ from torch import Tensor
 from transduce.errors import SettingsError
 from transduce.models.interface import Reader, Reading
 from transduce.models.reading_head import LanguageHead, SpanHead
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.piece import MASK
 from transduce.text.reading_row import Window, WordPieces, label_row, tag_rows, windows
-from transduce.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class ReadingEngine:
     def __init__(
         self,
         model: Reader,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         labels: Sequence[str] = (),
         max_length: int | None = None,
         stride: int = 64,
@@ -124,11 +125,13 @@ class ReadingEngine:
         return found
 
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """Return what could stand at every `<mask>` of a text, the likeliest first."""
+        """Return what could stand at every `<mask>` of a text, the likeliest first; what an imported tokenizer calls
+        it ([MASK], say) means the same."""
         head, mask = self.model.head, self.tokenizer.mask
         if not isinstance(head, LanguageHead) or mask is None:
             raise SettingsError("this reader was not trained to guess hidden pieces; use one with head = 'language'")
-        parts = text.split(MASK)
+        spelled = {MASK, *self.tokenizer.pieces([mask])}
+        parts = re.split("|".join(map(re.escape, spelled)), text)
         if len(parts) == 1:
             raise SettingsError(f"there is nothing to fill in; write {MASK} where a piece is missing")
         tokens: list[int] = []

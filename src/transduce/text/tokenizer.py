@@ -41,6 +41,8 @@ from transduce.text.piece import (
     Kind,
     byte_fallbacks,
     byte_symbols,
+    read_byte_symbols,
+    sentinels,
     smallest_size,
     specials,
 )
@@ -58,7 +60,7 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|mask)>$)")
+_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>$)")
 
 
 class TokenizerConfig(Config):
@@ -86,17 +88,20 @@ class TokenizerConfig(Config):
     lowercase: bool = False
     """Make all text lower case first. What is lost is lost: no kind is lossless then."""
 
+    sentinels: int | None = pydantic.Field(default=None, ge=0, le=10_000)
+    """Tokens that stand for what was taken out of a text, `<extra_id_0>` and so on; of vocab_size. A hundred where
+    data.corrupt needs them."""
+
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
         source, target = self.kinds
         if self.joint and source != target:
             raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
         for kind in (source, target):
-            if kind != "byte" and self.vocab_size < smallest_size(kind):
+            smallest = smallest_size(kind) + (self.sentinels or 0)
+            if kind != "byte" and self.vocab_size < smallest:
                 what = "special pieces and all bytes" if kind in LOSSLESS else "special pieces and one word"
-                raise ValueError(
-                    f"vocab_size = {self.vocab_size} is too small: {what} are {smallest_size(kind)} already"
-                )
+                raise ValueError(f"vocab_size = {self.vocab_size} is too small: {what} are {smallest} already")
         return self
 
     @property
@@ -118,6 +123,10 @@ class Tokenizer:
     """Token of what the vocabulary lacks; None for the lossless kinds."""
     mask: int | None
     """Token of a piece that was hidden; None where the tokenizer was not made for a reader."""
+    sentinels: list[int]
+    """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
+    opening: tuple[int, ...] = ()
+    """What every answer begins with; only imported tokenizers have something there."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
@@ -126,11 +135,13 @@ class Tokenizer:
         _check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
         self._library = library
+        self._reserved = frozenset((*_sentinels(library), MASK))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
         self.mask = vocabulary.get(MASK)
+        self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
 
@@ -141,6 +152,18 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer(kind={self.kind!r}, size={self.size})"
+
+    def sides(self) -> tuple[Self, Self]:
+        """Return the tokenizer of sources and that of targets, where one serves both."""
+        return self, self
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """Return the language tag that a text begins with, and the rest; only imported tokenizers have tags."""
+        return "", text
+
+    def leading(self, tokens: Sequence[int]) -> int:
+        """Return how many tokens at the beginning are such tags."""
+        return 0
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without start or end."""
@@ -179,6 +202,11 @@ class Tokenizer:
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     @property
+    def closes_spaces(self) -> bool:
+        """Whether `decode` takes away spaces that stood there before the next token came."""
+        return self.kind == "wordpiece"
+
+    @property
     def vocabulary(self) -> list[str]:
         """Every piece as the tokenizer's file spells it, by token; no two are alike."""
         return list(self._pieces)
@@ -188,13 +216,12 @@ class Tokenizer:
         return [self._show(self._pieces[token]) for token in tokens]
 
     def _show(self, piece: str) -> str:
-        if piece in (PAD, START, END, MASK) or (piece == UNKNOWN and self.unknown is not None):
+        if piece in (PAD, START, END) or (piece == UNKNOWN and self.unknown is not None) or piece in self._reserved:
             return piece
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
         if self.kind in ("bpe", "unigram", "byte"):
-            text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
-            piece = "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+            piece = read_byte_symbols(piece)
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
@@ -228,7 +255,7 @@ class Tokenizer:
 
     def _bytes(self, piece: str) -> bytes:
         """What a piece of a lossless tokenizer stands for; special ones stand for nothing."""
-        if piece in (PAD, START, END, MASK):
+        if piece in (PAD, START, END) or piece in self._reserved:
             return b""
         if self.kind != "character":
             return bytes(_BYTE_OF[symbol] for symbol in piece)
@@ -256,16 +283,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a `tokenizer.json` that `save` wrote."""
-        path = Path(path)
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
-        except UnicodeDecodeError:
-            raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
-        return cls.from_json(text, str(path))
+        return cls.from_json(read_file(Path(path)), str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
@@ -278,6 +296,18 @@ class Tokenizer:
             raise ModelFolderError(
                 f"{where}: is not a tokenizer made by transduce ({_one_line(error)}); copy the right file there"
             ) from None
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a tokenizer's file."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
 
 
 _BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
@@ -312,7 +342,7 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
-    special, needed = {token.content for token in added if token.special}, set(specials(kind))
+    special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
     if special - {MASK} != needed or len(added) != len(special):
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
@@ -323,6 +353,12 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("it has pieces that are not made of bytes")
     if kind not in LOSSLESS and getattr(library.model, "unk_token", None) != UNKNOWN:
         raise ValueError("it has no piece for unknown words")
+
+
+def _sentinels(library: tokenizers.Tokenizer) -> list[str]:
+    """The sentinels that were reserved, in their order; a word of the text that is spelled like one is none."""
+    added = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
+    return [piece for piece in sentinels(len(added)) if piece in added]
 
 
 def _one_line(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from transduce.text.piece import (
     UNKNOWN,
     byte_fallbacks,
     byte_symbols,
+    sentinels,
     smallest_size,
     specials,
 )
@@ -32,8 +33,8 @@ GPT-2's pattern without its English endings, and with marks (\\p{M}) as part of 
 of Hindi or Thai would end one.
 """
 
-_SPELLED_SPECIAL = Regex(r"(?<!\S)(?=\\*<(?:pad|s|/s|unk|mask)>(?!\S))")
-_ESCAPED_SPECIAL = Regex(r"^\\(?=\\*<(?:pad|s|/s|unk|mask)>$)")
+_SPELLED_SPECIAL = Regex(r"(?<!\S)(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>(?!\S))")
+_ESCAPED_SPECIAL = Regex(r"^\\(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>$)")
 """A word that spells a special piece gets a backslash, to be a word like any other; the decoder takes it off."""
 
 
@@ -65,12 +66,15 @@ def train_tokenizer(kind: str, texts: Iterable[str], config: TokenizerConfig) ->
     """Return a tokenizer of this kind learned from the texts; size, frequency and case are the config's."""
     if kind not in KINDS:
         raise SettingsError(f"there is no tokenizer of kind '{kind}'{suggestion(kind, KINDS)}")
-    library = _TRAINERS[kind](_normalised(texts), config)
+    reserved = sentinels(config.sentinels or 0)
+    smaller = config.but(vocab_size=config.vocab_size - len(reserved), sentinels=None) if kind != "byte" else config
+    library = _TRAINERS[kind](_normalised(texts), smaller)
     if library.get_vocab_size() == len(specials(kind)):
         raise DataError(
             f"no word occurs {config.min_frequency} times, so there is nothing to make tokens of; "
             "give more text or set tokenizer.min_frequency=1"
         )
+    library.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in reserved])
     return Tokenizer(library)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from transduce import __version__
 from transduce.checkpoint import ModelFolder
@@ -14,16 +14,18 @@ from transduce.models.interface import Reader
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Validation
 
-TRANSLATE = (
-    "Translate with it: `transduce translate THIS_FOLDER`, or in Python:",
-    "",
-    '    transduce.load("THIS_FOLDER")("some text")',
-)
-READ = (
-    "Ask it about texts: `transduce read THIS_FOLDER`, take their vectors: `transduce embed THIS_FOLDER`; in Python:",
-    "",
-    '    transduce.load("THIS_FOLDER").read(["some text"])',
-)
+
+class _Face(NamedTuple):
+    """What a card says by the kind of model it is of."""
+
+    title: str
+    tags: str
+    languages: list[str | None]
+    vocabulary: str
+    rows: str
+    """What it was trained on."""
+    use: str
+    call: str
 
 
 def model_card(
@@ -35,23 +37,27 @@ def model_card(
     facts: dict[str, Any],
 ) -> str:
     """Return the text of a model folder's README.md, with the header that model hubs read."""
-    source, target = contents.notes.get("source_language"), contents.notes.get("target_language")
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
-    name = catalog.name_of(contents.config)
     reads = isinstance(contents.model, Reader)
+    face = _reader(contents) if reads else _writer(contents, corpus)
     weights = f"the average of the checkpoints of updates {', '.join(f'{u:,}' for u in updates)}"
     if len(updates) == 1:
         weights = f"the checkpoint of update {updates[0]:,}"
     lines = [
         "---",
         "library_name: transduce",
-        *(_reader_head(contents, name) if reads else _translator_head(name, source, target)),
+        f"tags: [{face.tags}]",
+        f"language: [{', '.join(language for language in face.languages if language)}]",
+        "---",
         "",
-        f"{parameters:,} parameters; {contents.model.sizes.source:,} source and {contents.model.sizes.target:,} target "
-        f"tokens. Trained by transduce {__version__} on {len(corpus.train):,} {'rows' if reads else 'pairs'}; these "
-        f"weights are {weights}.",
+        f"# {face.title}",
         "",
-        *(READ if reads else TRANSLATE),
+        f"{parameters:,} parameters; {face.vocabulary}. Trained by transduce {__version__} on {len(corpus.train):,} "
+        f"{face.rows}; these weights are {weights}.",
+        "",
+        f"{face.use}, or in Python:",
+        "",
+        f"    {face.call}",
         "",
         *_scores(final, None if reads else min(training.decode_pairs, len(corpus.validation or ()))),
         "## Data",
@@ -65,20 +71,37 @@ def model_card(
     return "\n".join(lines)
 
 
-def _translator_head(name: str, source: str | None, target: str | None) -> list[str]:
-    return [
-        "tags: [translation, sequence-to-sequence]",
-        f"language: [{', '.join(language for language in (source, target) if language)}]",
-        "---",
-        "",
-        f"# {name}, {source or 'source'} → {target or 'target'}",
-    ]
+def _writer(contents: ModelFolder, corpus: Prepared) -> _Face:
+    source, target = contents.notes.get("source_language"), contents.notes.get("target_language")
+    name, sizes = catalog.name_of(contents.config), contents.model.sizes
+    continues = catalog.is_language_model(contents.config)
+    verb, use = ("generate", "Let it go on with a text") if continues else ("translate", "Translate with it")
+    is_text = corpus.data.is_text
+    return _Face(
+        title=f"{name}, trained on text" if is_text else f"{name}, {source or 'source'} → {target or 'target'}",
+        tags="text-generation" if is_text else "translation, sequence-to-sequence",
+        languages=[source, target],
+        vocabulary=f"{sizes.target:,} tokens"
+        if is_text
+        else f"{sizes.source:,} source and {sizes.target:,} target tokens",
+        rows="blocks of text" if is_text else "pairs",
+        use=f"{use}: `transduce {verb} THIS_FOLDER`",
+        call='transduce.load("THIS_FOLDER")("some text")',
+    )
 
 
-def _reader_head(contents: ModelFolder, name: str) -> list[str]:
-    language, labels = contents.notes.get("language"), contents.notes.get("labels") or ()
+def _reader(contents: ModelFolder) -> _Face:
+    labels = contents.notes.get("labels") or ()
     said = f", {len(labels)} labels: {', '.join(labels)}" if labels else ""
-    return [f"language: [{language or ''}]", "---", "", f"# {name}, for the task {contents.notes.get('task')}{said}"]
+    return _Face(
+        title=f"{catalog.name_of(contents.config)}, for the task {contents.notes.get('task')}{said}",
+        tags="feature-extraction",
+        languages=[contents.notes.get("language")],
+        vocabulary=f"{contents.model.sizes.source:,} tokens",
+        rows="rows",
+        use="Ask it about texts: `transduce read THIS_FOLDER`, take their vectors: `transduce embed THIS_FOLDER`",
+        call='transduce.load("THIS_FOLDER").embed(["some text"])',
+    )
 
 
 def _scores(final: Validation | None, pairs: int | None) -> list[str]:
@@ -91,6 +114,9 @@ def _scores(final: Validation | None, pairs: int | None) -> list[str]:
         f"| perplexity per token | {final.perplexity:.3f} | all validation {noun} |",
         f"| token accuracy | {100 * final.accuracy:.2f} % | {given} |",
     ]
+    if final.bits_per_byte is not None:
+        rows = [row.replace("validation pairs", "validation text") for row in rows]
+        rows.append(f"| bits per byte | {final.bits_per_byte:.4f} | all validation text |")
     on = "all validation examples" if pairs is None else f"greedy, first {pairs:,} validation pairs"
     rows += [f"| {name} | {show_score(name, value)} | {on} |" for name, value in final.scores.items()]
     signatures = [f"{signature}" for signature in final.signatures]

@@ -220,7 +220,7 @@ class Trainer:
             loss=validation.loss,
             perplexity=validation.perplexity if math.isfinite(validation.perplexity) else None,
             accuracy=validation.accuracy,
-            **validation.scores,
+            **validation.measured_scores,
             best=validation.best,
             samples=[[sample.source, sample.reference, sample.translation] for sample in validation.samples],
         )
@@ -243,4 +243,5 @@ class Trainer:
             ranks=self.ranks.world,
             device=str(self.updater.device),
             memory=self._in_memory(lambda size: expected_peak(self.updater, self.prepared, size), reporter),
+            rows="blocks" if self.prepared.data.is_text else "pairs",
         )

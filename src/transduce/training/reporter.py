@@ -21,6 +21,8 @@ class Plan:
     device: str
     memory: int
     """Bytes that this process will hold at its peak, about."""
+    rows: str = "pairs"
+    """What is counted: pairs, or blocks of plain text."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sample:
-    """One validation pair as the model translates it now."""
+    """One validation pair as the model translates it now; of plain text, a beginning and how it goes on."""
 
     source: str
     reference: str
@@ -63,6 +65,13 @@ class Validation:
     signatures: tuple[str, ...] = ()
     """How each score was computed."""
     best: bool = False
+    bits_per_byte: float | None = None
+    """Of a language model: how many bits the text would take if it were packed by it, for each byte that it has."""
+
+    @property
+    def measured_scores(self) -> dict[str, float]:
+        """What the journal says besides loss, perplexity and accuracy."""
+        return self.scores if self.bits_per_byte is None else {"bits_per_byte": self.bits_per_byte, **self.scores}
 
 
 class Reporter(Protocol):

@@ -151,6 +151,21 @@ class ReadingConfig(Config):
         return () if found is None else found if isinstance(found, tuple) else (found,)
 
     @property
+    def is_text(self) -> bool:
+        """Whether it is plain text in blocks, as language models have it: no, a reader's rows are its own."""
+        return False
+
+    @property
+    def block(self) -> None:
+        """Tokens of such a block: there are none."""
+        return None
+
+    @property
+    def corrupt(self) -> None:
+        """What is done to plain text: nothing."""
+        return None
+
+    @property
     def head(self) -> str:
         """What a model's head must say."""
         return HEADS[self.task]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.corpus import Example
 from transduce.data.reading.document import paired, segments
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.reading_row import WordPieces, answer_wanted, label_row, tag_rows, tag_wanted, windows
-from transduce.text.tokenizer import Tokenizer
 
 Note = tuple[Example, str]
 """An example, and a reason of `report.REASONS`."""
@@ -30,7 +30,7 @@ class Row:
 class Encoder(ABC):
     """Makes rows of examples."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: Tokenizer, labels: Sequence[str]) -> None:
+    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
         self.data, self.tokenizer = data, tokenizer
         self.numbers = {label: number for number, label in enumerate(labels)}
 
@@ -60,7 +60,7 @@ class LabelEncoder(Encoder):
 class TagEncoder(Encoder):
     """Words with their labels."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: Tokenizer, labels: Sequence[str]) -> None:
+    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
         super().__init__(data, tokenizer, labels)
         self.pieces = WordPieces(tokenizer)
 
@@ -105,7 +105,7 @@ class AnswerEncoder(Encoder):
 class MaskEncoder(Encoder):
     """A document; what is wanted of a row is only which document it is of, the rest is drawn in every epoch."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: Tokenizer, labels: Sequence[str]) -> None:
+    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
         super().__init__(data, tokenizer, labels)
         self.document = 0
 
@@ -132,6 +132,6 @@ _ENCODERS: dict[str, type[Encoder]] = {
 }
 
 
-def encoder_for(data: ReadingConfig, tokenizer: Tokenizer, labels: Sequence[str]) -> Encoder:
+def encoder_for(data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> Encoder:
     """Return what makes rows for a task."""
     return _ENCODERS[data.task](data, tokenizer, labels)

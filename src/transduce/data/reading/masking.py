@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import PairStore
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
 
 FOLLOWS, FOREIGN = 0, 1
 """What is wanted of a pair: its second text follows the first, or is from elsewhere."""
@@ -21,19 +21,21 @@ HIDDEN, EXCHANGED = 0.8, 0.9
 """Of the pieces to be guessed: below the first, hidden; below the second, another piece; the rest stays as it is."""
 TRIES = 16
 """Draws for a row of another document; a corpus that is nearly all one document may not have one."""
-_SPACE = "Ġ"
-"""How byte-level pieces spell a space before a word."""
+_SPACES = ("Ġ", "▁")
+"""How byte-level pieces, and SentencePiece's, spell a space before a word."""
+_GOES_ON = "##"
+"""How WordPiece spells that a piece goes on with a word."""
 
 
 class Masking:
     """Makes examples out of the rows of one split."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: Tokenizer, seed: int) -> None:
+    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, seed: int) -> None:
         assert tokenizer.mask is not None, "a tokenizer without a mask was refused before"
         self.data, self.seed, self.mask, self.end = data, seed, tokenizer.mask, tokenizer.end
         special = [*tokenizer.specials, self.mask, *([] if tokenizer.unknown is None else [tokenizer.unknown])]
         self.ordinary = np.setdiff1d(np.arange(tokenizer.size), special)
-        self.begins = np.array([_begins_word(piece, tokenizer.kind) for piece in tokenizer.vocabulary])
+        self.begins = _word_beginnings(tokenizer.vocabulary)
 
     def examples(self, store: PairStore, rows: Sequence[int], epoch: int) -> tuple[list[list[int]], list[list[int]]]:
         """Return the tokens of these rows as they are read in an epoch, and what is wanted of them.
@@ -106,7 +108,10 @@ class Masking:
         return np.array(chosen or min(words, key=len), dtype=np.int64)
 
 
-def _begins_word(piece: str, kind: str) -> bool:
-    if kind in ("bpe", "unigram"):
-        return piece.startswith(_SPACE)
-    return not piece.startswith("##") if kind == "wordpiece" else True
+def _word_beginnings(vocabulary: Sequence[str]) -> NDArray[np.bool_]:
+    """Which pieces begin a word, by how the vocabulary is spelled; all do where it has neither way."""
+    if any(piece.startswith(_GOES_ON) for piece in vocabulary):
+        return np.array([not piece.startswith(_GOES_ON) for piece in vocabulary])
+    if any(piece.startswith(_SPACES) for piece in vocabulary):
+        return np.array([piece.startswith(_SPACES) for piece in vocabulary])
+    return np.ones(len(vocabulary), dtype=np.bool_)
