@@ -40,6 +40,7 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
     contents, *more = [load_model(Path(name)) for name in (folder, *others)]
     for name, one in zip((folder, *others), (contents, *more), strict=True):
+        refuse_reader(name, one)
         if isinstance(one.model, LanguageModel):
             raise SettingsError(
                 f"{name}: holds a language model, which goes on with a text and has nothing to translate; use "
@@ -55,6 +56,14 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     if more:
         contents = replace(contents, model=Ensemble([contents.transducer, *(other.transducer for other in more)]))
     return Translator(contents)
+
+
+def refuse_reader(name: str | Path, contents: ModelFolder) -> None:
+    """Say which verb a folder is for."""
+    try:
+        _ = contents.transducer
+    except SettingsError as error:
+        raise SettingsError(f"{name}: {error}") from None
 
 
 def one_line(text: str) -> str:

@@ -33,6 +33,8 @@ VERBS = {
     "score": "Log-probability of given translations; rerank n-best lists.",
     "align": "Which words of a translation belong to which of its source.",
     "evaluate": "Score a model on a test set, or compare two.",
+    "read": "What a reader says of texts: labels, tags, answers, missing words.",
+    "embed": "A vector for every text.",
     "shortlist": "Count which tokens are likely translations, for a faster search.",
     "import": "Make a model folder of Hugging Face's folder or a GGUF file.",
     "export": "Write a model for CTranslate2 or for Hugging Face.",

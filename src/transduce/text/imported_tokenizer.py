@@ -22,6 +22,7 @@ import pydantic
 from transduce.config import Config, Table
 from transduce.errors import DataError, ModelFolderError, SettingsError, TransduceError, suggestion
 from transduce.storage import file_aside
+from transduce.text.framing import frame
 from transduce.text.library_codec import LibraryCodec
 from transduce.text.line import refuse_halves
 from transduce.text.renumbered_codec import RenumberedCodec
@@ -221,6 +222,19 @@ class ImportedTokenizer:
             raise
         except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
             raise DataError(f"the text: the model's tokenizer cannot read it ({_one_line(error)})") from None
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        pair: str | Sequence[str] | None = None,
+        *,
+        padding: bool | str = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+    ) -> dict[str, Any]:
+        """Frame texts, or pairs of texts, as a reader reads them; see `framing.frame`."""
+        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
 
     def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""

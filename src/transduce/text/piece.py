@@ -13,6 +13,8 @@ PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 """Special pieces: tokens 0, 1, 2, and 3 for the kinds that can meet something unknown."""
 
 
+MASK = "<mask>"
+"""Stands where a piece was hidden; only tokenizers made for readers have it, as their last token."""
 SENTINELS = 100
 """How many sentinels a vocabulary usually has: tokens that stand for what was taken out of a text."""
 

@@ -29,10 +29,12 @@ from tokenizers import models, pre_tokenizers
 from transduce.config import Config
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage import storage_errors
+from transduce.text.framing import frame
 from transduce.text.line import normalise
 from transduce.text.piece import (
     END,
     LOSSLESS,
+    MASK,
     PAD,
     START,
     UNKNOWN,
@@ -58,7 +60,7 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|extra_id_\d+)>$)")
+_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>$)")
 
 
 class TokenizerConfig(Config):
@@ -119,6 +121,8 @@ class Tokenizer:
     end: int
     unknown: int | None
     """Token of what the vocabulary lacks; None for the lossless kinds."""
+    mask: int | None
+    """Token of a piece that was hidden; None where the tokenizer was not made for a reader."""
     sentinels: list[int]
     """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
     opening: tuple[int, ...] = ()
@@ -131,11 +135,12 @@ class Tokenizer:
         _check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
         self._library = library
-        self._reserved = frozenset(_sentinels(library))
+        self._reserved = frozenset((*_sentinels(library), MASK))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
+        self.mask = vocabulary.get(MASK)
         self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
@@ -163,6 +168,24 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without start or end."""
         return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
+
+    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
+        encoding = self._library.encode(normalise(text), add_special_tokens=False)
+        return list(encoding.ids), [(int(start), int(end)) for start, end in encoding.offsets]
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        pair: str | Sequence[str] | None = None,
+        *,
+        padding: bool | str = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+    ) -> dict[str, Any]:
+        """Frame texts, or pairs of texts, as a reader reads them; see `framing.frame`."""
+        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; the same as `encode` one by one, but faster."""
@@ -320,7 +343,7 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
     special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
-    if special != needed or len(added) != len(needed):
+    if special - {MASK} != needed or len(added) != len(special):
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
         )
