@@ -90,9 +90,9 @@ class Generator:
     """Goes on with texts. What is asked per call goes over the defaults that the model was saved with."""
 
     def __init__(self, contents: ModelFolder) -> None:
-        if not isinstance(contents.model, LanguageModel):
+        if not isinstance(contents.transducer, LanguageModel):
             raise SettingsError("this model translates, and has no text to go on with; use `transduce translate`")
-        self.model, self.notes = contents.model, contents.notes
+        self.model, self.notes = contents.transducer, contents.notes
         self.tokenizer: Tokenizer = contents.target_tokenizer
         self.model.freeze()
         self._engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
@@ -264,7 +264,7 @@ class Generator:
 def load_generator(folder: str | Path) -> Generator:
     """Load the language model of a run or model folder."""
     contents = load_model(Path(folder))
-    if not isinstance(contents.model, LanguageModel):
+    if not isinstance(contents.transducer, LanguageModel):
         raise SettingsError(
             f"{folder}: holds a model that translates, and no text to go on with; use `transduce translate {folder}`"
         )

@@ -26,6 +26,7 @@ from transduce.data.store import USUAL_BLOCK, Prepared
 from transduce.decoding.options import CONTINUING, SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
+from transduce.models.transformer import SHARED
 from transduce.text.piece import SENTINELS
 from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer import TokenizerConfig
@@ -64,9 +65,10 @@ class Recipe:
             search=SearchOptions.from_table(usual["search"] | tables.get("search", {}), f"{where}: search"),
         )
         _refuse_mismatch(recipe, where)
-        if getattr(recipe.model, "tied", None) == "all" and not recipe.tokenizer.joint:
+        tied = getattr(recipe.model, "tied", None)
+        if tied in SHARED and not recipe.tokenizer.joint:
             raise SettingsError(
-                f"{where}: model.tied = 'all' needs one vocabulary for both sides; "
+                f"{where}: model.tied = '{tied}' needs one vocabulary for both sides; "
                 "set tokenizer.joint = true or model.tied = 'target'"
             )
         return recipe

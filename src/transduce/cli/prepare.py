@@ -73,7 +73,9 @@ def _tables(options: dict[str, Any]) -> dict[str, Table]:
         tables = override(tables, assignment)
         _check_tables(tables, f"--set {assignment}")
     if not tables["data"].get("train"):
-        raise SettingsError("name the pairs to prepare: --source and --target, or --path, or --recipe; or plain text: --text")
+        raise SettingsError(
+            "name the pairs to prepare: --source and --target, or --path, or --recipe; or plain text: --text"
+        )
     return tables
 
 

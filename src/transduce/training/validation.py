@@ -43,7 +43,7 @@ class Validator:
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         self.batches = validation_batches(store, config.slice_size)
         self.decoded = range(min(len(store), config.decode_pairs) if not prepared.data.is_text else 0)
-        self.device = workers.models[0].output.weight.device
+        self.device = workers.models[0].device
         report = prepared.report.validation
         counted = None if report is None or not isinstance(store.targets, Blocks) else report.text
         self._text_bytes = 0 if counted is None else counted.bytes
