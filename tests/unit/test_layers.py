@@ -46,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "demo": {"assessment", "run", "recipe", "translator", "training", "evaluation", "data"},
     "recipe": {"advice", "reading_setup", "advice_text", "training", "decoding", "models", "data", "text"},
     "run": {"recipe", "training", "checkpoint", "models", "data", "text"},
-    "interop": {"models", "text", "checkpoint"},
+    "interop": {"decoding", "models", "text", "checkpoint"},
     "reproduce": {"run", "recipe", "evaluation", "inspection"},
     "serving": {"translator", "inspection"},
     "errors": set(),
