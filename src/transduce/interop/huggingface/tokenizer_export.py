@@ -16,7 +16,7 @@ from transduce.interop.huggingface.tokenizer_files import TOKENIZER, VOCABULARY,
 from transduce.interop.huggingface.tokenizer_settings import SPECIAL_TOKENS, TOKENIZER_CONFIG
 from transduce.storage import write_json
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.imported_tokenizer import ImportedTokenizer, SettingsFile
 from transduce.text.piece import END, PAD, START, UNKNOWN
 from transduce.text.renumbered_codec import RenumberedCodec
 from transduce.text.tokenizer import Tokenizer
@@ -48,7 +48,7 @@ def _write_one(tokenizer: AnyTokenizer, folder: Path) -> None:
         write_json(folder / name, table)
 
 
-def _own(tokenizer: Tokenizer) -> tuple[Table, dict[str, Table]]:
+def _own(tokenizer: Tokenizer) -> tuple[Table, dict[SettingsFile, Table]]:
     """One of our tokenizers as theirs: NFC first, the end token last, special pieces not read from text.
 
     The unknown piece is not called special, so that it stays visible in decoded text, as it does here.

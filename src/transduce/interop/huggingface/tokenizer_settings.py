@@ -7,19 +7,18 @@ The same things stand in many places: `tokenizer_config.json` and the older `spe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError, brief
 from transduce.interop.huggingface.folder import MAX_JSON_BYTES, ForeignFolder
+from transduce.text.imported_tokenizer import SettingsFile
 
-TOKENIZER_CONFIG, SPECIAL_TOKENS, GENERATION = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "generation_config.json",
-)
-FILES = (TOKENIZER_CONFIG, SPECIAL_TOKENS)
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+SPECIAL_TOKENS: Final = "special_tokens_map.json"
+FILES: tuple[SettingsFile, ...] = (TOKENIZER_CONFIG, SPECIAL_TOKENS)
 """Settings that an imported tokenizer keeps, to be written again."""
+GENERATION = "generation_config.json"
 
 NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 FURTHER = ("extra_special_tokens", "additional_special_tokens")
