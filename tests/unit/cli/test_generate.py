@@ -104,7 +104,9 @@ def test_a_text_is_scored_with_a_window_that_slides(writer: str, tmp_path: Path,
     for stride in ("1", "24"):
         assert run(["score", writer, "--text", str(tmp_path / "text"), "--stride", stride, "--jsonl"]) == 0
         found.append(json.loads(capsys.readouterr().out))
-    assert found[0]["tokens"] == sum(map(len, TEXT)) + 2 and found[0]["words"] == sum(len(text.split()) for text in TEXT)
+    assert found[0]["tokens"] == sum(map(len, TEXT)) + 2 and found[0]["words"] == sum(
+        len(text.split()) for text in TEXT
+    )
     assert found[0]["bytes"] == sum(len(text.encode()) for text in TEXT)
     assert found[0]["log_probability"] != found[1]["log_probability"]
     assert run(["score", writer, "--text", str(tmp_path / "text")]) == 0
@@ -132,7 +134,9 @@ def test_train_on_text_and_go_on_with_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert capsys.readouterr().out.startswith("once")
     assert run(["report", "run"]) == 0
     assert "bits_per_byte" in Path("report.html").read_text()
-    assert run(["prepare", "--text", "corpus.txt", "--document", "file", "--tokenizer", "character", "--output", "p"]) == 0
+    assert (
+        run(["prepare", "--text", "corpus.txt", "--document", "file", "--tokenizer", "character", "--output", "p"]) == 0
+    )
     assert "1 document read, 1 kept" in capsys.readouterr().out
     assert run(["train", "--prepared", "p", *options, "--preset", "gpt_mini", "--output", "again"]) == 0
     assert run(["train", "--source", "corpus.txt", "--target", "corpus.txt", "--document", "line"]) == 2

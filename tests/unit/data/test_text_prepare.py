@@ -63,7 +63,7 @@ def test_nothing_is_lost_between_a_file_and_its_tokens(
     assert whole.report.train.text.words == len(STORIES.split())
     lines = prepared(tmp_path, {"text": stories, "document": "line"}, config, validation_share=0)
     assert documents(lines) == [line for line in STORIES.split("\n") if line]
-    assert lines.report.train.findings["empty"].dropped == 19
+    assert lines.report.train.findings["blank"].dropped == 19
     assert lines.report.train.read == lines.report.train.kept + 19 == 59
 
 
@@ -109,7 +109,7 @@ def test_a_validation_corpus_of_its_own_and_several_corpora_with_weights(tmp_pat
     assert documents(found)[-2:] == ["other text", "and more"]
     assert found.report.train.corpora is not None
     tokens = [corpus.tokens or 0 for corpus in found.report.train.corpora]
-    assert sum(tokens) == found.report.train.target.tokens and tokens[1] == len("other text" "and more") + 2
+    assert sum(tokens) == found.report.train.target.tokens and tokens[1] == len("other textand more") + 2
     assert [(part.size, part.weight) for part in found.train.parts] == [(-(-tokens[0] // 16), 1.0), (2, 3.0)]
 
 

@@ -34,7 +34,7 @@ def test_a_file_may_be_compressed_lack_its_last_line_break_or_be_empty(tmp_path:
     assert documents(tmp_path / "a", "file", "a\r\nb") == ["a\nb\n"]
     for rule in ("blank", "line", "file"):
         assert documents(tmp_path / "a", rule, "") == []
-    with pytest.raises(MissingInput, match="none.txt"):
+    with pytest.raises(MissingInput, match=r"none\.txt"):
         list(read_documents(TextFile(text="none.txt")))
 
 
