@@ -22,7 +22,6 @@ from transduce.errors import ModelFolderError, SettingsError
 from transduce.models.interface import LanguageModel
 from transduce.text.constraint import Constraints
 from transduce.text.plain import Piece
-from transduce.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Generator:
         if not isinstance(contents.transducer, LanguageModel):
             raise SettingsError("this model translates, and has no text to go on with; use `transduce translate`")
         self.model, self.notes = contents.transducer, contents.notes
-        self.tokenizer: Tokenizer = contents.target_tokenizer
+        self.tokenizer = contents.target_tokenizer
         self.model.freeze()
         self._engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
         try:

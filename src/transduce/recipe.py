@@ -22,11 +22,13 @@ from transduce.advice import KINDS, advise, survey
 from transduce.advice_text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
-from transduce.data.store import USUAL_BLOCK, Prepared
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
 from transduce.decoding.options import CONTINUING, SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
+from transduce.reading_setup import advise_reader, refuse_misreading, with_head
 from transduce.text.piece import SENTINELS
 from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer import TokenizerConfig
@@ -40,7 +42,7 @@ TABLES = ("data", "tokenizer", "model", "training", "search")
 class Recipe:
     """What to run."""
 
-    data: DataConfig
+    data: DataConfig | ReadingConfig
     tokenizer: TokenizerConfig
     model: Config
     training: TrainingConfig
@@ -53,10 +55,11 @@ class Recipe:
         if "data" not in tables:
             raise SettingsError(f"{where} needs a table [data] that says which pairs to learn from")
         model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
-        data = DataConfig.from_table(tables["data"], f"{where}: data")
+        data = read_data_table(tables["data"], f"{where}: data")
+        model = with_head(data, model, tables.get("model", {}), where)
         usual = _usual(data, model)
         recipe = cls(
-            data=data.but(block=data.block or _block(model)) if data.is_text else data,
+            data=data.but(block=data.block or _block(model)) if isinstance(data, DataConfig) and data.is_text else data,
             tokenizer=TokenizerConfig.from_table(
                 usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"
             ),
@@ -64,6 +67,7 @@ class Recipe:
             training=TrainingConfig.from_table(usual["training"] | tables.get("training", {}), f"{where}: training"),
             search=SearchOptions.from_table(usual["search"] | tables.get("search", {}), f"{where}: search"),
         )
+        refuse_misreading(recipe.data, recipe.model, recipe.training, where)
         _refuse_mismatch(recipe, where)
         tied = getattr(recipe.model, "tied", None)
         if tied in SHARED and not recipe.tokenizer.joint:
@@ -92,11 +96,11 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def _usual(data: DataConfig, model: Config) -> dict[str, Table]:
+def _usual(data: DataConfig | ReadingConfig, model: Config) -> dict[str, Table]:
     """What is usual for a kind of corpus or model, where it is not what is usual otherwise."""
     return {
         "tokenizer": {"sentinels": SENTINELS} if data.corrupt else {},
-        "training": {"label_smoothing": 0.0} if data.is_text else {},
+        "training": {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {},
         "search": dict(CONTINUING) if catalog.is_language_model(model) else {},
     }
 
@@ -113,6 +117,8 @@ def _has_limit(model: Config) -> bool:
 def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     """Say no to a model that cannot learn from such a corpus."""
     data, training = recipe.data, recipe.training
+    if isinstance(data, ReadingConfig):
+        return
     name, continues = catalog.name_of(recipe.model), catalog.is_language_model(recipe.model)
     reason = None
     if continues and not data.is_text:
@@ -157,8 +163,10 @@ def read_recipe(
     reasons: list[str] = []
     _refuse_foreign(tables, where)
     if not {"tokenizer", "model", "training"} & given.keys():
-        data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
-        if data.is_text:
+        data = read_data_table(_table(tables, "data", where), f"{where}: data")
+        if isinstance(data, ReadingConfig):
+            advice = advise_reader(data.task)
+        elif data.is_text:
             advice = advise_text(_characters(data, prepared), tables.get("tokenizer"), data.corrupt is not None)
         else:
             texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))

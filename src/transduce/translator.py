@@ -40,6 +40,7 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
     contents, *more = [load_model(Path(name)) for name in (folder, *others)]
     for name, one in zip((folder, *others), (contents, *more), strict=True):
+        refuse_reader(name, one)
         if isinstance(one.model, LanguageModel):
             raise SettingsError(
                 f"{name}: holds a language model, which goes on with a text and has nothing to translate; use "
@@ -55,6 +56,14 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     if more:
         contents = replace(contents, model=Ensemble([contents.transducer, *(other.transducer for other in more)]))
     return Translator(contents)
+
+
+def refuse_reader(name: str | Path, contents: ModelFolder) -> None:
+    """Say which verb a folder is for."""
+    try:
+        _ = contents.transducer
+    except SettingsError as error:
+        raise SettingsError(f"{name}: {error}") from None
 
 
 def one_line(text: str) -> str:
@@ -165,8 +174,9 @@ class Translator:
         return answers
 
     def _sentences(self, line: str) -> list[Piece]:
-        pieces = split_sentences(line, str(self.notes.get("source_language") or ""))
-        return pieces if len(pieces) > 1 else [Piece(line, "")]
+        tag, text = self.source.split_tag(line)
+        pieces = split_sentences(text, str(self.notes.get("source_language") or ""))
+        return [Piece(tag + piece.sentence, piece.space) for piece in pieces] if len(pieces) > 1 else [Piece(line, "")]
 
     def stream(
         self,
@@ -183,7 +193,7 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space = constraints.next_prefix(), "", ""
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, (part, glue) in enumerate(self._answers.parts_of([piece.sentence])[0]):
+            for place, (part, glue, *_) in enumerate(self._answers.parts_of([piece.sentence])[0]):
                 read = self.source.decode(part) if place else piece.sentence
                 request, said = self._answers.request(part, wished, constraints, prefix, read), ""
                 for longer, is_over in self._answers.said(request, constraints) if part else ():
@@ -209,15 +219,19 @@ class Translator:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""
-        return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
+        with self.engine.alone():
+            return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links | None]:
         """Which words of given translations belong to which of their sources, (source, target), both from 0.
 
         None for a pair too long to read at once.
         """
-        tokens = list(zip(*self._encoded(pairs), strict=True))
-        return self._answers.links(tokens)
+        sources, targets = self._encoded(pairs)
+        return self._answers.links(
+            [(tokens, self.source.words_of(text)) for tokens, (text, _) in zip(sources, pairs, strict=True)],
+            [(tokens, self.target.words_of(text)) for tokens, (_, text) in zip(targets, pairs, strict=True)],
+        )
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
         """Translate one text and return where every head looked, with the likeliest tokens of each step.
@@ -226,31 +240,33 @@ class Translator:
         """
         if isinstance(self.model, Ensemble):
             raise SettingsError("an ensemble looks with several models at once; look inside one of them at a time")
-        (first, _), *others = self._answers.parts(self.source.encode(text))
+        (first, *_), *others = self._answers.parts(self.source.encode(text))
+        words = self.source.words(first) if others else self.source.words_of(text)
         if others:
             self.counts.split += 1
             text = self.source.decode(first)
         source_tokens = [*first, self.source.end]
-        request = Request(0, first, self.options(**options))
+        request = Request(0, first, self.options(**options), self.target.opening)
         best = self.engine.translate([request])[0][0]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
-        maps = attention_of(
-            self.model,
-            source_tokens,
-            target_tokens,
-            source_pieces=self.source.pieces(source_tokens),
-            target_pieces=self.target.pieces(target_tokens),
-            source=text,
-            translation=self.target.decode(best.tokens),
-        )
-        (links,) = self._answers.links([(first, best.tokens)])
-        maps = replace(maps, links=tuple(links or ()))
-        return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
+        with self.engine.alone():
+            maps = attention_of(
+                self.model,
+                source_tokens,
+                target_tokens,
+                source_pieces=self.source.pieces(source_tokens),
+                target_pieces=self.target.pieces(target_tokens),
+                source=text,
+                translation=self.target.decode(best.tokens),
+            )
+            maps = maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
+        (links,) = self._answers.links([(first, words)], [(best.tokens, self.target.words(best.tokens))])
+        return replace(maps, links=tuple(links or ()))
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         return (
             self.source.encode_batch([source for source, _ in pairs]),
-            self.target.encode_batch([target for _, target in pairs]),
+            [[*self.target.opening, *row] for row in self.target.encode_batch([target for _, target in pairs])],
         )
 
 

@@ -22,6 +22,8 @@ from transduce.data.audit import CHUNK_ROWS, HELD_OUT, MARKS, Marks, Progress, S
 from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, corpus_pairs
 from transduce.data.folder import seal, written_aside
 from transduce.data.marking import hold_out, mark_duplicates, mark_leaks
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.reading.prepare import prepare_reading
 from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
@@ -36,8 +38,12 @@ TOKENIZER_PAIRS = 1_000_000
 """Most pairs that tokenizers learn from; of larger corpora about this many are taken, by their hash."""
 
 
-def prepare(data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress | None = None) -> Report:
+def prepare(
+    data: DataConfig | ReadingConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress | None = None
+) -> Report:
     """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found."""
+    if isinstance(data, ReadingConfig):
+        return prepare_reading(data, tokenizer, folder, progress)
     with written_aside(folder) as aside:
         preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None))
         report = preparation.run()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -28,16 +29,19 @@ from tokenizers import models, pre_tokenizers
 from transduce.config import Config
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage import storage_errors
+from transduce.text.framing import frame
 from transduce.text.line import normalise
 from transduce.text.piece import (
     END,
     LOSSLESS,
+    MASK,
     PAD,
     START,
     UNKNOWN,
     Kind,
     byte_fallbacks,
     byte_symbols,
+    read_byte_symbols,
     sentinels,
     smallest_size,
     specials,
@@ -56,7 +60,7 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|extra_id_\d+)>$)")
+_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>$)")
 
 
 class TokenizerConfig(Config):
@@ -117,8 +121,12 @@ class Tokenizer:
     end: int
     unknown: int | None
     """Token of what the vocabulary lacks; None for the lossless kinds."""
+    mask: int | None
+    """Token of a piece that was hidden; None where the tokenizer was not made for a reader."""
     sentinels: list[int]
     """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
+    opening: tuple[int, ...] = ()
+    """What every answer begins with; only imported tokenizers have something there."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
@@ -127,11 +135,12 @@ class Tokenizer:
         _check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
         self._library = library
-        self._reserved = frozenset(_sentinels(library))
+        self._reserved = frozenset((*_sentinels(library), MASK))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
+        self.mask = vocabulary.get(MASK)
         self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
@@ -144,9 +153,39 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"Tokenizer(kind={self.kind!r}, size={self.size})"
 
+    def sides(self) -> tuple[Self, Self]:
+        """Return the tokenizer of sources and that of targets, where one serves both."""
+        return self, self
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """Return the language tag that a text begins with, and the rest; only imported tokenizers have tags."""
+        return "", text
+
+    def leading(self, tokens: Sequence[int]) -> int:
+        """Return how many tokens at the beginning are such tags."""
+        return 0
+
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without start or end."""
         return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
+
+    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
+        encoding = self._library.encode(normalise(text), add_special_tokens=False)
+        return list(encoding.ids), [(int(start), int(end)) for start, end in encoding.offsets]
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        pair: str | Sequence[str] | None = None,
+        *,
+        padding: bool | str = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+    ) -> dict[str, Any]:
+        """Frame texts, or pairs of texts, as a reader reads them; see `framing.frame`."""
+        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; the same as `encode` one by one, but faster."""
@@ -163,6 +202,11 @@ class Tokenizer:
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     @property
+    def closes_spaces(self) -> bool:
+        """Whether `decode` takes away spaces that stood there before the next token came."""
+        return self.kind == "wordpiece"
+
+    @property
     def vocabulary(self) -> list[str]:
         """Every piece as the tokenizer's file spells it, by token; no two are alike."""
         return list(self._pieces)
@@ -177,14 +221,13 @@ class Tokenizer:
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
         if self.kind in ("bpe", "unigram", "byte"):
-            text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
-            piece = "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+            piece = read_byte_symbols(piece)
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
-        """Return which word of the text each token is of, from 0; None for one that is nothing but space.
+        """Return which word of `decode(tokens)` each token is of, from 0; None for one that is nothing but space.
 
-        Words are what stands between spaces in `decode(tokens)`.
+        Words are what stands between spaces. Of a text that is known, `words_of` tells it.
         """
         if self.kind == "word":
             return list(range(len(tokens)))
@@ -200,6 +243,15 @@ class Tokenizer:
         ends = list(accumulate(map(len, written), initial=0))
         own = [owners[start:end] for start, end in pairwise(ends)]
         return [next((owner for owner in several if owner is not None), None) for several in own]
+
+    def words_of(self, text: str) -> list[int | None]:
+        """Return which word of a text each token of `encode(text)` is of; WordPiece would not decode its spaces."""
+        if self.kind != "wordpiece":
+            return self.words(self.encode(text))
+        text = normalise(text)
+        begins = [word.start() for word in re.finditer(r"\S+", text)]
+        offsets = self._library.encode(text, add_special_tokens=False).offsets
+        return [bisect_right(begins, begin) - 1 for begin, _ in offsets]
 
     def _bytes(self, piece: str) -> bytes:
         """What a piece of a lossless tokenizer stands for; special ones stand for nothing."""
@@ -231,16 +283,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a `tokenizer.json` that `save` wrote."""
-        path = Path(path)
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
-        except UnicodeDecodeError:
-            raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
-        return cls.from_json(text, str(path))
+        return cls.from_json(read_file(Path(path)), str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
@@ -253,6 +296,18 @@ class Tokenizer:
             raise ModelFolderError(
                 f"{where}: is not a tokenizer made by transduce ({_one_line(error)}); copy the right file there"
             ) from None
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a tokenizer's file."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
 
 
 _BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
@@ -288,7 +343,7 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
     special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
-    if special != needed or len(added) != len(needed):
+    if special - {MASK} != needed or len(added) != len(special):
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
         )

@@ -14,6 +14,7 @@ from transduce.text.line import normalise
 from transduce.text.piece import (
     END,
     KINDS,
+    MASK,
     PAD,
     START,
     UNKNOWN,
@@ -32,8 +33,8 @@ GPT-2's pattern without its English endings, and with marks (\\p{M}) as part of 
 of Hindi or Thai would end one.
 """
 
-_SPELLED_SPECIAL = Regex(r"(?<!\S)(?=\\*<(?:pad|s|/s|unk|extra_id_\d+)>(?!\S))")
-_ESCAPED_SPECIAL = Regex(r"^\\(?=\\*<(?:pad|s|/s|unk|extra_id_\d+)>$)")
+_SPELLED_SPECIAL = Regex(r"(?<!\S)(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>(?!\S))")
+_ESCAPED_SPECIAL = Regex(r"^\\(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>$)")
 """A word that spells a special piece gets a backslash, to be a word like any other; the decoder takes it off."""
 
 
@@ -50,6 +51,15 @@ def train_tokenizers(
         return joint, joint
     source = train_tokenizer(source_kind, (source for source, _ in texts()), config)
     return source, train_tokenizer(target_kind, (target for _, target in texts()), config)
+
+
+def train_reading_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+    """Return the tokenizer of a reader: one more token, the last, stands for what is hidden."""
+    kind, room = config.kind, config.vocab_size - 1
+    library = train_tokenizer(kind, texts, config.but(vocab_size=max(room, smallest_size(kind)))).to_json()
+    reading = tokenizers.Tokenizer.from_str(library)
+    reading.add_special_tokens([AddedToken(MASK, normalized=False, special=True)])
+    return Tokenizer(reading)
 
 
 def train_tokenizer(kind: str, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:

@@ -1,0 +1,17 @@
+"""Our own tokenizers and imported ones: what a model folder may hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transduce.text.imported_tokenizer import MARK, ImportedTokenizer
+from transduce.text.tokenizer import Tokenizer, read_file
+
+AnyTokenizer = Tokenizer | ImportedTokenizer
+
+
+def load_tokenizer(path: str | Path) -> AnyTokenizer:
+    """Read the file of a tokenizer, of whichever kind it says it is."""
+    text = read_file(Path(path))
+    kind: type[Tokenizer] | type[ImportedTokenizer] = ImportedTokenizer if MARK.match(text) else Tokenizer
+    return kind.from_json(text, str(path))
