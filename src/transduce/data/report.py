@@ -9,6 +9,7 @@ import pydantic
 from transduce.config import Config
 
 REASONS = {
+    "blank": "the line is blank",
     "empty": "a side is empty",
     "copy": "source and target are equal",
     "leaked_pair": "the pair stands in validation or test",
