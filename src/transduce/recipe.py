@@ -124,9 +124,7 @@ def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     if continues and not data.is_text:
         reason = f"{name} is a language model, and learns from plain text: data.train = {{text = 'corpus.txt'}}"
     elif continues and data.corrupt:
-        reason = (
-            f"data.corrupt makes pairs, and {name} is a language model without a source; leave it out, or choose t5"
-        )
+        reason = f"data.corrupt makes pairs, and {name} reads no source; leave it out, or choose t5"
     elif data.is_text and not continues and not data.corrupt:
         reason = f"plain text is for a language model, as gpt, or for a {name} with data.corrupt = 'spans'"
     elif data.is_text and not recipe.tokenizer.joint:
