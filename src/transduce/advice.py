@@ -88,6 +88,41 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
+def advise_going_on(found: Survey, rate: float, why: str, given: Table) -> Advice:
+    """Choose how a model that has learned already goes on with another corpus; `given` is what a person said of it.
+
+    A small rate, so that what was learned is bent and not broken, risen to in a few updates, because the moments of
+    the optimizer start from nothing; it falls to nothing in a line, and a few epochs are enough.
+    """
+    pairs = found.pairs
+    tokens = given.get("tokens", 2048 if pairs < 10_000 else 4096)
+    epochs = 20 if pairs < 10_000 else 10 if pairs < PLENTY else 3
+    size = tokens if isinstance(tokens, int) else 4096
+    per_epoch = max(1, int(pairs * (found.target.characters / 4 + 1) / size))
+    updates = given.get("updates", max(200, min(20_000, epochs * per_epoch)))
+    every = min(updates, max(20, min(1000, per_epoch, updates // 10)))
+    training: dict[str, Any] = {
+        "tokens": tokens,
+        "updates": updates,
+        "schedule": "linear",
+        "learning_rate": rate,
+        "warmup": min(500, updates // 10),
+        "clip": 1.0,
+        "validate_every": every,
+        "patience": 5,
+        "keep_last": 5,
+        "average": min(5, given.get("keep_last", 5)),
+    }
+    reasons = [f"{pairs:,} training pairs" + (" or more" if pairs == SURVEYED else "")]
+    reasons += [] if "learning_rate" in given else [f"learning rate {rate:.2g}: {why}"]
+    chosen = {**training, **given}
+    reasons.append(
+        f"at most {updates:,} updates of {tokens} tokens, {chosen['warmup']:,} of them to warm up, "
+        f"checked every {chosen['validate_every']:,}"
+    )
+    return Advice({"training": training}, reasons)
+
+
 def _kind(side: Side, pairs: int, name: str, reasons: list[str]) -> str | None:
     if side.distinct_words <= FEW_WORDS and pairs * side.words >= OFTEN * side.distinct_words:
         reasons.append(f"the {name} has {side.distinct_words} different words: each is a token of its own")

@@ -18,13 +18,14 @@ from typing import Any
 
 import torch
 
-from transduce.advice import KINDS, advise, survey
+from transduce.advice import KINDS, advise, advise_going_on, survey
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
 from transduce.data.store import Prepared
 from transduce.decoding.options import SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
+from transduce.origin import fit, habits, open_origin, peak_rate, settled
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
 from transduce.training.run_folder import RECIPE
@@ -87,7 +88,8 @@ def read_recipe(
     """Read a recipe file, with the tables of `base` and then `table.setting=value` changes laid over it.
 
     Without a file, and where a file leaves out tokenizer, model and training altogether, they are chosen from the
-    corpus, or from what was prepared of it. Returns the recipe and the reasons for what was chosen.
+    corpus, or from what was prepared of it. A run that starts from another has that one's model and tokenizers, and
+    how it learns is chosen for going on. Returns the recipe and the reasons for what was chosen.
     """
     given = {} if path is None else read_toml(path)
     tables = given
@@ -100,13 +102,34 @@ def read_recipe(
     where = str(path) if path is not None else "the command line"
     reasons: list[str] = []
     _refuse_foreign(tables, where)
-    if not {"tokenizer", "model", "training"} & given.keys():
+    if tables.get("training", {}).get("start_from") is not None:
+        tables, reasons = _started(tables, where, prepared)
+    elif not {"tokenizer", "model", "training"} & given.keys():
         data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
         texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
         advice = advise(survey(texts, count), tables.get("tokenizer"))
         tables, reasons = _over(advice.tables, tables), advice.reasons
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
+
+
+def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Table, list[str]]:
+    """Fill in the tables of a run that starts from another; what a saved recipe says already is not chosen again."""
+    training = TrainingConfig.from_table(tables["training"], f"{where}: training")
+    assert training.start_from is not None
+    origin = open_origin(training.start_from)
+    tables = settled(origin, tables, where, prepared is not None)
+    if {"learning_rate", "warmup", "updates", "schedule"} <= tables["training"].keys():
+        return tables, []
+    data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
+
+    def texts() -> Iterator[tuple[str, str]]:
+        return _pairs(data) if prepared is None else prepared.train.texts()
+
+    found = survey(texts(), None if prepared is None else len(prepared.train))
+    advice = advise_going_on(found, *peak_rate(origin), tables["training"])
+    tables = merge({"training": {**advice.tables["training"], **habits(origin)}}, tables)
+    return tables, [*fit(origin, texts()), *advice.reasons]
 
 
 def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:

@@ -17,6 +17,7 @@ from transduce.data.store import Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
 from transduce.training.allocator import keep_freed_memory
@@ -27,8 +28,10 @@ from transduce.training.loop import Trainer
 from transduce.training.memory import batch_for, fitting_slice
 from transduce.training.ranks import Ranks, joined
 from transduce.training.reporter import Reporter, Silent
+from transduce.training.resume import Checkpoints
 from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
 from transduce.training.sharding import shard, whole
+from transduce.training.starting import freeze, start_whole
 from transduce.training.update import Updater
 from transduce.training.vectors import start_from_vectors
 
@@ -123,8 +126,17 @@ def _write(recipe: Recipe, folder: Path) -> None:
 
 
 def _trainer(recipe: Recipe, corpus: Prepared, folder: Path, ranks: Ranks, reporter: Reporter) -> Trainer:
-    model = _build(recipe, corpus, reporter)
-    return Trainer(model, corpus, recipe.training, folder, _facts(recipe, corpus, ranks), ranks)
+    facts, start = _facts(recipe, corpus, ranks), recipe.training.start_from
+    if start is None:
+        return Trainer(_build(recipe, corpus, reporter), corpus, recipe.training, folder, facts, ranks)
+    checkpoints = Checkpoints(folder)
+    found = checkpoints.latest()
+    if found is not None and not Path(start).exists():  # it was needed for the beginning only
+        facts["start"] = checkpoints.facts(found[0]).get("start")
+    else:
+        facts["start"] = fingerprint(start)
+    model = _build(recipe, corpus, reporter, start if found is None else None)
+    return Trainer(model, corpus, recipe.training, folder, facts, ranks)
 
 
 def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
@@ -149,7 +161,7 @@ def _corpus(
     place = folder / DATA
     if not place.exists():
         if prepared is None:
-            prepare(recipe.data, recipe.tokenizer, place, progress)
+            prepare(recipe.data, recipe.tokenizer, place, progress, given_tokenizers(recipe.tokenizer))
         else:
             found = load_prepared(prepared)
             _refuse_foreign_corpus(found, recipe)
@@ -157,12 +169,16 @@ def _corpus(
     return load_prepared(place)
 
 
-def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> AnyTransducer:
+def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | None = None) -> AnyTransducer:
+    """Build the model with the weights that it begins with: drawn, or those of the folder `start`."""
     torch.set_num_threads(1)  # several slices side by side instead, see training.workers
     sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
     _refuse_too_large(recipe, sizes)
     model = catalog.build(recipe.model, sizes, recipe.training.seed)
     _refuse_too_long(model, corpus)
+    if start is not None:
+        added = start_whole(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer)
+        reporter.warn(f"starting from the weights of {start}" + (f", and {added:,} tokens more" if added else ""))
     sides = (
         ("source", recipe.training.source_vectors, corpus.source_tokenizer),
         ("target", recipe.training.target_vectors, corpus.target_tokenizer),
@@ -172,6 +188,10 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> AnyTransduce
             embedding = getattr(model, f"{side}_embedding")
             found = start_from_vectors(embedding, tokenizer, path, recipe.training.freeze_vectors)
             reporter.warn(f"{path}: gave vectors to {found:,} of {tokenizer.size:,} {side} tokens")
+    if recipe.training.freeze:
+        still = freeze(model, recipe.training.freeze)
+        count = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
+        reporter.warn(f"{count:,} parameters in {len(still):,} weights are held still")
     device = recipe.training.device
     return shard(model, device) if recipe.training.shard else model.to(device)
 
@@ -245,13 +265,15 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     """Make the model folder, with the card."""
     updates, final = put_final_weights(trainer, reporter)
     corpus = trainer.prepared
-    notes = {
+    notes: Table = {
         "source_language": recipe.data.source_language,
         "target_language": recipe.data.target_language,
         "search": recipe.search.to_table(),
     }
+    if corpus.report.tags is not None:
+        notes["tags"] = corpus.report.tags.to_table()
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
-    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
+    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts, trainer.progress.before)
     save_model(folder / MODEL, contents, card)
     if final is not None:
-        trainer.journal.write("final", updates=updates, loss=final.loss, accuracy=final.accuracy, **final.scores)
+        trainer.journal.write("final", updates=updates, **final.measures())

@@ -39,6 +39,7 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     """
     from transduce.data.config import DataConfig
     from transduce.data.prepare import prepare
+    from transduce.origin import given_tokenizers
     from transduce.text.tokenizer import TokenizerConfig
 
     where = options["recipe"] or "the command line"
@@ -46,7 +47,7 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     data = DataConfig.from_table(tables["data"], f"{where}: [data]")
     tokenizer = TokenizerConfig.from_table(tables["tokenizer"], f"{where}: [tokenizer]")
     with PreparationProgress() as progress:
-        report = prepare(data, tokenizer, Path(output), progress.show)
+        report = prepare(data, tokenizer, Path(output), progress.show, given_tokenizers(tokenizer))
     if as_json:
         import json
 

@@ -9,17 +9,18 @@ Unigram's may differ).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.audit import CHUNK_ROWS, HELD_OUT, MARKS, Marks, Progress, Span, Spool, spool
-from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, corpus_pairs
+from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, Source, corpus_pairs
 from transduce.data.folder import seal, written_aside
 from transduce.data.marking import hold_out, mark_duplicates, mark_leaks
 from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport
@@ -28,6 +29,8 @@ from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARG
 from transduce.data.tally import Tally
 from transduce.errors import DataError
 from transduce.storage import write_json
+from transduce.text.extension import extend
+from transduce.text.tags import NO_LEAD, Lead, Tags
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizers
 
@@ -35,10 +38,20 @@ TOKENIZER_PAIRS = 1_000_000
 """Most pairs that tokenizers learn from; of larger corpora about this many are taken, by their hash."""
 
 
-def prepare(data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress | None = None) -> Report:
-    """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found."""
+def prepare(
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    folder: Path,
+    progress: Progress | None = None,
+    given: Given | None = None,
+) -> Report:
+    """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found.
+
+    `given` are the tokenizers that `tokenizer.folder` names; others are learned.
+    """
+    assert (given is None) == (tokenizer.folder is None), "whoever names a folder has to open it"
     with written_aside(folder) as aside:
-        preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None))
+        preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), given)
         report = preparation.run()
         shutil.rmtree(preparation.work)
         write_json(aside / REPORT, report.to_table())
@@ -50,12 +63,27 @@ def prepare(data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress
     return report
 
 
+class Given(NamedTuple):
+    """Tokenizers that are there already."""
+
+    source: Tokenizer
+    target: Tokenizer
+    """The same object as the source's when one serves both."""
+    tags: Tags | None = None
+    """The languages that their model can be asked for."""
+
+
 class _Preparation:
     """One preparation on its way."""
 
-    def __init__(self, data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress) -> None:
+    def __init__(
+        self, data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress, given: Given | None
+    ) -> None:
         self.data = data
         self.tokenizer = tokenizer
+        self.given = given
+        self.tags = None if given is None else given.tags
+        """The languages that can be asked for."""
         self.folder = folder
         self.work = folder / "work"
         self.progress = progress
@@ -82,18 +110,19 @@ class _Preparation:
             train=reports["train"],
             validation=reports.get("validation"),
             test=reports.get("test"),
+            watch=reports.get("watch"),
             source_vocabulary=tokenizers[0].size,
             target_vocabulary=tokenizers[1].size,
-            joint=self.tokenizer.joint,
+            joint=tokenizers[0] is tokenizers[1],
             tokenizer_pairs=tokenizer_pairs,
+            tags=self.tags,
         )
 
     def _read(self) -> dict[str, Spool]:
         """Pass one over all corpora; the small ones first, so that their errors come early."""
-        wanted = {"test": (self.data.test,), "validation": (self.data.validation,), "train": self.data.corpora}
         spools = {}
-        for name, corpora in wanted.items():
-            given = [corpus for corpus in corpora if corpus is not None]
+        for name in ("test", "watch", "validation", "train"):
+            given = self.data.of_split(name)
             if not given:
                 continue
             several = len(given) > 1
@@ -134,12 +163,36 @@ class _Preparation:
                 int(np.count_nonzero(self._learns(marks) & (hashes <= highest)))
                 for _, hashes, marks in train.marked("pair")
             )
-        self.progress("learning the tokenizer", chosen)
-        source, target = train_tokenizers(self.tokenizer, lambda: self._sample(train, highest))
-        names = [JOINT_TOKENIZER] if self.tokenizer.joint else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
+        if self.given is None:
+            self.progress("learning the tokenizer", chosen)
+            languages = self.data.languages
+            source, target = train_tokenizers(self.tokenizer, lambda: self._sample(train, highest), languages)
+            self.tags = Tags(of=source.tags) if languages else None
+        else:
+            source, target = self._extended(self.given, lambda: self._sample(train, highest))
+            chosen = chosen if self.tokenizer.extend else 0
+        names = [JOINT_TOKENIZER] if source is target else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
         for name, tokenizer in zip(names, (source, target), strict=False):
             (self.folder / name).write_text(tokenizer.to_json(), encoding="utf-8")
         return (source, target), chosen
+
+    def _extended(self, given: Given, texts: Callable[[], Iterator[tuple[str, str]]]) -> tuple[Tokenizer, Tokenizer]:
+        """Return the given tokenizers, with what the recipe wants to be added to them."""
+        most, least = self.tokenizer.extend, self.tokenizer.min_frequency
+        if most is None:
+            return given.source, given.target
+        self.progress("extending the vocabulary", self.tallies["train"][0].read)
+        if given.source is given.target:
+            joint = extend(given.source, (side for pair in texts() for side in pair), most, least)
+            return joint, joint
+        source = extend(given.source, (source for source, _ in texts()), most, least)
+        return source, extend(given.target, (target for _, target in texts()), most, least)
+
+    def _lead(self, corpus: Source) -> Lead:
+        """What goes before the sources and targets of a corpus."""
+        if self.tags is None:
+            return NO_LEAD
+        return self.tags.lead(self.data.language_of(corpus), corpus.source_language or self.data.source_language)
 
     def _sample(self, train: Spool, highest: np.uint64) -> Iterator[tuple[str, str]]:
         for start, hashes, marks in train.marked("pair"):
@@ -168,6 +221,7 @@ class _Preparation:
         limits = Limits(self.data.max_length, self.data.max_ratio, drop_ratio=is_train)
         dropped = self.dropped if is_train else 0
         tallies = {"validation": [Tally(tally.corpus) for tally in self.tallies[name]], name: self.tallies[name]}
+        leads = [self._lead(corpus) for corpus in self.data.of_split(name)]
         with ExitStack() as stack:
             writers = {name: stack.enter_context(SplitWriter(self.folder / name, tokenizers, limits))}
             if corpora.count(lambda marks: (marks & HELD_OUT != 0) & (marks & dropped == 0)):
@@ -181,7 +235,8 @@ class _Preparation:
                 tallies["validation"][span.corpus].read += held_out
                 for split, chosen in ((name, used & ~is_held), ("validation", used & is_held)):
                     if chosen.any():
-                        writers[split].write(_texts(corpora, span, chosen, marks), tallies[split][span.corpus])
+                        texts, tally = _texts(corpora, span, chosen, marks), tallies[split][span.corpus]
+                        writers[split].write(texts, tally, leads[span.corpus])
                 self.progress(f"tokenising {name}", span.stop)
         held_total = [Tally.total(tallies["validation"])]
         return {

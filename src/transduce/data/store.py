@@ -19,7 +19,7 @@ from transduce.data.report import Report, SplitReport
 from transduce.errors import DataError, SettingsError
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "watch")
 JOINT_TOKENIZER = "tokenizer.json"
 SOURCE_TOKENIZER = "source.tokenizer.json"
 TARGET_TOKENIZER = "target.tokenizer.json"
@@ -114,6 +114,8 @@ class Prepared:
     train: PairStore
     validation: PairStore | None
     test: PairStore | None
+    watch: PairStore | None
+    """Pairs of what the model could do before."""
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     """The same object as the source's when one tokenizer serves both."""
@@ -149,6 +151,7 @@ def load_prepared(folder: Path, thorough: bool = False) -> Prepared:
         train=stores["train"],
         validation=stores.get("validation"),
         test=stores.get("test"),
+        watch=stores.get("watch"),
         source_tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
         report=report,

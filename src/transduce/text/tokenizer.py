@@ -25,7 +25,7 @@ import pydantic
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from transduce.config import Config
+from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage import storage_errors
 from transduce.text.line import normalise
@@ -42,6 +42,7 @@ from transduce.text.piece import (
     specials,
 )
 from transduce.text.specials import Specials
+from transduce.text.tags import NAME, tagged_language
 
 SPACE_MARK = "▁"
 """Stands for a space in what `pieces` shows."""
@@ -55,7 +56,14 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk)>$)")
+SPELLED = rf"(?:<(?:pad|s|/s|unk)>|>>{NAME}<<)"
+"""What a special piece looks like, the tag of a language too."""
+
+_SPELLED_SPECIAL = re.compile(rf"^\\(?=\\*{SPELLED}$)")
+
+
+WITH_FOLDER = ("folder", "joint", "min_frequency", "extend")
+"""Settings of tokenizers that are not learned from nothing."""
 
 
 class TokenizerConfig(Config):
@@ -83,8 +91,20 @@ class TokenizerConfig(Config):
     lowercase: bool = False
     """Make all text lower case first. What is lost is lost: no kind is lossless then."""
 
+    folder: str | None = None
+    """A run or model folder whose tokenizers are used, instead of new ones that learn from the corpus; the settings
+    above but joint and min_frequency then mean nothing."""
+
+    extend: int | None = pydantic.Field(default=None, ge=1, le=1_000_000)
+    """Most pieces to add to the tokenizers of `folder`, learned from the corpus; what was there stays as it was."""
+
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
+        if self.folder is not None:
+            self._refuse_learning()
+            return self
+        if self.extend is not None:
+            raise ValueError("extend adds to tokenizers that are there; name their folder, or set vocab_size")
         source, target = self.kinds
         if self.joint and source != target:
             raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
@@ -95,6 +115,16 @@ class TokenizerConfig(Config):
                     f"vocab_size = {self.vocab_size} is too small: {what} are {smallest_size(kind)} already"
                 )
         return self
+
+    def _refuse_learning(self) -> None:
+        for name, field in type(self).model_fields.items():
+            if name not in WITH_FOLDER and getattr(self, name) != field.default:
+                raise ValueError(f"the tokenizers of {self.folder} are used as they are; leave out {name}")
+
+    def to_table(self) -> Table:
+        """Return plain values; what says how to learn a tokenizer is left out where none is learned."""
+        table = super().to_table()
+        return table if self.folder is None else {name: table[name] for name in WITH_FOLDER if name in table}
 
     @property
     def kinds(self) -> tuple[Kind, Kind]:
@@ -113,6 +143,8 @@ class Tokenizer:
     end: int
     unknown: int | None
     """Token of what the vocabulary lacks; None for the lossless kinds."""
+    tags: dict[str, int]
+    """Token of each language that can be asked for; most tokenizers have none."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
@@ -125,6 +157,8 @@ class Tokenizer:
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
+        self.tags = _tags(library)
+        self._silent = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
 
@@ -146,12 +180,11 @@ class Tokenizer:
         return [list(encoding.ids) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens without pad, start and end; bytes that are no UTF-8 become U+FFFD.
+        """Return the text of tokens without pad, start, end and tags; bytes that are no UTF-8 become U+FFFD.
 
         An unknown word stays visible as `<unk>`: a word that is missing must not look as if it had never been there.
         """
-        silent = (self.pad, self.start, self.end)
-        shown = [token for token in tokens if token not in silent]
+        shown = [token for token in tokens if token not in self._silent]
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     @property
@@ -161,10 +194,10 @@ class Tokenizer:
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Return each token as a person would like to see it: spaces as "▁", broken bytes as `<0xNN>`."""
-        return [self._show(self._pieces[token]) for token in tokens]
+        return [self._pieces[token] if token in self._silent else self._show(self._pieces[token]) for token in tokens]
 
     def _show(self, piece: str) -> str:
-        if piece in (PAD, START, END) or (piece == UNKNOWN and self.unknown is not None):
+        if piece == UNKNOWN and self.unknown is not None:
             return piece
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
@@ -174,15 +207,17 @@ class Tokenizer:
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
-        """Return which word of the text each token is of, from 0; None for one that is nothing but space.
+        """Return which word of the text each token is of, from 0; None for one that is nothing but space, or special.
 
         Words are what stands between spaces in `decode(tokens)`.
         """
+        said = [token not in self._silent for token in tokens]
         if self.kind == "word":
-            return list(range(len(tokens)))
+            return [count - 1 if is_said else None for count, is_said in zip(accumulate(said), said, strict=True)]
         if self.kind == "wordpiece":  # where its decoder puts spaces is known to the decoder alone
-            return [len(self.decode(tokens[: place + 1]).split()) - 1 for place in range(len(tokens))]
-        written = [self._bytes(self._pieces[token]) for token in tokens]
+            counts = [len(self.decode(tokens[: place + 1]).split()) for place in range(len(tokens))]
+            return [count - 1 if is_said else None for count, is_said in zip(counts, said, strict=True)]
+        written = [b"" if token in self._silent else self._bytes(self._pieces[token]) for token in tokens]
         owners: list[int | None] = []  # of every byte
         word, inside = -1, False
         for character in b"".join(written).decode("utf-8", errors="surrogateescape"):
@@ -194,9 +229,7 @@ class Tokenizer:
         return [next((owner for owner in several if owner is not None), None) for several in own]
 
     def _bytes(self, piece: str) -> bytes:
-        """What a piece of a lossless tokenizer stands for; special ones stand for nothing."""
-        if piece in (PAD, START, END):
-            return b""
+        """What a piece of a lossless tokenizer stands for."""
         if self.kind != "character":
             return bytes(_BYTE_OF[symbol] for symbol in piece)
         return bytes([int(piece[3:5], 16)]) if _BYTE_PIECE.match(piece) else piece.encode()
@@ -280,7 +313,8 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
     special, needed = {token.content for token in added if token.special}, set(specials(kind))
-    if special != needed or len(added) != len(needed):
+    tags = {piece for piece in special if tagged_language(piece) is not None}
+    if special - tags != needed or len(added) != len(special):
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
         )
@@ -290,6 +324,12 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("it has pieces that are not made of bytes")
     if kind not in LOSSLESS and getattr(library.model, "unk_token", None) != UNKNOWN:
         raise ValueError("it has no piece for unknown words")
+
+
+def _tags(library: tokenizers.Tokenizer) -> dict[str, int]:
+    added = library.get_added_tokens_decoder().items()
+    found = {tagged_language(token.content): number for number, token in added if token.special}
+    return {language: number for language, number in found.items() if language is not None}
 
 
 def _one_line(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transduce import __version__
@@ -11,7 +11,7 @@ from transduce.data.store import Prepared
 from transduce.evaluation.catalog import METRICS
 from transduce.models import catalog
 from transduce.training.config import TrainingConfig
-from transduce.training.reporter import Validation
+from transduce.training.reporter import WATCHED, Validation
 
 
 def model_card(
@@ -21,8 +21,12 @@ def model_card(
     updates: Sequence[int],
     final: Validation | None,
     facts: dict[str, Any],
+    before: Mapping[str, float] | None = None,
 ) -> str:
-    """Return the text of a model folder's README.md, with the header that model hubs read."""
+    """Return the text of a model folder's README.md, with the header that model hubs read.
+
+    `before` is what the model was worth before it learned this, where it started from another.
+    """
     source, target = contents.notes.get("source_language"), contents.notes.get("target_language")
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
     name = catalog.name_of(contents.config)
@@ -39,22 +43,43 @@ def model_card(
         f"# {name}, {source or 'source'} → {target or 'target'}",
         "",
         f"{parameters:,} parameters; {contents.model.sizes.source:,} source and {contents.model.sizes.target:,} target "
-        f"tokens. Trained by transduce {__version__} on {len(corpus.train):,} pairs; these weights are {weights}.",
+        f"tokens. Trained by transduce {__version__} on {len(corpus.train):,} pairs{_start(training)}; these weights "
+        f"are {weights}.",
         "",
         "Translate with it: `transduce translate THIS_FOLDER`, or in Python:",
         "",
         '    transduce.load("THIS_FOLDER")("some text")',
         "",
         *_scores(final, min(training.decode_pairs, len(corpus.validation or ()))),
+        *_forgetting(final, before or {}, min(training.decode_pairs, len(corpus.watch or ()))),
         "## Data",
         "",
         *(f"    {line}" for line in corpus.report.lines()),
         "",
         f"SHA-256 of the prepared data's manifest: `{facts['data']}`",
         f"SHA-256 of the recipe: `{facts['recipe']}`",
+        *([f"SHA-256 of the manifest of {training.start_from}: `{facts['start']}`"] if "start" in facts else []),
         "",
     ]
     return "\n".join(lines)
+
+
+def _forgetting(final: Validation | None, before: Mapping[str, float], pairs: int) -> list[str]:
+    """What is left of what the model could do before."""
+    if final is None or final.watched is None:
+        return []
+    rows = []
+    for name, value in final.watched.measures().items():
+        show = METRICS[name].show if name in METRICS else "{:.4f}".format
+        old, on = before.get(f"{WATCHED}{name}"), "all watched pairs"
+        if name in METRICS:
+            on = f"greedy, first {pairs:,} watched pairs"
+        rows.append(f"| {name} | {'' if old is None else show(old)} | {show(value)} | {on} |")
+    return ["## Watched beside", "", "| measure | before | now | on |", "|---|---|---|---|", *rows, ""]
+
+
+def _start(training: TrainingConfig) -> str:
+    return "" if training.start_from is None else f", starting from {training.start_from}"
 
 
 def _scores(final: Validation | None, pairs: int) -> list[str]:

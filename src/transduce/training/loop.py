@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from transduce.data.batches import Batch, Position
 from transduce.data.store import Prepared
-from transduce.errors import TransduceError
+from transduce.errors import SettingsError, TransduceError
 from transduce.models.interface import AnyTransducer
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.calibration import Calibration
@@ -59,6 +59,9 @@ class Trainer:
         self.feed = Feed(prepared, config, self.updater.device, (model.max_source, model.max_target))
         validation, workers = prepared.validation, self.updater.workers
         self.validator = Validator(workers, prepared, validation, config) if validation is not None else None
+        self.watcher = Validator(workers, prepared, prepared.watch, config) if prepared.watch is not None else None
+        if self.watcher is not None and self.validator is None:
+            raise SettingsError("pairs are watched beside validation pairs, and there are none; give some")
         self.keeper = Keeper(folder, config, self.updater, facts)
         self.checkpoints, self.journal = self.keeper.checkpoints, self.keeper.journal
         self.progress = Progress(slice_tokens=config.slice_size)
@@ -73,6 +76,10 @@ class Trainer:
         if self.progress.update == 0:
             self.journal.write("began", **self.facts)
         reporter.begin(self._plan(reporter))
+        if self.progress.update == 0 and self.config.start_from is not None and self.validator is not None:
+            before = self._look(self.validator)
+            self.progress.before = before.measures()
+            self._note(before, reporter)
         for batches, position in self._updates():
             step = self._timed_update(batches, position, reporter)
             reporter.step(step)
@@ -200,8 +207,7 @@ class Trainer:
         """Look how good the model is, and save it."""
         progress = self.progress
         if self.validator is not None:
-            with self.keeper.kept_in_place():
-                validation = self.validator.validate(progress.update)
+            validation = self._look(self.validator)
             best, score = self.validator.better(validation, progress.best_score)
             best, score = bool(self.ranks.from_leader(best)), self.ranks.from_leader(score)
             if best:
@@ -214,14 +220,23 @@ class Trainer:
         self.keeper.save(progress)
         self.keeper.thin_out(progress.best_update)
 
+    def _look(self, validator: Validator) -> Validation:
+        """See how good what would be kept now is, on pairs of now and of before."""
+        with self.keeper.kept_in_place():
+            found = validator.validate(self.progress.update)
+            if self.watcher is None:
+                return found
+            return replace(found, watched=self.watcher.validate(self.progress.update))
+
     def _note(self, validation: Validation, reporter: Reporter) -> None:
+        perplexity = validation.perplexity if math.isfinite(validation.perplexity) else None
+        measures = validation.measures()
         self.journal.write(
             "validation",
             update=validation.update,
-            loss=validation.loss,
-            perplexity=validation.perplexity if math.isfinite(validation.perplexity) else None,
-            accuracy=validation.accuracy,
-            **validation.scores,
+            loss=measures.pop("loss"),
+            perplexity=perplexity,
+            **measures,
             best=validation.best,
             samples=[[sample.source, sample.reference, sample.translation] for sample in validation.samples],
         )

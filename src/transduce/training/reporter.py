@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+WATCHED = "watched_"
+"""Before the name of a measure of pairs that are watched."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -63,6 +66,14 @@ class Validation:
     signatures: tuple[str, ...] = ()
     """How each score was computed."""
     best: bool = False
+    watched: Validation | None = None
+    """The same of the pairs that are watched, of what the model could do before."""
+
+    def measures(self) -> dict[str, float]:
+        """Everything that is one number, by name; what is watched beside it."""
+        own = {"loss": self.loss, "accuracy": self.accuracy, **self.scores}
+        watched = {} if self.watched is None else self.watched.measures()
+        return {**own, **{f"{WATCHED}{name}": value for name, value in watched.items()}}
 
 
 class Reporter(Protocol):

@@ -14,9 +14,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from transduce.checkpoint import KIND, WEIGHTS, find_model, load_weights
+from transduce.checkpoint import KIND, WEIGHTS, describe_model, find_model, load_weights
 from transduce.errors import ModelFolderError, SettingsError, suggestion
 from transduce.storage import verify
+from transduce.text.extension import made_of
+from transduce.text.tokenizer import Tokenizer
 
 MOST_NAMED = 5
 """Weights that a sentence names; of more it says how many."""
@@ -77,6 +79,30 @@ def start_from(model: nn.Module, folder: Path) -> Taken:
     if not taken.taken:
         raise ModelFolderError(f"{folder}: none of its weights has a name and a shape of this model's; {taken}")
     return taken
+
+
+def start_whole(model: nn.Module, folder: Path, source: Tokenizer, target: Tokenizer) -> int:
+    """Give a model all weights of a folder; return how many tokens it has besides the folder's.
+
+    `source` and `target` are the model's tokenizers: the folder's, or those with pieces added. The vector of a new
+    piece is the mean of those that stood in its place before.
+    """
+    old, weights = describe_model(folder, hash_up_to=0), folder_weights(folder)
+    try:
+        more = {"source": made_of(old.source_tokenizer, source), "target": made_of(old.target_tokenizer, target)}
+    except ValueError:
+        raise SettingsError(
+            f"{folder}: the corpus was tokenised otherwise than by this folder's tokenizers; prepare it with "
+            f"tokenizer.folder = '{folder}'"
+        ) from None
+    for name, weight in model.named_parameters():
+        given, parts = weights.get(name), more["source" if name.startswith("source_embedding.") else "target"]
+        if given is not None and parts and len(weight) == len(given) + len(parts):
+            weights[name] = torch.cat([given, torch.stack([given[part].mean(dim=0) for part in parts])])
+    taken = take_weights(model, weights)
+    if taken.new or taken.reshaped or taken.unused:
+        raise ModelFolderError(f"{folder}: its weights are not this model's: {taken}")
+    return len(more["source"]) if source is target else len(more["source"]) + len(more["target"])
 
 
 def freeze(model: nn.Module, patterns: Iterable[str]) -> list[str]:

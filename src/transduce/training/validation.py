@@ -32,6 +32,8 @@ class Validator:
         self.workers, self.store, self.config = workers, store, config
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         self.batches = validation_batches(store, config.slice_size)
+        self.lead = 0 if prepared.report.tags is None else prepared.report.tags.lengths[1]
+        """Tokens that every answer begins with."""
         self.decoded = range(min(len(store), config.decode_pairs))
         self.device = workers.models[0].output.weight.device
 
@@ -79,7 +81,10 @@ class Validator:
 
     def _translate(self) -> list[str]:
         options = SearchOptions(method="greedy")
-        requests = [Request(row, self.store.source(row).tolist(), options) for row in self.decoded]
+        requests = [
+            Request(row, self.store.source(row).tolist(), options, self.store.target(row)[: self.lead].tolist())
+            for row in self.decoded
+        ]
         parts = -(-len(requests) // DECODED_TOGETHER)
 
         def translate(model: AnyTransducer, part: int) -> list[str]:
