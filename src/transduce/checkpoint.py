@@ -27,7 +27,7 @@ from torch import Tensor
 from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
-from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.models.interface import AnyTransducer, Model, Reader, Transducer, VocabularySizes
 from transduce.storage import MANIFEST, folder_aside, read_json, seal, verify, write_json
 from transduce.text.tokenizer import Tokenizer
 
@@ -42,13 +42,32 @@ JOINT, SOURCE, TARGET = "tokenizer.json", "source.tokenizer.json", "target.token
 class ModelFolder:
     """All that a model folder holds, in memory."""
 
-    model: AnyTransducer
+    model: Model
     config: Config
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     """The same object as the source's when one serves both."""
     notes: Table = field(default_factory=dict)
     """Languages, search defaults and whatever else belongs to the model but not to its arithmetic."""
+
+    @property
+    def transducer(self) -> AnyTransducer:
+        """The model, if it is one that writes."""
+        if not isinstance(self.model, Transducer):
+            raise SettingsError(
+                f"a {catalog.name_of(self.config)} reads and does not write; ask it with `transduce read` or "
+                "`transduce embed`, and see how good it is with `transduce evaluate`"
+            )
+        return self.model
+
+    @property
+    def reader(self) -> Reader:
+        """The model, if it is one that reads."""
+        if not isinstance(self.model, Reader):
+            raise SettingsError(
+                f"a {catalog.name_of(self.config)} writes and is not asked about texts; use `transduce translate`"
+            )
+        return self.model
 
 
 def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
@@ -138,12 +157,12 @@ def find_model(folder: Path) -> Path:
     raise ModelFolderError(f"{folder}: is neither a run nor a model folder (it has no {CONFIG})")
 
 
-def weights_of(model: AnyTransducer) -> dict[str, Tensor]:
+def weights_of(model: Model) -> dict[str, Tensor]:
     """Return every parameter once, by name."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def put_weights(model: AnyTransducer, weights: dict[str, Tensor], where: Path) -> None:
+def put_weights(model: Model, weights: dict[str, Tensor], where: Path) -> None:
     """Copy weights into a model after checking that names, shapes and values are the model's own."""
     mine = weights_of(model)
     _check_weights(mine, weights, where)

@@ -6,7 +6,6 @@ Tables of a recipe are read here and nowhere else, so that every refusal sounds 
 
 from __future__ import annotations
 
-import reprlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,14 +14,10 @@ from typing import Any, Self
 import pydantic
 import tomli_w
 
-from transduce.errors import MissingInput, SettingsError, suggestion
+from transduce.errors import MissingInput, SettingsError, brief, suggestion
 
 Table = dict[str, Any]
 """A TOML table as plain values."""
-
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
-"""Writes any value on one short line."""
 
 
 class Config(pydantic.BaseModel):
@@ -36,7 +31,7 @@ class Config(pydantic.BaseModel):
     def from_table(cls, table: Mapping[str, Any], where: str) -> Self:
         """Build from plain values; `where` names the file and table in a refusal."""
         if not isinstance(table, Mapping):
-            raise SettingsError(f"{where}: must be a table of settings, not {_BRIEF.repr(table)}")
+            raise SettingsError(f"{where}: must be a table of settings, not {brief(table)}")
         try:
             return cls.model_validate(dict(table))
         except pydantic.ValidationError as error:
@@ -67,7 +62,7 @@ def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], w
         return f"{where}: {reason}"
     if first["type"] == "value_error" and isinstance(first["input"], Mapping):
         return f"{where}: {name}: {reason}"  # a table within, which has said what is wrong with it
-    return f"{where}: {name} = {_BRIEF.repr(first['input'])} is not possible: {reason[0].lower()}{reason[1:]}"
+    return f"{where}: {name} = {brief(first['input'])} is not possible: {reason[0].lower()}{reason[1:]}"
 
 
 def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:

@@ -16,7 +16,11 @@ these are for the person at the keyboard.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
 
 
 class TransduceError(Exception):
@@ -76,3 +80,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean '{near[0]}'?"
     return f"; there is {', '.join(known)}" if known else ""
+
+
+def brief(value: object) -> str:
+    """Return any value on one short line, quoted: for what a stranger wrote and a message repeats."""
+    return _BRIEF.repr(value)

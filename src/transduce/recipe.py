@@ -25,6 +25,7 @@ from transduce.data.store import Prepared
 from transduce.decoding.options import SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
+from transduce.models.transformer import SHARED
 from transduce.origin import fit, habits, open_origin, peak_rate, settled
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
@@ -56,9 +57,10 @@ class Recipe:
             training=TrainingConfig.from_table(tables.get("training", {}), f"{where}: training"),
             search=SearchOptions.from_table(tables.get("search", {}), f"{where}: search"),
         )
-        if getattr(recipe.model, "tied", None) == "all" and not recipe.tokenizer.joint:
+        tied = getattr(recipe.model, "tied", None)
+        if tied in SHARED and not recipe.tokenizer.joint:
             raise SettingsError(
-                f"{where}: model.tied = 'all' needs one vocabulary for both sides; "
+                f"{where}: model.tied = '{tied}' needs one vocabulary for both sides; "
                 "set tokenizer.joint = true or model.tied = 'target'"
             )
         return recipe

@@ -16,7 +16,7 @@ from transduce.data.prepare import prepare
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.models import catalog
-from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.models.interface import Model, VocabularySizes
 from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
@@ -169,7 +169,7 @@ def _corpus(
     return load_prepared(place)
 
 
-def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | None = None) -> AnyTransducer:
+def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | None = None) -> Model:
     """Build the model with the weights that it begins with: drawn, or those of the folder `start`."""
     torch.set_num_threads(1)  # several slices side by side instead, see training.workers
     sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
@@ -210,7 +210,7 @@ def _refuse_too_large(recipe: Recipe, sizes: VocabularySizes) -> None:
         )
 
 
-def _refuse_too_long(model: AnyTransducer, corpus: Prepared) -> None:
+def _refuse_too_long(model: Model, corpus: Prepared) -> None:
     """Say no to a text that the model cannot read before training comes to it."""
     for name, split in corpus.report.splits().items():
         for side, longest, limit in (

@@ -17,15 +17,8 @@ from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.decoding.padding import Tokens
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.engines.pace import Pace, usual
-from transduce.interop.ctranslate2 import (
-    POSITIONS,
-    Quantization,
-    is_installed,
-    library,
-    refusal,
-    refuse_inexpressible,
-    write_files,
-)
+from transduce.interop.ctranslate2 import Quantization, is_installed, refuse_unless, write_files
+from transduce.interop.ctranslate2_spec import POSITIONS, cannot_translate, library
 from transduce.interop.vocabulary_map import refusal as map_refusal
 from transduce.text.shortlist import Shortlist
 
@@ -38,7 +31,7 @@ class Searcher:
     def __init__(self, contents: ModelFolder) -> None:
         self._contents = contents
         self._source, self._target = contents.source_tokenizer.specials, contents.target_tokenizer.specials
-        self._torch = TorchEngine(contents.model, self._source, self._target)
+        self._torch = TorchEngine(contents.transducer, self._source, self._target)
         self._quantization: Quantization | None = None
         """How CTranslate2 holds the weights, where it was chosen."""
         self._fast: CTranslate2Engine | None = None
@@ -55,10 +48,10 @@ class Searcher:
     def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
         """Choose an engine; `auto` takes CTranslate2 where it is installed and can express the model."""
         self._fast, self._quantization, self.fallen_back = None, None, None
-        if engine == "auto" and (not is_installed() or refusal(self._contents.model) is not None):
+        if engine == "auto" and (not is_installed() or cannot_translate(self._contents.model) is not None):
             return
         if engine != "torch":
-            refuse_inexpressible(self._contents.model)
+            refuse_unless(cannot_translate, self._contents.model)
             self._quantization = quantization
 
     def use_shortlist(self, shortlist: Shortlist | None) -> None:
@@ -95,7 +88,7 @@ class Searcher:
     def looked_at(self, sources: Tokens, targets: Tokens) -> list[Weights | None]:
         """How much each target token looked at each source token; None for a pair too long to read at once."""
         with self._searching:  # one at a time: who listens hears all that passes
-            return looked_at_all(self._contents.model, sources, targets, self._source, self._target)
+            return looked_at_all(self._contents.transducer, sources, targets, self._source, self._target)
 
     def _listed(self, request: Request) -> Request:
         if self._shortlist is None or request.candidates is not None:
@@ -143,6 +136,6 @@ class Searcher:
     def _load(self) -> CTranslate2Engine:
         contents = self._contents
         vocabularies = (contents.source_tokenizer.vocabulary, contents.target_tokenizer.vocabulary)
-        limit = contents.model.max_target
+        limit = contents.transducer.max_target
         listed = self._shortlist is not None
         return CTranslate2Engine(library(), str(self._exported), vocabularies, self._target, limit, self._pace, listed)

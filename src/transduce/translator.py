@@ -45,7 +45,7 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
                     "be trained on one prepared corpus (`transduce prepare`, then `train --prepared`)"
                 )
     if more:
-        contents = replace(contents, model=Ensemble([contents.model, *(other.model for other in more)]))
+        contents = replace(contents, model=Ensemble([contents.transducer, *(other.transducer for other in more)]))
     return Translator(contents)
 
 
@@ -58,7 +58,7 @@ class Translator:
     """Translates with one model. What is asked per call goes over the defaults that the model was saved with."""
 
     def __init__(self, contents: ModelFolder) -> None:
-        self.model, self.notes = contents.model, contents.notes
+        self.model, self.notes = contents.transducer, contents.notes
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
         self.model.freeze()
         self.engine = Searcher(contents)

@@ -15,7 +15,8 @@ from transduce.decoding.options import Request, SearchOptions
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.engines.pace import Pace
 from transduce.errors import SettingsError
-from transduce.interop.ctranslate2 import POSITIONS, export, refusal
+from transduce.interop.ctranslate2 import export
+from transduce.interop.ctranslate2_spec import POSITIONS, refusal
 from transduce.models.attentive_rnn import AttentiveRnn, AttentiveRnnConfig
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
@@ -30,6 +31,9 @@ CONFIGS = {
     "gelu": BASE.but(feed_forward="gelu", norm="pre"),
     "gated": BASE.but(feed_forward="gated"),
     "learned positions": BASE.but(positions="learned", max_positions=64),
+    "T5": BASE.but(norm="pre", norm_kind="rms", norm_eps=1e-6, positions="buckets", scaled_attention=False),
+    "GeGLU": BASE.but(feed_forward="gated_gelu", ffn_bias=True, scaled_output=True, scaled_embedding=False),
+    "SiLU": BASE.but(feed_forward="silu", ffn_bias=False, positions="sinusoidal_marian", output_bias=True),
     "half tied": BASE.but(tied="target"),
     "not tied": BASE.but(tied="none"),
     "shallow decoder": BASE.but(decoder_layers=1),

@@ -16,7 +16,8 @@ from transduce.decoding.options import Request
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.engines.pace import Pace
 from transduce.errors import SettingsError
-from transduce.interop.ctranslate2 import POSITIONS, export
+from transduce.interop.ctranslate2 import export
+from transduce.interop.ctranslate2_spec import POSITIONS
 from transduce.interop.vocabulary_map import write_map
 from transduce.searcher import Searcher
 from transduce.text.shortlist import Shortlist

@@ -104,8 +104,8 @@ class Cohort:
             specials, score_RV = self.candidates.specials, self.candidates.score(hidden_RD)
         self._adjust(score_RV.view(len(self.sentences), self.width, -1))
         score_RV = score_RV.log_softmax(dim=-1)
-        score_RV[:, specials.pad] = -torch.inf
-        score_RV[:, specials.start] = -torch.inf
+        for token in {specials.pad, specials.start} - {specials.end}:  # in some imported models the end stands first
+            score_RV[:, token] = -torch.inf
         ways = Continuations(score_RV.view(len(self.sentences), self.width, -1), self.score_SW)
         choice = self.choose(ways, specials.end, self.sentences)
         return choice if self.candidates is None else replace(choice, tokens=self.candidates.tokens[choice.tokens])

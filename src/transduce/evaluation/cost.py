@@ -30,7 +30,7 @@ from transduce.errors import SettingsError
 from transduce.evaluation.dry_run import Observation, observe
 from transduce.evaluation.table_1 import LayerCost, table_1
 from transduce.models import catalog
-from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.models.interface import Model, Transducer, VocabularySizes
 
 Length = Annotated[int, Field(ge=1, le=20_000)]
 LARGEST_VOCABULARY = 100_000_000
@@ -128,11 +128,10 @@ def layer_width(config: Config) -> int:
     return int(getattr(config, "model_dim", None) or config.hidden_dim)  # type: ignore[attr-defined]
 
 
-def _check_lengths(model: AnyTransducer, workload: Workload) -> None:
-    limits = {
-        "source": (workload.source_length, model.max_source),
-        "target": (workload.target_length, model.max_target),
-    }
+def _check_lengths(model: Model, workload: Workload) -> None:
+    limits = {"source": (workload.source_length, model.max_source)}
+    if isinstance(model, Transducer):
+        limits["target"] = (workload.target_length, model.max_target)
     for side, (length, limit) in limits.items():
         if limit is not None and length > limit:
             raise SettingsError(

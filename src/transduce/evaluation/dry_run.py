@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from transduce.models.interface import AnyTransducer
+from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
 
 Outcome = TypeVar("Outcome")
 
@@ -56,8 +56,27 @@ class Observation:
     """What search carries into the target's last step, for one row."""
 
 
-def observe(model: AnyTransducer, source_length: int, target_length: int) -> Observation:
-    """Run one pair of sentences through a model on the meta device, first as training does, then as search does."""
+def observe(model: Model, source_length: int, target_length: int) -> Observation:
+    """Run one pair of sentences, or for a reader one text, through a model on the meta device."""
+    if isinstance(model, Reader):
+        return _observe_reader(model, source_length)
+    assert isinstance(model, Transducer)
+    return _observe_transducer(model, source_length, target_length)
+
+
+def _observe_reader(model: Reader, length: int) -> Observation:
+    """Reading is all there is: what a head does to a token counts as a step."""
+    model.train()
+    with Unpadded(length), kept_for_backward(model) as kept:
+        allowed_BN = torch.ones(1, length, dtype=torch.bool, device="meta")
+        reading, read = counted(lambda: model(_tokens(length), allowed_BN))
+        scores, said = counted(lambda: reading.states if model.head is None else model.head(reading))
+    kept_bytes = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    return Observation(read, said, (read + said) // length, kept_bytes, size([scores]), 0)
+
+
+def _observe_transducer(model: AnyTransducer, source_length: int, target_length: int) -> Observation:
+    """First as training does, then as search does."""
     model.train()
     with Unpadded(source_length), kept_for_backward(model) as kept:
         allowed_BS = torch.ones(1, source_length, dtype=torch.bool, device="meta")

@@ -71,7 +71,9 @@ class BlockConfig(Config):
     num_layers: Layers = 6
     """Blocks of a stack; the paper's N."""
     norm: Literal["post", "pre"] = "post"
-    """Norm after the sum (the paper) or before the sub-layer (steadier; ends each stack with one more)."""
+    """Norm after the sum (the paper) or before the sub-layer (steadier when deep)."""
+    final_norm: bool | None = None
+    """One more norm at the end of each stack; unless given, where norms stand before sub-layers."""
     norm_kind: Literal["layer", "rms"] = "layer"
     """LayerNorm (the paper), or RMSNorm, which leaves out the mean and the bias."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-5
@@ -232,6 +234,19 @@ def relative_positions(config: BlockConfig, both_ways: bool) -> RelativePosition
     if config.positions == "buckets":
         return Buckets(config.num_heads, config.buckets, config.max_distance or 128, both_ways)
     return Unrelated()
+
+
+def looking_back(relations: RelativePositions, past: KeyValues, length: int) -> Relation:
+    """How `length` new tokens of each row stand to all that they may look at, themselves included."""
+    if isinstance(relations, Unrelated):
+        return UNRELATED
+    return relations(past.asking(length), past.positions(length))  # type: ignore[no-any-return]
+
+
+def closing_norm(config: BlockConfig) -> nn.Module:
+    """What closes a stack: where the sums in it were never normalised, one last norm."""
+    wanted = config.norm == "pre" if config.final_norm is None else config.final_norm
+    return config.make_norm(config.model_dim) if wanted else nn.Identity()
 
 
 def through(block: nn.Module, recompute: bool, *inputs: Any) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import attentive_rnn, gpt, t5, transformer
-from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.models import attentive_rnn, bert, gpt, t5, transformer
+from transduce.models.interface import Model, VocabularySizes
 from transduce.nn.initialize import initialize
 
 
@@ -19,7 +19,7 @@ from transduce.nn.initialize import initialize
 class Entry:
     """A model: its class, its settings, and its presets by name. A published preset never changes."""
 
-    model: Callable[[Any, VocabularySizes], AnyTransducer]
+    model: Callable[[Any, VocabularySizes], Model]
     config: type[Config]
     presets: Mapping[str, Callable[[], Config]]
 
@@ -65,6 +65,11 @@ MODELS: dict[str, Entry] = {
             "t5_mini": t5.t5_mini,
         },
     ),
+    "bert": Entry(
+        bert.Bert,
+        bert.BertConfig,
+        {"bert_base": bert.bert_base, "bert_large": bert.bert_large, "bert_mini": bert.bert_mini},
+    ),
 }
 
 
@@ -101,11 +106,12 @@ def read_model_table(table: Mapping[str, Any], where: str) -> Config:
     return entry(str(name or "transformer")).config.from_table({**base, **settings}, where)
 
 
-def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> AnyTransducer:
+def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> Model:
     """Build the model these settings describe; with a seed its weights are drawn, else they wait to be loaded."""
-    if getattr(config, "tied", None) == "all" and sizes.source != sizes.target:
+    tied = getattr(config, "tied", None)
+    if tied in transformer.SHARED and sizes.source != sizes.target:
         raise SettingsError(
-            f"tied = 'all' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
+            f"tied = '{tied}' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
             "tokens; set tokenizer.joint = true or model.tied = 'target'"
         )
     with torch.random.fork_rng(devices=[]):  # torch's own first values are drawn and forgotten, unseen by anybody

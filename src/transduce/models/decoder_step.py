@@ -1,10 +1,9 @@
 """A stack of decoder blocks, one token at a time: the same arithmetic as in its blocks, with nothing in between.
 
 A step of a small model is a hundred products of a few microseconds each, and calling modules, asking taps and dropping
-nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, or once for
-all where they will not change, and a step goes through them by itself. Nobody can listen to it, it cannot train, and
-all sentences must stand at the same position; for whatever else the decoder's blocks are there, and a law says that
-both agree.
+nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, and a step
+goes through them by itself. Nobody can listen to it, it cannot train, and all sentences must stand at the same
+position; for whatever else the decoder's blocks are there, and a law says that both agree.
 
 Letters: S sentences, W rows of each, R = S·W rows, H heads, G heads of keys, N slots of the past, M memory.
 """
@@ -70,10 +69,11 @@ class Layer(NamedTuple):
 class DecoderStep:
     """The weights of a decoder, and how to take a step with them."""
 
-    def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, shape: HeadShape) -> None:
+    def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, shape: HeadShape, before: bool) -> None:
+        """`before` where norms stand before sub-layers."""
         self.layers = [Layer.of(block) for block in blocks]
         self.final_norm = None if isinstance(final_norm, nn.Identity) else _norm(final_norm)
-        """There where norms stand before sub-layers."""
+        self.before = before
         self.shape = shape
         self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
         self._by_distance = any(isinstance(module, DistanceVectors) for module in blocks.modules())
@@ -100,7 +100,7 @@ class DecoderStep:
             own_bias = relation.bias if own_bias is None else own_bias + relation.bias
         memory_keys, memory_values, memory_allowed = memory or ([], [], None)
         memory_bias = _bias(memory_allowed, hidden.dtype)
-        before = self.final_norm is not None
+        before = self.before
         for number, layer in enumerate(self.layers):
             added = self._look_back(layer.norm(hidden) if before else hidden, number, layer, past, relation, own_bias)
             hidden = added.add_(hidden) if before else layer.norm(added.add_(hidden))

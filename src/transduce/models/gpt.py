@@ -22,6 +22,8 @@ from transduce.models.block import (
     Rate,
     Width,
     added_positions,
+    closing_norm,
+    looking_back,
     relative_positions,
     through,
 )
@@ -29,7 +31,6 @@ from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import LanguageModel, Memory, State, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.residual import RESIDUAL
 from transduce.nn.state import KeyValues
 
 
@@ -138,10 +139,9 @@ class Gpt(LanguageModel[GptState]):
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.decoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
-        self.decoder_norm = RESIDUAL[config.norm].final(dim, config.make_norm)
+        self.decoder_norm = closing_norm(config)
         tied = self.embedding if config.tied else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
-        self._kept_walk: DecoderStep | None = None
 
     @property
     def max_target(self) -> int | None:
@@ -176,19 +176,14 @@ class Gpt(LanguageModel[GptState]):
         else:
             past.reserve(1)
             embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
-            hidden = state.walk(embedded, past, self.relations(past.asking(1)[:1], past.asked(1)))
+            hidden = state.walk(embedded, past, looking_back(self.relations, past, 1))
         past.advance(1)
         return hidden, state
 
     @property
     def _walk(self) -> DecoderStep:
-        """The stack for single steps, made anew each time unless the weights are frozen."""
-        if self._kept_walk is not None:
-            return self._kept_walk
-        walk = DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape)
-        if self.frozen:
-            self._kept_walk = walk
-        return walk
+        """The stack for single steps, with the weights as they are now."""
+        return DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
 
     def _extend(self, tokens: Tensor, state: GptState) -> Tensor:
         """Read several tokens of each row through the blocks.  (R T) -> (R T D)."""
@@ -197,7 +192,7 @@ class Gpt(LanguageModel[GptState]):
         token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
         position_SN = past.asking(length)
         hidden = self.embedding(token_SN) + self.positions.at(position_SN, past.longest + length)
-        relation, allowed = self.relations(position_SN, past.asked(length)), past.allowed(length)
+        relation, allowed = looking_back(self.relations, past, length), past.allowed(length)
         for layer, block in enumerate(cast("Iterable[EncoderBlock]", self.decoder)):
             hidden = block.extend(hidden, past, layer, allowed, relation)
         normalised: Tensor = self.decoder_norm(hidden)

@@ -8,6 +8,9 @@ A *Transducer* turns a source into a target. It has two faces:
 Both give *hidden* vectors; `logits` turns them into scores over the target vocabulary. It stands apart so
 that a loss can be fused with the output layer and a shortlist can use a part of it.
 
+A *Reader* turns a text, or a pair of texts, into a vector per token and one for all, and its head says something about
+them: the missing words, a label, a label per token, a place. Both are *models*: what is trained, saved and loaded.
+
 Letters: B sentences, S source, T target, M memory, D width, V vocabulary, R rows of a state (sentences × beam).
 """
 
@@ -22,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
-from transduce.nn.product import Linear
+from transduce.nn.packed import Freezable
 
 
 class VocabularySizes(NamedTuple):
@@ -78,23 +81,47 @@ MemoryT = TypeVar("MemoryT", bound=Memory)
 StateT = TypeVar("StateT", bound=State)
 
 
-class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
-    """Source → target. Leaves are listed in `catalog.MODELS`; nothing else may be subclassed."""
+class Model(nn.Module, ABC):
+    """What can be trained, saved and loaded. Leaves are listed in `catalog.MODELS`; nothing else may be subclassed."""
 
     sizes: VocabularySizes
-    output: Output
-    """The layer before the softmax, so that a loss can be fused with it."""
     can_recompute: ClassVar[bool] = False
     """Whether `recompute` means something to this model."""
     recompute: bool = False
     """Keep only what enters each block while training, and compute the rest again for the gradient."""
-    frozen: bool = False
-    """Whether the weights will not change any more, so that what is derived from them may be kept; see `freeze`."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Width of the vectors that the last layer reads; the paper's schedule depends on it."""
 
     @property
     @abstractmethod
     def max_source(self) -> int | None:
-        """The longest source the model can read, in tokens with the end token; None where there is no limit."""
+        """The longest source the model can read, in tokens with those that frame it; None where there is no limit."""
+
+    @property
+    def max_target(self) -> int | None:
+        """The longest target the model can write, in tokens with the start token; None where there is no limit."""
+        return None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+
+class Transducer(Model, Generic[MemoryT, StateT]):
+    """Source → target."""
+
+    output: Output
+    """The layer before the softmax, so that a loss can be fused with it."""
+    frozen: bool = False
+    """Whether the weights will not change any more, so that what is derived from them may be kept; see `freeze`."""
+
+    @property
+    def width(self) -> int:
+        return self.output.weight.shape[1]
 
     @property
     @abstractmethod
@@ -130,11 +157,12 @@ class Transducer(nn.Module, ABC, Generic[MemoryT, StateT]):
         return scores
 
     def freeze(self) -> None:
-        """Promise that the weights of this model, or of the models in it, will not change: steps become faster."""
+        """Promise that the weights of this model, or of the models in it, will not change: steps become faster.
+
+        Training, moving or loading other weights takes the promise back.
+        """
         for module in self.modules():
-            if isinstance(module, Transducer):
-                module.frozen = True
-            elif isinstance(module, Linear | Output):
+            if isinstance(module, Freezable):
                 module.freeze()
 
     def scorer(self, vocabulary: Tensor) -> Scorer:
@@ -153,6 +181,38 @@ class LanguageModel(Transducer[Memory, StateT]):
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
         """Read nothing, for as many sentences as there are.  (B S) -> an empty memory."""
         return Memory(self.output.weight.new_zeros(len(source), 0, self.output.weight.shape[1]), allowed[:, :0])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader made of texts."""
+
+    states: Tensor
+    """(B N D): a vector per token, from the last layer."""
+    allowed: Tensor
+    """(B N), True where there is a real token."""
+    pooled: Tensor | None
+    """(B D): one vector for all of a text; None where the reader makes none."""
+    layers: tuple[Tensor, ...] = ()
+    """If asked for, what every layer made, what went into the first one before them: (B N D) each."""
+
+
+class Head(nn.Module, ABC):
+    """What a reader says about what it has read."""
+
+    @abstractmethod
+    def forward(self, reading: Reading) -> Tensor:
+        """Score what could be said: labels of a text (B C), of each token (B N C), or places (B N 2)."""
+
+
+class Reader(Model):
+    """Texts → vectors, and what its head says about them."""
+
+    head: Head | None
+
+    @abstractmethod
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+        """Read framed texts.  tokens, allowed, which of two texts each token is of: (B N) -> vectors."""
 
 
 AnyTransducer = Transducer[Any, Any]

@@ -63,7 +63,7 @@ def t5_v1_1_small() -> T5Config:
         value_dim=64,
         num_layers=8,
         feed_forward="gated_gelu",
-        tied="none",
+        tied="sides",
         scaled_output=False,
         dropout=0.0,
     )

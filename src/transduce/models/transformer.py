@@ -20,6 +20,8 @@ from transduce.models.block import (
     Rate,
     added_positions,
     broadcast,
+    closing_norm,
+    looking_back,
     relative_positions,
     through,
 )
@@ -27,8 +29,10 @@ from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.residual import RESIDUAL
 from transduce.nn.state import KeyValues
+
+SHARED = ("all", "sides")
+"""Ways of tying that need one vocabulary for both sides."""
 
 
 class TransformerConfig(BlockConfig):
@@ -36,8 +40,9 @@ class TransformerConfig(BlockConfig):
 
     decoder_layers: Layers | None = None
     """Blocks of the decoder where they are not as many as the encoder's, which num_layers says."""
-    tied: Literal["all", "target", "none"] = "all"
-    """One matrix for source, target and output (section 3.4; needs a joint vocabulary), for the last two, or none."""
+    tied: Literal["all", "target", "sides", "none"] = "all"
+    """One matrix for source, target and output (section 3.4; needs a joint vocabulary), for the last two, for the first
+    two (needs it too), or none."""
     scaled_embedding: bool = True
     """Multiply embeddings by the root of their width (section 3.4)."""
     output_bias: bool = False
@@ -125,11 +130,11 @@ class Transformer(Transducer[Memory, TransformerState]):
 
     def __init__(self, config: TransformerConfig, sizes: VocabularySizes) -> None:
         super().__init__()
-        dim, residual = config.model_dim, RESIDUAL[config.norm]
+        dim = config.model_dim
         self.config = config
         self.sizes = sizes
         self.source_embedding = Embedding(sizes.source, dim, config.scaled_embedding)
-        one = config.tied == "all"
+        one = config.tied in SHARED
         self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scaled_embedding)
         self.source_positions = added_positions(config)
         self.target_positions = added_positions(config)
@@ -138,12 +143,11 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
-        self.encoder_norm = residual.final(dim, config.make_norm)
+        self.encoder_norm = closing_norm(config)
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers or config.num_layers))
-        self.decoder_norm = residual.final(dim, config.make_norm)
-        tied = None if config.tied == "none" else self.target_embedding
+        self.decoder_norm = closing_norm(config)
+        tied = self.target_embedding if config.tied in ("all", "target") else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
-        self._kept_walk: DecoderStep | None = None
 
     @property
     def max_source(self) -> int | None:
@@ -198,7 +202,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         else:
             past.reserve(1)
             embedded = self.target_embedding(tokens) + self.target_positions.first(past.longest + 1)[-1]
-            relation = self.target_relations(past.asking(1)[:1], past.asked(1))
+            relation = looking_back(self.target_relations, past, 1)
             memory = state.memory_keys, state.memory_values, state.memory_allowed
             hidden = self._scaled(state.walk(embedded, past, relation, memory))
         past.advance(1)
@@ -206,13 +210,8 @@ class Transformer(Transducer[Memory, TransformerState]):
 
     @property
     def _walk(self) -> DecoderStep:
-        """The decoder for single steps, made anew each time unless the weights are frozen."""
-        if self._kept_walk is not None:
-            return self._kept_walk
-        walk = DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape)
-        if self.frozen:
-            self._kept_walk = walk
-        return walk
+        """The decoder for single steps, with the weights as they are now."""
+        return DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
 
     @property
     def _recomputes(self) -> bool:
@@ -230,7 +229,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
         position_SN = past.asking(length)
         hidden = self.target_embedding(token_SN) + self.target_positions.at(position_SN, past.longest + length)
-        relation, allowed = self.target_relations(position_SN, past.asked(length)), past.allowed(length)
+        relation, allowed = looking_back(self.target_relations, past, length), past.allowed(length)
         for layer, block in enumerate(self._decoder_blocks):
             memory = state.memory_keys[layer], state.memory_values[layer], state.memory_allowed
             hidden = block.extend(hidden, past, layer, allowed, relation, memory)

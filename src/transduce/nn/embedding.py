@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.nn.packed import Packed, packed
+from transduce.nn.packed import Freezable, packed
 
 
 class Embedding(nn.Module):
@@ -29,7 +29,7 @@ class Embedding(nn.Module):
         return "{}, {}".format(*self.weight.shape)
 
 
-class Output(nn.Module):
+class Output(Freezable):
     """The linear layer before the softmax. Its weight may be an embedding's: one matrix, two uses."""
 
     bias: nn.Parameter | None
@@ -40,24 +40,20 @@ class Output(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(size, dim)) if tied is None else tied.weight
         self.bias = nn.Parameter(torch.empty(size)) if bias else None
-        self._packed: Packed | None = None
 
     def forward(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
         """Score every token, or those of a shortlist only.  (… D), (V') -> (… V')."""
         if vocabulary is not None:
             return F.linear(hidden, *self._rows(vocabulary))
-        if self._packed is not None and hidden.dim() == 2 and not self.training:
-            return self._packed(hidden)
+        product = self.packed if hidden.dim() == 2 else None
+        if product is not None:
+            return product(hidden)
         return F.linear(hidden, self.weight, self.bias)
 
     def part(self, vocabulary: Tensor) -> Callable[[Tensor], Tensor]:
         """Gather what scores a shortlist, once for many steps.  (V') -> a function (R D) -> (R V')."""
         weight, bias = self._rows(vocabulary)
         return packed(weight, bias) or (lambda hidden: F.linear(hidden, weight, bias))
-
-    def freeze(self) -> None:
-        """Promise that the weights will not change."""
-        self._packed = packed(self.weight, self.bias)
 
     def _rows(self, vocabulary: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.weight[vocabulary], None if self.bias is None else self.bias[vocabulary]

@@ -6,26 +6,35 @@ was tried; for small matrices they cost more to call than they give, and those s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Self
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 LARGE = 2**17
 """Weights of a matrix that is worth it."""
 
 
 class Packed:
-    """xW' + b with the weights as they are now; each of two layouts is made when it is first needed.
+    """xW' + b; each of two layouts of W is made when it is first needed, and anew when W was written to.
 
     One row is fastest as a sum of the columns of W, which want to stand together; several rows as oneDNN likes it.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
+        self._forget()
+
+    def _forget(self) -> None:
         self._columns: Tensor | None = None
         self._panels: Tensor | None = None
+        self._written = _written(self._weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
+        if _written(self._weight) != self._written:
+            self._forget()
         count = len(rows)
         if count == 1 and self._weight.shape[0] >= self._weight.shape[1]:
             if self._columns is None:
@@ -38,9 +47,55 @@ class Packed:
         return found[:count]
 
 
+class Freezable(nn.Module):
+    """A layer xW' + b that is packed when its weights are frozen, until they may change again.
+
+    What may change them is training, moving or casting, and loading others; it is enough that a gradient may be wanted.
+    A copy has weights of its own, which nobody has frozen.
+    """
+
+    weight: Tensor
+    bias: Any
+    """A tensor or None; `nn.Linear` says it is always there."""
+    _packed: Packed | None = None
+
+    def freeze(self) -> None:
+        """Promise that the weights will not change."""
+        self._packed = packed(self.weight, self.bias)
+
+    @property
+    def packed(self) -> Packed | None:
+        """The faster product, where there is one; forgotten as soon as somebody may want a gradient, in any mode."""
+        if torch.is_grad_enabled():
+            self._packed = None
+        return self._packed
+
+    def train(self, mode: bool = True) -> Self:
+        if mode:
+            self._packed = None
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self._packed = None
+        moved: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return moved
+
+    def _load_from_state_dict(self, *given: Any) -> None:
+        self._packed = None
+        super()._load_from_state_dict(*given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
+
+
 def packed(weight: Tensor, bias: Tensor | None) -> Packed | None:
     """Return a product that is faster than `F.linear`, or None where there is none."""
     return Packed(weight, bias) if weight.numel() >= LARGE and _can_pack(weight) else None
+
+
+def _written(weight: Tensor) -> int:
+    """How often it was written to in place, as far as PyTorch counts: not for what was made while inferring."""
+    return 0 if weight.is_inference() else weight._version
 
 
 def _can_pack(weight: Tensor) -> bool:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
-from transduce.nn.packed import Packed, packed
+from transduce.nn.packed import Freezable
 
 PANEL = 64
 """In bfloat16 the rows of a factor are filled up to a multiple of this. oneDNN makes machine code for every new shape,
@@ -75,21 +75,16 @@ class HalfProducts:
         total += torch.mm(panels(grad).t(), panels(rows))
 
 
-class Linear(nn.Linear):
+class Linear(Freezable, nn.Linear):
     """`nn.Linear` whose products may be rounded while training, see `set_half_products`, and packed afterwards."""
 
     half_products = False
-    packed: Packed | None = None
-    """The product with weights that will not change any more."""
-
-    def freeze(self) -> None:
-        """Promise that the weights will not change."""
-        self.packed = packed(self.weight, self.bias)
 
     def forward(self, value: Tensor) -> Tensor:
         """(… D) -> (… V)."""
-        if self.packed is not None and not self.training:
-            return self.packed(value.reshape(-1, value.shape[-1])).view(*value.shape[:-1], -1)
+        packed = self.packed
+        if packed is not None:
+            return packed(value.reshape(-1, value.shape[-1])).view(*value.shape[:-1], -1)
         if not (self.half_products and self.training):
             return F.linear(value, self.weight, self.bias)
         applied: Tensor = _HalfLinear.apply(value, self.weight, self.bias)  # type: ignore[no-untyped-call]

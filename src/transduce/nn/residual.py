@@ -23,11 +23,6 @@ class PostNorm(nn.Module):
         normalised: Tensor = self.norm(value + self.dropout(sublayer(value)))
         return normalised
 
-    @staticmethod
-    def final(dim: int, make_norm: MakeNorm = nn.LayerNorm) -> nn.Module:
-        """What closes a stack of such blocks: nothing."""
-        return nn.Identity()
-
 
 class PreNorm(nn.Module):
     """x + Dropout(Sublayer(Norm(x))); the sum itself is never normalised, so a stack ends with one more norm."""
@@ -41,11 +36,6 @@ class PreNorm(nn.Module):
         """(… D) -> (… D)."""
         summed: Tensor = value + self.dropout(sublayer(self.norm(value)))
         return summed
-
-    @staticmethod
-    def final(dim: int, make_norm: MakeNorm = nn.LayerNorm) -> nn.Module:
-        """What closes a stack of such blocks: a last norm."""
-        return make_norm(dim)
 
 
 RESIDUAL: dict[str, type[PostNorm | PreNorm]] = {"post": PostNorm, "pre": PreNorm}

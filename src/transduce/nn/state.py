@@ -1,9 +1,10 @@
-"""Keys and values that a decoder remembers: preallocated, grown by doubling, every sentence at its own position.
+"""Keys and values that a decoder remembers: preallocated, grown by halves, every sentence at its own position.
 
 The rows of a sentence (its beams) keep their pasts in one place, and each row knows which parts of it are its own. A
-row that goes on from another's past then looks at other parts; nothing is copied.
+row that goes on from another's past then looks at other parts; nothing is copied. Beams that die out leave parts which
+are nobody's: whenever the past has to be copied, because there is no room or a sentence leaves, they stay behind.
 
-Letters: L layers, S sentences, W rows of each, H heads, C tokens that fit, N = C·W slots, T new tokens of each row.
+Letters: L layers, S sentences, W rows of each, H heads, N slots filled so far, T new tokens of each row, M = N + T·W.
 """
 
 from __future__ import annotations
@@ -16,23 +17,28 @@ import torch.nn.functional as F
 from torch import Tensor
 
 FEWEST = 16
-"""Tokens that a row has room for when it reads its first one."""
+"""Tokens of each row that there is always room for after a copy."""
 
 
 @dataclass
 class KeyValues:
-    """The past of all layers.  keys (L S H N K), values (L S H N V); token t of row w has slot t·W + w."""
+    """The past of all layers, slot by slot in the order of writing: all rows of a token, then those of the next.
+
+    The slots are the same for all sentences; a sentence that came later, or reads less, has some that are nobody's.
+    """
 
     keys: Tensor
+    """(L S H N' K), with N' - N slots to fill."""
     values: Tensor
+    """(L S H N' V)."""
     own: Tensor
-    """(S W N), which slots are of a row's own past, and those that it will fill."""
+    """(S W N), which slots are of a row's own past: as many as it has read tokens, in their order."""
     lengths: Tensor
     """(S), how many tokens each sentence's rows have read."""
     longest: int
     """The largest of `lengths`, known without asking the device."""
     uniform: bool
-    """Whether all sentences stand at `longest`: then writing is one slice."""
+    """Whether all sentences stand at `longest`."""
 
     @classmethod
     def empty(cls, layers: int, sentences: int, width: int, heads: int, dims: tuple[int, int], like: Tensor) -> Self:
@@ -41,7 +47,7 @@ class KeyValues:
         return cls(
             keys=keys,
             values=values,
-            own=_unread(width, 0, like.device).repeat(sentences, 1, 1),
+            own=torch.zeros(sentences, width, 0, dtype=torch.bool, device=like.device),
             lengths=torch.zeros(sentences, dtype=torch.long, device=like.device),
             longest=0,
             uniform=True,
@@ -53,110 +59,105 @@ class KeyValues:
         return self.own.shape[1]
 
     @property
-    def capacity(self) -> int:
-        """How many tokens fit a row."""
-        return self.own.shape[2] // self.width
+    def filled(self) -> int:
+        """Slots that are looked at, some of them by nobody."""
+        return self.own.shape[2]
 
     def reserve(self, extra: int) -> None:
         """Make room for `extra` more tokens in every row."""
-        needed = self.longest + extra
-        if needed > self.capacity:
-            self._widen(max(needed, 2 * self.capacity, FEWEST))
+        if self.filled + extra * self.width > self.keys.shape[3]:
+            self._copy_owned(torch.arange(len(self.own), device=self.own.device), extra)
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Put new tokens behind each sentence's past; return all that may be looked at.  (S H T·W K) -> (S H M·W K)."""
-        begin, end = self.longest * self.width, self.longest * self.width + key.shape[2]
+        """Put new tokens behind the past; return all that may be looked at.  (S H T·W K) -> (S H M K)."""
+        begin, end = self.filled, self.filled + key.shape[2]
         keys_SHNK, values_SHNV = self.keys[layer], self.values[layer]
-        if self.uniform:
-            keys_SHNK[:, :, begin:end] = key
-            values_SHNV[:, :, begin:end] = value
-        else:
-            sentence_S1 = torch.arange(len(key), device=key.device)[:, None]
-            slot_SM = self.lengths[:, None] * self.width + torch.arange(key.shape[2], device=key.device)
-            keys_SHNK.transpose(1, 2)[sentence_S1, slot_SM] = key.transpose(1, 2)
-            values_SHNV.transpose(1, 2)[sentence_S1, slot_SM] = value.transpose(1, 2)
+        keys_SHNK[:, :, begin:end] = key
+        values_SHNV[:, :, begin:end] = value
         return keys_SHNK[:, :, :end], values_SHNV[:, :, :end]
 
     def allowed(self, length: int) -> Tensor | None:
-        """Which slots `length` new tokens of each row may look at, themselves included.  -> (S 1 T·W M·W), or None for
+        """Which slots `length` new tokens of each row may look at, themselves included.  -> (S 1 T·W M), or None for
         all."""
-        end = self.longest + length
-        if self.uniform and self.width == 1 and length == 1:
+        if length == 1 and self.width == 1 and self.uniform and self.filled == self.longest:
             return None
-        own_SWM = self.own[:, :, : end * self.width]
-        if self.uniform and length == 1:
-            return own_SWM[:, None]
-        position_M = torch.arange(end * self.width, device=own_SWM.device) // self.width
-        query_ST = self.lengths[:, None] + torch.arange(length, device=own_SWM.device)
-        read_STM = position_M <= query_ST[:, :, None]
-        return (own_SWM[:, None] & read_STM[:, :, None]).flatten(1, 2)[:, None]
+        earlier_TT = torch.ones(length, length, dtype=torch.bool, device=self.own.device).tril()
+        new_TWTW = earlier_TT[:, None, :, None] & self._same_row[:, None]
+        past_STWN = self.own[:, None].expand(-1, length, -1, -1)
+        new_STWM = new_TWTW.flatten(2).expand(len(self.own), -1, -1, -1)
+        return torch.cat([past_STWN, new_STWM], dim=3).flatten(1, 2)[:, None]
+
+    def positions(self, length: int) -> Tensor:
+        """Where the tokens in the slots that `length` new tokens look at stand; -1 for nobody's.  -> (S M)."""
+        past_SN = (self.own.cumsum(dim=2) * self.own).amax(dim=1) - 1  # its place among the slots of whoever owns it
+        return torch.cat([past_SN, self.asking(length)], dim=1)
 
     def asking(self, length: int) -> Tensor:
         """At which position each of `length` new tokens of each row stands.  -> (S T·W)."""
         ahead_N = torch.arange(length, device=self.lengths.device).repeat_interleave(self.width)
         return self.lengths[:, None] + ahead_N
 
-    def asked(self, length: int) -> Tensor:
-        """At which position the token of each slot stands, those of `length` new ones included.  -> (1 M·W)."""
-        slots = (self.longest + length) * self.width
-        return torch.arange(slots, device=self.lengths.device)[None] // self.width
-
     def advance(self, lengths: Tensor | int) -> None:
         """Count the tokens just written: the same for all sentences, or for each its own."""
         self.lengths = self.lengths + lengths
         if isinstance(lengths, int):
             self.longest += lengths
+            new_SWTW = self._same_row[:, None].expand(len(self.own), -1, lengths, -1)
         else:
             self._look()
+            most = int(lengths.max()) if len(lengths) else 0
+            read_ST = torch.arange(most, device=lengths.device) < lengths[:, None]
+            new_SWTW = read_ST[:, None, :, None] & self._same_row[:, None]
+        self.own = torch.cat([self.own, new_SWTW.flatten(2)], dim=2)
 
     def select(self, rows: Tensor) -> KeyValues:
         """Return these rows, in this order: whole sentences, in each of them any of its own rows.  (S'·W)."""
-        chosen_SW = rows.view(-1, self.width)
-        sentence_S = chosen_SW[:, 0] // self.width
-        chosen = self
+        sentence_S = rows[:: self.width] // self.width
+        own_SWN = self.own.flatten(0, 1).index_select(0, rows).view(len(sentence_S), self.width, self.filled)
+        chosen = replace(self, own=own_SWN)
         if not torch.equal(sentence_S, torch.arange(len(self.lengths), device=rows.device)):
-            chosen = replace(
-                self,
-                keys=self.keys.index_select(1, sentence_S),
-                values=self.values.index_select(1, sentence_S),
-                own=self.own.index_select(0, sentence_S),
-                lengths=self.lengths.index_select(0, sentence_S),
-            )
+            chosen.lengths = self.lengths.index_select(0, sentence_S)
             chosen._look()
-        if self.width == 1:
-            return chosen
-        parent_SW1 = (chosen_SW % self.width)[:, :, None]
-        own_SWN = chosen.own.gather(1, parent_SW1.expand(-1, -1, chosen.own.shape[2]))
-        read_S1N = torch.arange(own_SWN.shape[2], device=rows.device) < chosen.lengths[:, None, None] * self.width
-        return replace(chosen, own=torch.where(read_S1N, own_SWN, _unread(self.width, self.capacity, rows.device)))
+            chosen._copy_owned(sentence_S, 0)
+        return chosen
 
     def join(self, other: KeyValues) -> KeyValues:
-        """Return the sentences of both; the smaller buffer is widened."""
-        capacity = max(self.capacity, other.capacity)
-        self._widen(capacity)
-        other._widen(capacity)
+        """Return the sentences of both, whose new tokens will stand side by side."""
+        filled, slots = max(self.filled, other.filled), max(self.keys.shape[3], other.keys.shape[3])
+        both = (self, other)
         joined = replace(
             self,
-            keys=torch.cat([self.keys, other.keys], dim=1),
-            values=torch.cat([self.values, other.values], dim=1),
-            own=torch.cat([self.own, other.own]),
-            lengths=torch.cat([self.lengths, other.lengths]),
+            keys=torch.cat([F.pad(one.keys, (0, 0, 0, slots - one.keys.shape[3])) for one in both], dim=1),
+            values=torch.cat([F.pad(one.values, (0, 0, 0, slots - one.values.shape[3])) for one in both], dim=1),
+            own=torch.cat([F.pad(one.own, (0, filled - one.filled)) for one in both]),
+            lengths=torch.cat([one.lengths for one in both]),
         )
         joined._look()
         return joined
 
-    def _widen(self, capacity: int) -> None:
-        more = capacity - self.capacity
-        new_SWN = _unread(self.width, more, self.own.device).repeat(len(self.own), 1, 1)
-        self.own = torch.cat([self.own, new_SWN], dim=2)
-        self.keys = F.pad(self.keys, (0, 0, 0, more * self.width))
-        self.values = F.pad(self.values, (0, 0, 0, more * self.width))
+    def _copy_owned(self, sentences: Tensor, extra: int) -> None:
+        """Copy what some row owns, in its order, with room behind it; `sentences` says of whom.  (S)."""
+        owned_SN = self.own.any(dim=1)
+        most = int(owned_SN.sum(dim=1).max()) if owned_SN.numel() else 0
+        slot_SM = owned_SN.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
+        room = max(extra * self.width, most // 2, FEWEST * self.width)
+        self.own = self.own.gather(2, slot_SM[:, None].expand(-1, self.width, -1))
+        self.keys = F.pad(_gathered(self.keys, sentences, slot_SM), (0, 0, 0, room))
+        self.values = F.pad(_gathered(self.values, sentences, slot_SM), (0, 0, 0, room))
+
+    @property
+    def _same_row(self) -> Tensor:
+        """(W W)"""
+        return torch.eye(self.width, dtype=torch.bool, device=self.own.device)
 
     def _look(self) -> None:
         self.longest = int(self.lengths.max()) if len(self.lengths) else 0
         self.uniform = bool((self.lengths == self.longest).all())
 
 
-def _unread(width: int, capacity: int, device: torch.device) -> Tensor:
-    """Slots that nobody has filled: row w will fill every slot with its own number.  -> (W, capacity·W)."""
-    return torch.eye(width, dtype=torch.bool, device=device).repeat(1, capacity)
+def _gathered(kept: Tensor, sentences: Tensor, slots: Tensor) -> Tensor:
+    """The vectors in some slots of some sentences.  (L S H N K), (S'), (S' M) -> (L S' H M K)."""
+    layers, number, heads, length, _ = kept.shape
+    head_LSH = torch.arange(layers * number * heads, device=kept.device).view(layers, number, heads)
+    vector_LSHM = head_LSH[:, sentences, :, None] * length + slots[:, None]
+    return F.embedding(vector_LSHM, kept.flatten(0, 3))

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from transduce.checkpoint import weights_of
-from transduce.models.interface import AnyTransducer
+from transduce.models.interface import Model
 from transduce.training.sharding import spread_like
 
 
 class Ema:
     """Each weight's exponential moving average; the newest weights count 1 - `decay`."""
 
-    def __init__(self, model: AnyTransducer, decay: float) -> None:
+    def __init__(self, model: Model, decay: float) -> None:
         self.model, self.decay = model, decay
         self.weights = {name: weight.detach().clone() for name, weight in weights_of(model).items()}
 

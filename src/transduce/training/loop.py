@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from transduce.data.batches import Batch, Position
 from transduce.data.store import Prepared
 from transduce.errors import SettingsError, TransduceError
-from transduce.models.interface import AnyTransducer
+from transduce.models.interface import Model
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.calibration import Calibration
 from transduce.training.config import TrainingConfig
@@ -43,7 +43,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: AnyTransducer,
+        model: Model,
         prepared: Prepared,
         config: TrainingConfig,
         folder: Path,
@@ -55,7 +55,7 @@ class Trainer:
         keep_freed_memory()
         self.updater = Updater(model, prepared.target_tokenizer.pad, config, ranks)
         self.calibration = Calibration(self.updater.workers)
-        self.schedule = build_schedule(config, model.output.weight.shape[1])
+        self.schedule = build_schedule(config, model.width)
         self.feed = Feed(prepared, config, self.updater.device, (model.max_source, model.max_target))
         validation, workers = prepared.validation, self.updater.workers
         self.validator = Validator(workers, prepared, validation, config) if validation is not None else None

@@ -19,7 +19,7 @@ from transduce.checkpoint import WEIGHTS, load_weights, put_weights, save_weight
 from transduce.config import Table
 from transduce.data.batches import START, Position
 from transduce.errors import ModelFolderError, StorageError
-from transduce.models.interface import AnyTransducer
+from transduce.models.interface import Model
 from transduce.storage import MANIFEST, folder_aside, read_json, seal, sync, verify, write_json
 from transduce.training.divergence import Divergence
 from transduce.training.ema import Ema
@@ -96,7 +96,7 @@ class Checkpoints:
         return [update for update in updates if self.path(update).name in names]
 
     def save(
-        self, model: AnyTransducer, optimizer: Adam, progress: Progress, facts: dict[str, Any], ema: Ema | None = None
+        self, model: Model, optimizer: Adam, progress: Progress, facts: dict[str, Any], ema: Ema | None = None
     ) -> None:
         """Write a checkpoint: aside, forced to disk, sealed, moved into place, and read back before older ones go.
 
@@ -158,7 +158,7 @@ class Checkpoints:
             if newer > update:
                 shutil.rmtree(self.path(newer))
 
-    def restore(self, update: int, model: AnyTransducer, optimizer: Adam, ema: Ema | None = None) -> Progress:
+    def restore(self, update: int, model: Model, optimizer: Adam, ema: Ema | None = None) -> Progress:
         """Put weights and moments back, and return where the run stood."""
         folder = self.path(update)
         mine = weights_of(model)
@@ -189,7 +189,7 @@ class Checkpoints:
             if update not in regular[-keep_last:] and update != best:
                 shutil.rmtree(self.path(update))
 
-    def room(self, model: AnyTransducer, ema: Ema | None = None) -> tuple[int, int]:
+    def room(self, model: Model, ema: Ema | None = None) -> tuple[int, int]:
         """Return (bytes that one checkpoint needs: weights, two moments, an average; bytes that are free)."""
         weights = sum(parameter.numel() for parameter in model.parameters()) * torch.float32.itemsize
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ class Checkpoints:
 
 
 def checkpoint_tensors(
-    model: AnyTransducer, optimizer: Adam, ema: Ema | None = None, keep: bool = True
+    model: Model, optimizer: Adam, ema: Ema | None = None, keep: bool = True
 ) -> dict[str, dict[str, Tensor]]:
     """Return the tensors of each file of a checkpoint. Of a sharded model all ranks have to ask; the leader keeps."""
     files = {WEIGHTS: weights_of(model), MOMENTS: optimizer_tensors(model, optimizer)}

@@ -19,14 +19,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from transduce.errors import SettingsError
-from transduce.models.interface import AnyTransducer
+from transduce.models.interface import Model
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
 
 
-def shard(model: AnyTransducer, device: str) -> AnyTransducer:
+def shard(model: Model, device: str) -> Model:
     """Spread a model over all ranks, in place. Blocks go to the device one by one: it never holds all of them."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -53,7 +53,7 @@ def _is_spread(tensor: Tensor) -> TypeGuard[DTensor]:
 
 
 @contextlib.contextmanager
-def whole(model: AnyTransducer) -> Iterator[None]:
+def whole(model: Model) -> Iterator[None]:
     """Put a model together on every rank while inside, so that it can be used there without the others.
 
     All ranks have to come in. It takes the room of the weights, a quarter of what training would take.

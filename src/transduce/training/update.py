@@ -17,7 +17,7 @@ import torch
 
 from transduce.data.batches import Batch
 from transduce.errors import SettingsError
-from transduce.models.interface import AnyTransducer
+from transduce.models.interface import Model
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.product import set_half_products
 from transduce.training.config import TrainingConfig
@@ -78,9 +78,9 @@ def _rows(batch: Batch, start: int, stop: int) -> Batch:
 class Updater:
     """Moves the weights of one model."""
 
-    def __init__(self, model: AnyTransducer, pad: int, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
+    def __init__(self, model: Model, pad: int, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.model, self.pad, self.config, self.ranks = model, pad, config, ranks
-        self.device = model.output.weight.device
+        self.device = model.device
         if config.recompute and not model.can_recompute:
             raise SettingsError("training.recompute: this model has no blocks to compute again; leave it out")
         model.recompute = config.recompute
@@ -102,7 +102,7 @@ class Updater:
         mine = self.ranks.share(slices)
         self._sum.begin()
 
-        def learn(model: AnyTransducer, part: int) -> float:
+        def learn(model: Model, part: int) -> float:
             self._sum.expect(model, part)
             try:
                 return self._learn(model, slices[mine[part]], update, tokens)
@@ -135,7 +135,7 @@ class Updater:
         self._learn(model, cut([batch.to(self.device)], slice_tokens)[0], update=0, tokens=1)
         self._sum.begin()
 
-    def _learn(self, model: AnyTransducer, part: Slice, update: int, tokens: int) -> float:
+    def _learn(self, model: Model, part: Slice, update: int, tokens: int) -> float:
         """Add the gradient of one slice to a model's, and return the loss of its tokens."""
         index, first_row, rows, weight = part
         set_dropout_key(model, DropoutKey(self.config.seed, update, index, first_row))

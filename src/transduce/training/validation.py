@@ -35,7 +35,7 @@ class Validator:
         self.lead = 0 if prepared.report.tags is None else prepared.report.tags.lengths[1]
         """Tokens that every answer begins with."""
         self.decoded = range(min(len(store), config.decode_pairs))
-        self.device = workers.models[0].output.weight.device
+        self.device = workers.models[0].device
 
     def validate(self, update: int) -> Validation:
         """Look at every validation pair once, and translate the first few."""

@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 
-from transduce.models.interface import AnyTransducer
+from transduce.models.interface import Model
 
-Work = Callable[[AnyTransducer, int], Any]
+Work = Callable[[Any, int], Any]
 """What to do: a model to do it with, and the number of the part."""
 
 
 class Workers:
     """A fixed number of threads, the calling one among them."""
 
-    def __init__(self, model: AnyTransducer, count: int) -> None:
+    def __init__(self, model: Model, count: int) -> None:
         assert count >= 1
         self.models = [model] if count == 1 else [_sharing(model) for _ in range(count)]
         """One for each thread. With one thread it is the model itself."""
@@ -35,7 +35,7 @@ class Workers:
         self._threads: list[threading.Thread] = []
 
     def each(
-        self, work: Work, parts: int, then: Callable[[AnyTransducer, int], None] | None = None, train: bool = False
+        self, work: Work, parts: int, then: Callable[[Model, int], None] | None = None, train: bool = False
     ) -> Sequence[Any]:
         """Return work(model, part) for every part, in order.
 
@@ -70,7 +70,7 @@ class Workers:
         if count:
             self._wanted.release(count)
 
-    def _wait_for_work(self, model: AnyTransducer) -> None:
+    def _wait_for_work(self, model: Model) -> None:
         while True:
             self._wanted.acquire()
             if self._job is None:
@@ -82,14 +82,14 @@ class Workers:
 class _Job:
     """One piece of work that several threads take parts of."""
 
-    def __init__(self, work: Work, parts: int, then: Callable[[AnyTransducer, int], None] | None) -> None:
+    def __init__(self, work: Work, parts: int, then: Callable[[Model, int], None] | None) -> None:
         self.work, self.then = work, then
         self.results: list[Any] = [None] * parts
         self.next, self.done = 0, 0
         self.errors: dict[int, BaseException] = {}
         self.changed = threading.Condition()
 
-    def take_part(self, model: AnyTransducer) -> None:
+    def take_part(self, model: Model) -> None:
         """Work until nothing is left."""
         while (part := self._take()) is not None:
             try:
@@ -121,7 +121,7 @@ class _Job:
             self.changed.wait_for(lambda: self.errors or self.done >= part)
 
 
-def _sharing(model: AnyTransducer) -> AnyTransducer:
+def _sharing(model: Model) -> Model:
     """Return a model of the same modules whose weights are the very same memory; gradients are its own."""
     with torch.no_grad():
         twin = copy.deepcopy(model)

@@ -38,13 +38,6 @@ def test_pre_norm_normalises_what_the_sublayer_reads() -> None:
     torch.testing.assert_close(residual(value, torch.sin), expected, rtol=0, atol=1e-12)
 
 
-def test_only_pre_norm_stacks_end_with_a_norm() -> None:
-    assert list(PostNorm.final(DIM).parameters()) == []
-    closing = PreNorm.final(DIM)
-    assert isinstance(closing, nn.LayerNorm)
-    assert closing.normalized_shape == (DIM,)
-
-
 @pytest.mark.parametrize("kind", RESIDUAL.values())
 def test_dropout_falls_on_the_sublayer_and_never_on_what_passes_by(kind: type[PostNorm | PreNorm]) -> None:
     residual = kind(DIM, dropout=0.5).train()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.nn.state import KeyValues
+from transduce.nn.state import FEWEST, KeyValues
 
 LAYERS, HEADS, KEY_DIM, VALUE_DIM = 2, 3, 5, 7
 LIKE = torch.zeros(1, dtype=torch.float64)
@@ -55,7 +55,8 @@ class Rows:
         self, layer: int, length: int, keys: Tensor, values: Tensor, seen_keys: Tensor, seen_values: Tensor
     ) -> None:
         """What a row may look at, of what `write` returns, is its past and then its new tokens up to the one asked."""
-        allowed = self.state.allowed(length)
+        allowed, positions = self.state.allowed(length), self.state.positions(length)
+        assert positions.shape == (len(self.truth), seen_keys.shape[2])
         if allowed is None:
             allowed = torch.ones(len(self.truth), 1, length * self.width, seen_keys.shape[2], dtype=torch.bool)
         for sentence, rows in enumerate(self.truth):
@@ -64,7 +65,7 @@ class Rows:
                 for token in range(length):
                     looked = allowed[sentence, 0, token * self.width + row]
                     expected = whole[: len(past) + token + 1]
-                    assert int(looked.sum()) == len(expected)
+                    assert positions[sentence, looked].tolist() == list(range(len(expected)))
                     for found, side in ((seen_keys, 0), (seen_values, 1)):
                         wanted = torch.stack([one[side][layer] for one in expected], dim=1)
                         assert torch.equal(found[sentence][:, looked], wanted)
@@ -84,7 +85,7 @@ class Rows:
         if lengths:
             assert self.state.longest == max(lengths)
             assert self.state.uniform == (min(lengths) == max(lengths))
-        assert self.state.capacity >= max(lengths, default=0)
+        assert self.state.keys.shape[3] >= self.state.filled >= max(lengths, default=0)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
@@ -119,20 +120,49 @@ def test_any_life_of_a_state_leaves_what_lists_would_hold(seed: int, width: int)
 def test_a_new_state_has_read_nothing() -> None:
     state = KeyValues.empty(LAYERS, 11, 2, HEADS, (KEY_DIM, VALUE_DIM), LIKE)
     assert state.lengths.tolist() == [0] * 11
-    assert (state.longest, state.uniform, state.width) == (0, True, 2)
-    assert state.keys.shape == (LAYERS, 11, HEADS, 2 * state.capacity, KEY_DIM)
-    assert state.values.shape == (LAYERS, 11, HEADS, 2 * state.capacity, VALUE_DIM)
+    assert (state.longest, state.uniform, state.width, state.filled) == (0, True, 2, 0)
+    assert state.keys.shape == (LAYERS, 11, HEADS, 0, KEY_DIM)
+    assert state.values.shape == (LAYERS, 11, HEADS, 0, VALUE_DIM)
     assert state.keys.dtype == LIKE.dtype
 
 
-def test_room_is_doubled_so_that_a_long_text_is_not_copied_at_every_step() -> None:
+def test_room_grows_by_halves_so_that_a_long_text_is_not_copied_at_every_step() -> None:
     rows, copies = Rows.empty(2, 1), 0
     for _ in range(100):
-        before = rows.state.capacity
+        before = rows.state.keys.data_ptr()
         rows.read(1, None)
-        copies += rows.state.capacity != before
-    assert copies <= 4  # the first room, and twice as much three times
+        copies += rows.state.keys.data_ptr() != before
+    assert copies <= 5  # room for 16, 32, 48, 72 and 108 tokens
     rows.check()
+
+
+def test_what_no_beam_owns_any_more_is_left_behind() -> None:
+    """One of three beams is continued each time, so that of every three slots two are nobody's."""
+    rows = Rows.empty(2, 3)
+    for token in range(200):
+        rows.read(1, None)
+        rows = rows.select([(sentence, [token % 3] * 3) for sentence in range(2)])
+        assert rows.state.filled <= 1.5 * (token + 1) + 3 * FEWEST
+    assert rows.state.positions(0)[:, 0].tolist() == [0, 0]
+
+
+def test_slots_that_are_nobodys_have_no_position() -> None:
+    rows = Rows.empty(1, 2)
+    rows.read(3, None)
+    chosen = rows.select([(0, [1, 1])])
+    assert chosen.state.positions(2).tolist() == [[-1, 0, -1, 1, -1, 2, 3, 3, 4, 4]]
+
+
+def test_a_sentence_that_leaves_takes_its_slots_along() -> None:
+    rows = Rows.empty(1, 2)
+    rows.read(50, None)
+    newcomer = Rows.empty(1, 2)
+    newcomer.read(3, None)
+    both = rows.join(newcomer)
+    both.read(1, None)
+    left = both.select([(1, [0, 1])])
+    assert left.state.filled == 8
+    left.read(2, None)
 
 
 def test_beams_that_go_on_from_each_other_copy_nothing() -> None:

@@ -1,0 +1,215 @@
+"""Our models as specifications of CTranslate2: encoder-decoders, language models, readers.
+
+Positions that are added to embeddings are handed over as a table: CTranslate2's own sinusoids are laid out in another
+way. What it has no place for is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from transduce.errors import SettingsError
+from transduce.models.bert import Bert
+from transduce.models.block import SINUSOIDS, BlockConfig
+from transduce.models.gpt import Gpt
+from transduce.models.transformer import Transformer
+
+POSITIONS = 4096
+"""Sinusoids that are handed over: the longest text that the exported model reads or writes, in tokens."""
+
+HEARD: dict[type[nn.Module], tuple[str, ...]] = {Transformer: ("buckets",), Gpt: ("rotary",), Bert: ()}
+"""Kinds of models, and the positions that their attention may hear of."""
+
+
+def library() -> Any:
+    """CTranslate2's module, or a sentence about how to get it."""
+    try:
+        import ctranslate2
+        import ctranslate2.specs
+    except ImportError:
+        raise SettingsError(
+            "CTranslate2 is not installed; `pip install 'transduce[fast]'`, or use --engine torch"
+        ) from None
+    return ctranslate2
+
+
+def refusal(model: nn.Module) -> str | None:
+    """Why CTranslate2 cannot express a model; None where it can."""
+    if not isinstance(model, Transformer | Gpt | Bert):
+        return f"CTranslate2 knows Transformers, not {type(model).__name__}"
+    config: BlockConfig = model.config
+    key_dim, value_dim = config.head_dims
+    if key_dim != value_dim:
+        return f"CTranslate2 wants keys and values of one width, not {key_dim} and {value_dim}"
+    if config.positions not in (*SINUSOIDS, "learned", *HEARD[type(model)]):
+        return f"CTranslate2 has no {config.positions} positions in such a model"
+    if config.final_norm not in (None, config.norm == "pre"):
+        return "in CTranslate2 a stack ends with a norm where norms stand before sub-layers, and only there"
+    if isinstance(model, Transformer) and config.key_value_heads is not None:
+        return "in CTranslate2 only language models have heads that share their keys"
+    if isinstance(model, Bert) and model.head is not None:
+        return "CTranslate2 reads texts and says nothing of them; train or import the reader without a head"
+    return None
+
+
+def cannot_translate(model: nn.Module) -> str | None:
+    """Why CTranslate2 cannot search in our place; None where it can."""
+    if isinstance(model, Gpt):
+        return "with CTranslate2 here texts are translated; a language model is searched by PyTorch"
+    return refusal(model)
+
+
+def spec_of(model: nn.Module) -> Any:
+    """The specification of a model that was not refused."""
+    if isinstance(model, Transformer):
+        return _encoder_decoder(model)
+    return _reader(model) if isinstance(model, Bert) else _language_model(model)
+
+
+def _shared(config: BlockConfig) -> dict[str, Any]:
+    activations = library().specs.Activation
+    kinds = {
+        "relu": activations.RELU,
+        "gelu": activations.GELU,
+        "gelu_tanh": activations.GELUTanh,
+        "silu": activations.SWISH,
+        "gated": activations.SWISH,
+        "gated_gelu": activations.GELUTanh,
+    }
+    return {
+        "pre_norm": config.norm == "pre",
+        "activation": kinds[config.feed_forward],
+        "ffn_glu": config.feed_forward.startswith("gated"),
+        "rms_norm": config.norm_kind == "rms",
+        "head_dim": config.head_dims[0],
+    }
+
+
+def _encoder_decoder(model: Transformer) -> Any:
+    specs, config = library().specs, model.config
+    shared = {**_shared(config), "relative_attention_bias": config.positions == "buckets"}
+    encoder = specs.TransformerEncoderSpec(len(model.encoder), config.num_heads, **shared)
+    decoder = specs.TransformerDecoderSpec(len(model.decoder), config.num_heads, **shared)
+    spec = specs.TransformerSpec(encoder, decoder)
+    spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
+    _put_linear(spec.decoder.projection, model.output.weight, model.output.bias)
+    if config.scaled_output:
+        spec.decoder.scale_outputs = np.dtype("float32").type(config.model_dim**-0.5)
+    for side, stack, positions, relations, norm in (
+        (spec.encoder, model.encoder, model.source_positions, model.source_relations, model.encoder_norm),
+        (spec.decoder, model.decoder, model.target_positions, model.target_relations, model.decoder_norm),
+    ):
+        side.scale_embeddings = config.scaled_embedding
+        _put_stack(side, stack, positions, norm, config)
+        if config.positions == "buckets":
+            for layer in side.layer:
+                layer.self_attention.relative_attention_bias = _array(relations.get_parameter("table"))
+                distance = np.dtype("int32").type(config.max_distance or 128)
+                layer.self_attention.relative_attention_max_distance = distance
+    spec.config.layer_norm_epsilon = config.norm_eps
+    return spec
+
+
+def _language_model(model: Any) -> Any:
+    specs, config = library().specs, model.config
+    turned = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_base}
+    spec = specs.TransformerDecoderModelSpec.from_config(
+        len(model.decoder),
+        config.num_heads,
+        **_shared(config),
+        **(turned if config.positions == "rotary" else {}),
+        num_heads_kv=config.key_value_heads,
+    )
+    spec.decoder.embeddings.weight = _array(model.embedding.weight)
+    spec.decoder.scale_embeddings = False
+    _put_linear(spec.decoder.projection, model.output.weight, model.output.bias)
+    _put_stack(spec.decoder, model.decoder, model.positions, model.decoder_norm, config)
+    spec.config.layer_norm_epsilon = config.norm_eps
+    return spec
+
+
+def _reader(model: Bert) -> Any:
+    specs, config = library().specs, model.config
+    encoder = specs.TransformerEncoderSpec(
+        len(model.encoder),
+        config.num_heads,
+        **_shared(config),
+        layernorm_embedding=True,
+        num_source_embeddings=2,
+        embeddings_merge=specs.EmbeddingsMerge.ADD,
+    )
+    spec = specs.TransformerEncoderModelSpec(encoder, pooling_layer=model.pooler is not None)
+    encoder.scale_embeddings = False
+    for place, embedding in zip(encoder.embeddings, (model.embedding.pieces, model.embedding.segments), strict=True):
+        place.weight = _array(embedding.weight)
+    _put_norm(encoder.layernorm_embedding, model.embedding.norm)
+    _put_stack(encoder, model.encoder, model.embedding.positions, nn.Identity(), config)
+    if model.pooler is not None:
+        _put_layer(spec.pooler_dense, model.pooler)
+    spec.config.layer_norm_epsilon = config.norm_eps
+    return spec
+
+
+def _put_stack(side: Any, stack: nn.ModuleList, positions: Any, norm: nn.Module, config: BlockConfig) -> None:
+    if config.positions in (*SINUSOIDS, "learned"):
+        side.position_encodings.encodings = _array(positions.first(positions.limit or POSITIONS))
+    if not isinstance(norm, nn.Identity):
+        _put_norm(side.layer_norm, norm)
+    for layer, block in zip(side.layer, stack, strict=True):
+        _put_block(layer, block)
+
+
+def _put_block(layer: Any, block: Any) -> None:
+    own, inner = block.attention, block.feed_forward
+    _put_attention(layer.self_attention, (own.query_key_value, own.heads.merge), own.heads)
+    _put_norm(layer.self_attention.layer_norm, block.attention_residual.norm)
+    if hasattr(block, "cross_attention"):
+        cross = block.cross_attention
+        _put_attention(layer.attention, (cross.query, cross.key_value, cross.heads.merge), cross.heads)
+        _put_norm(layer.attention.layer_norm, block.cross_attention_residual.norm)
+    if inner.gated:
+        halves = zip(inner.widen.weight.chunk(2), _halves(inner.widen.bias), strict=True)
+        for place, (weight, bias) in zip((layer.ffn.linear_0, layer.ffn.linear_0_noact), halves, strict=True):
+            _put_linear(place, weight, bias)
+    else:
+        _put_layer(layer.ffn.linear_0, inner.widen)
+    _put_layer(layer.ffn.linear_1, inner.narrow)
+    _put_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
+
+
+def _put_attention(spec: Any, layers: tuple[nn.Linear, ...], heads: Any) -> None:
+    for place, layer in zip(spec.linear, layers, strict=True):
+        _put_layer(place, layer)
+    if not heads.shape.scaled:
+        spec.queries_scale = np.dtype("float32").type(1.0)
+
+
+def _halves(bias: Tensor | None) -> tuple[Tensor | None, ...]:
+    return (None, None) if bias is None else bias.chunk(2)
+
+
+def _put_layer(spec: Any, layer: nn.Linear) -> None:
+    _put_linear(spec, layer.weight, layer.bias)
+
+
+def _put_linear(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+    spec.weight = _array(weight)
+    if bias is not None:
+        spec.bias = _array(bias)
+
+
+def _put_norm(spec: Any, norm: Any) -> None:
+    spec.gamma = _array(norm.weight)
+    if getattr(norm, "bias", None) is not None:
+        spec.beta = _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> NDArray[np.float32]:
+    """A copy: quantizing works in place, and the model goes on being used."""
+    array: NDArray[np.float32] = tensor.detach().float().cpu().contiguous().numpy().copy()
+    return array

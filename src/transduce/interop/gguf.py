@@ -1,0 +1,157 @@
+"""A GGUF file (llama.cpp's format) of a decoder built like Llama: settings, weights and tokenizer in one file.
+
+Read through the `gguf` package (extra `gguf`). Quantized weights are unpacked to float32, so that what is imported is
+what the file says and no smaller; llama.cpp keeps the rows of queries and keys in another order, which is put back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from torch import Tensor
+
+from transduce.config import Table
+from transduce.errors import MissingInput, ModelFolderError, SettingsError
+
+SETTINGS = {
+    "hidden_size": "embedding_length",
+    "intermediate_size": "feed_forward_length",
+    "num_hidden_layers": "block_count",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "max_position_embeddings": "context_length",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "rope_theta": "rope.freq_base",
+    "vocab_size": "vocab_size",
+}
+"""What Hugging Face's `config.json` of such a model says, and what the file calls it."""
+
+LAYER = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+AROUND = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+
+SPLITS: dict[str, list[Any]] = {
+    "gpt-2": [],
+    "default": [],
+    "smollm": [pre_tokenizers.Digits(individual_digits=True)],
+}
+"""What is split off before bytes are joined, by the file's name for it."""
+
+CONTROL = (3, 4)
+"""Types of tokens that no text spells: control, user-defined."""
+
+
+class GgufFile:
+    """One file, under the names of Hugging Face's Llama."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise MissingInput(f"{self.path}: there is no such file; give a .gguf file")
+        self._gguf = _library()
+        try:
+            self._reader = self._gguf.GGUFReader(self.path)
+            self._fields = {name: field.contents() for name, field in self._reader.fields.items()}
+        except Exception as error:  # whatever the package stumbles over: the file is a stranger's
+            raise ModelFolderError(
+                f"{self.path}: is not a whole GGUF file ({_one_line(error)}); get it again"
+            ) from None
+        if self._fields.get("general.architecture") != "llama":
+            raise ModelFolderError(
+                f"{self.path}: holds a {self._fields.get('general.architecture')!r}; only llama is read from GGUF"
+            )
+        self._tensors = {_theirs(tensor.name): tensor for tensor in self._reader.tensors}
+
+    @property
+    def table(self) -> Table:
+        """What `config.json` would say."""
+        found = {name: self._fields.get(f"llama.{key}") for name, key in SETTINGS.items()}
+        table = {name: value for name, value in found.items() if value is not None}
+        if f"{self._fields.get('llama.rope.scaling.type', 'none')}" != "none":
+            table["rope_scaling"] = {"rope_type": str(self._fields["llama.rope.scaling.type"])}
+        return {"model_type": "llama", **table}
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._tensors)
+
+    def load(self, name: str) -> Tensor:
+        tensor = self._tensors[name]
+        try:
+            values = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        except Exception as error:
+            raise ModelFolderError(
+                f"{self.path}: the weight '{name}' cannot be unpacked ({_one_line(error)})"
+            ) from None
+        weight = torch.from_numpy(values)
+        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+        key = next((heads[part] for part in name.split(".") if part in heads), None)
+        return weight if key is None else _halves(weight, int(self.table[key]))
+
+    @property
+    def special(self) -> dict[str, int | None]:
+        """Ids of the tokens that begin, end and fill up a text; None where the file names none."""
+        named = {"start": "bos", "end": "eos", "pad": "padding", "unknown": "unknown"}
+        return {ours: self._fields.get(f"tokenizer.ggml.{theirs}_token_id") for ours, theirs in named.items()}
+
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        """The tokenizer, as the library has it."""
+        kind, split = self._fields.get("tokenizer.ggml.model"), self._fields.get("tokenizer.ggml.pre", "default")
+        if kind != "gpt2" or split not in SPLITS:
+            raise ModelFolderError(
+                f"{self.path}: its tokenizer is {kind!r} with splitting {split!r}; only gpt2 with "
+                f"{', '.join(SPLITS)} is read from GGUF"
+            )
+        pieces = self._fields["tokenizer.ggml.tokens"]
+        merges = [tuple(merge.split(" ", 1)) for merge in self._fields["tokenizer.ggml.merges"]]
+        made = tokenizers.Tokenizer(models.BPE({piece: token for token, piece in enumerate(pieces)}, merges))
+        bytes_joined = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.pre_tokenizer = pre_tokenizers.Sequence([*SPLITS[split], bytes_joined])
+        made.decoder = decoders.ByteLevel()
+        kinds = self._fields.get("tokenizer.ggml.token_type", [])
+        special = [piece for piece, sort in zip(pieces, kinds, strict=False) if sort in CONTROL]
+        made.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in special])
+        return made
+
+
+def _halves(weight: Tensor, heads: int) -> Tensor:
+    """Put back the rows of each head, which llama.cpp keeps in pairs: first halves, then second halves."""
+    paired = weight.view(heads, -1, 2, *weight.shape[1:])
+    return paired.transpose(1, 2).reshape(weight.shape)
+
+
+def _theirs(name: str) -> str:
+    """The name that Hugging Face's files have for a tensor; what is not known keeps its own, and is refused later."""
+    *path, part, kind = name.split(".")
+    if not path and part in AROUND:
+        return f"{AROUND[part]}.{kind}"
+    if len(path) == 2 and path[0] == "blk" and part in LAYER:
+        return f"model.layers.{path[1]}.{LAYER[part]}.{kind}"
+    return name
+
+
+def _library() -> Any:
+    try:
+        import gguf
+        import gguf.quants
+    except ImportError:
+        raise SettingsError("reading GGUF files needs a package; `pip install 'transduce[gguf]'`") from None
+    return gguf
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,188 @@
+"""Language models of Hugging Face's: GPT-2, and decoders built like Llama (SmolLM2, Mistral and many others)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transduce.config import Table
+from transduce.errors import ModelFolderError
+from transduce.interop.huggingface.family import Family, Settings, are_one, bend_name
+from transduce.interop.huggingface.rename import Rename, Weights
+from transduce.models.gpt import GptConfig
+from transduce.models.interface import VocabularySizes
+
+
+def _read_gpt2(settings: Settings, weights: Weights) -> GptConfig:
+    settings.refuse_unless("scale_attn_by_inverse_layer_idx", False)
+    settings.refuse_unless("add_cross_attention", False)
+    dim = settings.number("n_embd")
+    return GptConfig.from_table(
+        {
+            "model_dim": dim,
+            "num_heads": settings.number("n_head"),
+            "ffn_dim": settings.number("n_inner", 4 * dim),
+            "num_layers": settings.number("n_layer"),
+            "norm_eps": settings.share("layer_norm_epsilon", 1e-5),
+            "feed_forward": settings.bend("activation_function", "gelu_new"),
+            "max_positions": settings.number("n_positions"),
+            "scaled_attention": settings.flag("scale_attn_weights", otherwise=True),
+            "tied": are_one(weights, ("transformer.wte.weight", "wte.weight"), "lm_head.weight"),
+            "dropout": settings.share("resid_pdrop", 0.1),
+            "attention_dropout": settings.share("attn_pdrop", 0.1),
+        },
+        settings.where,
+    )
+
+
+def _write_gpt2(config: GptConfig, sizes: VocabularySizes) -> Table:
+    return {
+        "model_type": "gpt2",
+        "vocab_size": sizes.target,
+        "n_embd": config.model_dim,
+        "n_head": config.num_heads,
+        "n_inner": config.ffn_dim,
+        "n_layer": config.num_layers,
+        "n_positions": config.max_positions,
+        "layer_norm_epsilon": config.norm_eps,
+        "activation_function": bend_name(config.feed_forward),
+        "scale_attn_weights": config.scaled_attention,
+        "tie_word_embeddings": config.tied,
+        "resid_pdrop": config.dropout,
+        "embd_pdrop": config.dropout,
+        "attn_pdrop": config.attention_dropout,
+    }
+
+
+def _names(name: str) -> str:
+    """A weight of the stack: its files may be those of the bare stack or of the one with an output layer."""
+    return f"transformer.{name}|{name}"
+
+
+def _renames_gpt2(config: GptConfig) -> list[Rename]:
+    tied = "|lm_head.weight" if config.tied else ""
+    found = [
+        Rename("embedding.weight", (_names("wte.weight") + tied,)),
+        Rename("positions.table", (_names("wpe.weight"),)),
+        *_both("decoder_norm", "ln_f"),
+    ]
+    if not config.tied:
+        found.append(Rename("output.weight", ("lm_head.weight",)))
+    for layer in range(config.num_layers):
+        ours, theirs = f"decoder.{layer}", f"h.{layer}"
+        found += _both(f"{ours}.attention_residual.norm", f"{theirs}.ln_1")
+        found += _both(f"{ours}.feed_forward_residual.norm", f"{theirs}.ln_2")
+        for name, other in (
+            ("attention.query_key_value", "attn.c_attn"),
+            ("attention.heads.merge", "attn.c_proj"),
+            ("feed_forward.widen", "mlp.c_fc"),
+            ("feed_forward.narrow", "mlp.c_proj"),
+        ):
+            found.append(Rename(f"{ours}.{name}.weight", (_names(f"{theirs}.{other}.weight"),), "transposed"))
+            found.append(Rename(f"{ours}.{name}.bias", (_names(f"{theirs}.{other}.bias"),)))
+    return found
+
+
+def _both(ours: str, theirs: str) -> list[Rename]:
+    return [Rename(f"{ours}.{kind}", (_names(f"{theirs}.{kind}"),)) for kind in ("weight", "bias")]
+
+
+def _read_llama(settings: Settings, weights: Weights) -> GptConfig:
+    settings.refuse_unless("mlp_bias", False)
+    settings.refuse_unless("hidden_act", "silu")
+    heads = settings.number("num_attention_heads")
+    groups = settings.number("num_key_value_heads", heads)
+    return GptConfig.from_table(
+        {
+            "model_dim": settings.number("hidden_size"),
+            "num_heads": heads,
+            "key_value_heads": None if groups == heads else groups,
+            "key_dim": settings.table.get("head_dim"),
+            "value_dim": settings.table.get("head_dim"),
+            "ffn_dim": settings.number("intermediate_size"),
+            "num_layers": settings.number("num_hidden_layers"),
+            "norm_kind": "rms",
+            "norm_eps": settings.share("rms_norm_eps", 1e-6),
+            "feed_forward": "gated",
+            "positions": "rotary",
+            "max_positions": settings.number("max_position_embeddings", 2048),
+            "rotary_base": _rotary_base(settings),
+            "attention_bias": settings.flag("attention_bias", otherwise=False),
+            "tied": are_one(weights, ("model.embed_tokens.weight",), "lm_head.weight"),
+            "dropout": 0.0,
+            "attention_dropout": settings.share("attention_dropout", 0.0),
+        },
+        settings.where,
+    )
+
+
+def _rotary_base(settings: Settings) -> float:
+    """How fast positions turn; a stretched rotation is refused, for it would be another model."""
+    said: Any = settings.table.get("rope_parameters") or settings.table.get("rope_scaling") or {}
+    kind = said.get("rope_type", said.get("type", "default")) if isinstance(said, dict) else said
+    if kind != "default":
+        raise ModelFolderError(f"{settings.where}: its rotary positions are stretched ({kind!r}), not known here")
+    base = said.get("rope_theta", settings.table.get("rope_theta", 10_000.0))
+    return Settings({"rope_theta": base}, settings.where).share("rope_theta", 10_000.0)
+
+
+def _write_llama(config: GptConfig, sizes: VocabularySizes) -> Table:
+    return {
+        "model_type": "llama",
+        "vocab_size": sizes.target,
+        "hidden_size": config.model_dim,
+        "num_attention_heads": config.num_heads,
+        "num_key_value_heads": config.key_value_heads or config.num_heads,
+        "head_dim": config.head_dims[0],
+        "intermediate_size": config.ffn_dim,
+        "num_hidden_layers": config.num_layers,
+        "rms_norm_eps": config.norm_eps,
+        "hidden_act": "silu",
+        "max_position_embeddings": config.max_positions,
+        "rope_theta": config.rotary_base,
+        "rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_base},
+        "attention_bias": config.attention_bias,
+        "mlp_bias": False,
+        "attention_dropout": config.attention_dropout,
+        "tie_word_embeddings": config.tied,
+    }
+
+
+def _renames_llama(config: GptConfig) -> list[Rename]:
+    tied = "|lm_head.weight" if config.tied else ""
+    found = [
+        Rename("embedding.weight", (f"model.embed_tokens.weight{tied}",)),
+        Rename("decoder_norm.weight", ("model.norm.weight",)),
+    ]
+    if not config.tied:
+        found.append(Rename("output.weight", ("lm_head.weight",)))
+    widths = tuple(config.head_shape.widths)
+    for layer in range(config.num_layers):
+        ours, theirs = f"decoder.{layer}", f"model.layers.{layer}"
+        for kind in ("weight", "bias") if config.attention_bias else ("weight",):
+            own = tuple(f"{theirs}.self_attn.{x}_proj.{kind}" for x in "qkv")
+            found.append(Rename(f"{ours}.attention.query_key_value.{kind}", own, widths=widths))
+            found.append(Rename(f"{ours}.attention.heads.merge.{kind}", (f"{theirs}.self_attn.o_proj.{kind}",)))
+        wide = tuple(f"{theirs}.mlp.{name}_proj.weight" for name in ("gate", "up"))
+        found += [
+            Rename(f"{ours}.feed_forward.widen.weight", wide),
+            Rename(f"{ours}.feed_forward.narrow.weight", (f"{theirs}.mlp.down_proj.weight",)),
+            Rename(f"{ours}.attention_residual.norm.weight", (f"{theirs}.input_layernorm.weight",)),
+            Rename(f"{ours}.feed_forward_residual.norm.weight", (f"{theirs}.post_attention_layernorm.weight",)),
+        ]
+    return found
+
+
+GPT2 = Family(
+    architecture="GPT2LMHeadModel",
+    read=_read_gpt2,
+    write=_write_gpt2,
+    renames=_renames_gpt2,
+    ignored=("*attn.bias", "*attn.masked_bias"),
+)
+LLAMA = Family(
+    architecture="LlamaForCausalLM",
+    read=_read_llama,
+    write=_write_llama,
+    renames=_renames_llama,
+    ignored=("*rotary_emb.inv_freq",),
+)

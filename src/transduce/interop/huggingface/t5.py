@@ -1,0 +1,114 @@
+"""T5 of Hugging Face's, versions 1.0 (ReLU, the output is the embedding) and 1.1 (GeGLU, an output of its own)."""
+
+from __future__ import annotations
+
+from transduce.config import Table
+from transduce.errors import ModelFolderError
+from transduce.interop.huggingface.family import Family, Settings, are_one
+from transduce.interop.huggingface.rename import Rename, Weights
+from transduce.models.interface import VocabularySizes
+from transduce.models.t5 import T5Config
+
+SHARED = "shared.weight|encoder.embed_tokens.weight|decoder.embed_tokens.weight"
+OUTPUT = "lm_head.weight"
+FEED_FORWARD = {"relu": "relu", "gated-gelu": "gated_gelu", "gated-silu": "gated"}
+
+
+def _read(settings: Settings, weights: Weights) -> T5Config:
+    kind = str(settings.table.get("feed_forward_proj", "relu"))
+    if kind not in FEED_FORWARD:
+        raise ModelFolderError(
+            f"{settings.where}: feed_forward_proj = {kind!r} is not one of {', '.join(FEED_FORWARD)}"
+        )
+    layers = settings.number("num_layers")
+    decoder_layers = settings.number("num_decoder_layers", layers)
+    first = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    said = settings.table.get("scale_decoder_outputs", settings.table.get("tie_word_embeddings", True))
+    return T5Config.from_table(
+        {
+            "model_dim": settings.number("d_model"),
+            "num_heads": settings.number("num_heads"),
+            "key_dim": settings.number("d_kv"),
+            "value_dim": settings.number("d_kv"),
+            "ffn_dim": settings.number("d_ff"),
+            "num_layers": layers,
+            "decoder_layers": None if decoder_layers == layers else decoder_layers,
+            "norm_eps": settings.share("layer_norm_epsilon", 1e-6),
+            "feed_forward": FEED_FORWARD[kind],
+            "buckets": settings.number("relative_attention_num_buckets", len(weights.load(first))),
+            "max_distance": settings.number("relative_attention_max_distance", 128),
+            "tied": "all" if are_one(weights, SHARED.split("|"), OUTPUT) else "sides",
+            "scaled_output": bool(said),
+            "dropout": settings.share("dropout_rate", 0.1),
+        },
+        settings.where,
+    )
+
+
+def _write(config: T5Config, sizes: VocabularySizes) -> Table:
+    return {
+        "model_type": "t5",
+        "is_encoder_decoder": True,
+        "vocab_size": sizes.target,
+        "d_model": config.model_dim,
+        "d_kv": config.head_dims[0],
+        "d_ff": config.ffn_dim,
+        "num_layers": config.num_layers,
+        "num_decoder_layers": config.decoder_layers or config.num_layers,
+        "num_heads": config.num_heads,
+        "relative_attention_num_buckets": config.buckets,
+        "relative_attention_max_distance": config.max_distance or 128,
+        "dropout_rate": config.dropout,
+        "layer_norm_epsilon": config.norm_eps,
+        "feed_forward_proj": next(theirs for theirs, ours in FEED_FORWARD.items() if ours == config.feed_forward),
+        "tie_word_embeddings": config.scaled_output,  # what they read from it is whether the output is scaled
+    }
+
+
+def _renames(config: T5Config) -> list[Rename]:
+    tied = f"|{OUTPUT}" if config.tied == "all" else ""
+    found = [Rename("source_embedding.weight", (f"{SHARED}{tied}",))]
+    if config.tied == "sides":
+        found.append(Rename("output.weight", (OUTPUT,)))
+    for side, layers, kind in (
+        ("encoder", config.num_layers, "source"),
+        ("decoder", config.decoder_layers or config.num_layers, "target"),
+    ):
+        bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        found.append(Rename(f"{kind}_relations.table", (bias,)))
+        found.append(Rename(f"{side}_norm.weight", (f"{side}.final_layer_norm.weight",)))
+        for layer in range(layers):
+            found += _block(f"{side}.{layer}", f"{side}.block.{layer}.layer", config, side == "decoder")
+    return found
+
+
+def _block(ours: str, theirs: str, config: T5Config, crosses: bool) -> list[Rename]:
+    widths, last = tuple(config.head_shape.widths), 2 if crosses else 1
+    own, inner = f"{theirs}.0.SelfAttention", f"{theirs}.{last}.DenseReluDense"
+    wide = ("wi_0", "wi_1") if config.feed_forward.startswith("gated") else ("wi",)
+    found = [
+        Rename(f"{ours}.attention.query_key_value.weight", tuple(f"{own}.{x}.weight" for x in "qkv"), widths=widths),
+        Rename(f"{ours}.attention.heads.merge.weight", (f"{own}.o.weight",)),
+        Rename(f"{ours}.attention_residual.norm.weight", (f"{theirs}.0.layer_norm.weight",)),
+        Rename(f"{ours}.feed_forward.widen.weight", tuple(f"{inner}.{name}.weight" for name in wide)),
+        Rename(f"{ours}.feed_forward.narrow.weight", (f"{inner}.wo.weight",)),
+        Rename(f"{ours}.feed_forward_residual.norm.weight", (f"{theirs}.{last}.layer_norm.weight",)),
+    ]
+    if crosses:
+        cross, keys = f"{theirs}.1.EncDecAttention", widths[1:]
+        found += [
+            Rename(f"{ours}.cross_attention.query.weight", (f"{cross}.q.weight",)),
+            Rename(f"{ours}.cross_attention.key_value.weight", tuple(f"{cross}.{x}.weight" for x in "kv"), widths=keys),
+            Rename(f"{ours}.cross_attention.heads.merge.weight", (f"{cross}.o.weight",)),
+            Rename(f"{ours}.cross_attention_residual.norm.weight", (f"{theirs}.1.layer_norm.weight",)),
+        ]
+    return found
+
+
+T5 = Family(
+    architecture="T5ForConditionalGeneration",
+    read=_read,
+    write=_write,
+    renames=_renames,
+    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),  # of old files, never used
+)

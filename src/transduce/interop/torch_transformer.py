@@ -1,0 +1,158 @@
+"""Weights of `torch.nn.Transformer`, with the embeddings and the output layer that people put around it.
+
+torch's module is the paper's two stacks, each closed by one more norm; what stands around it, every program names in
+its own way. So a folder of such weights has a `config.json` that says the names:
+
+    {"model_type": "torch_transformer", "nhead": 8, "prefix": "transformer.",
+     "source_embedding": "src_tok_emb.embedding.weight", "target_embedding": "trg_tok_emb.embedding.weight",
+     "output": "generator"}
+
+Optional: `norm_first`, `activation` (relu or gelu), `scale_embedding` (true), `positions` (sinusoidal, or the name of a
+learned table), `layer_norm_eps`, `dropout`. All else is seen in the weights.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from transduce.errors import ModelFolderError
+from transduce.interop.huggingface.family import Family, Settings
+from transduce.interop.huggingface.rename import Rename, Weights
+from transduce.models.transformer import TransformerConfig
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a program calls the parts around and within torch's module."""
+
+    prefix: str
+    source_embedding: str
+    target_embedding: str
+    output: str
+    """Of the layer; its weight, and its bias if it has one, are below it."""
+    positions: str | None
+    """A learned table that both sides share; None for sinusoids."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Names:
+        """What `config.json` says."""
+        named = {}
+        for name in ("prefix", "source_embedding", "target_embedding", "output"):
+            value = settings.table.get(name, "" if name == "prefix" else None)
+            if not isinstance(value, str):
+                raise ModelFolderError(f"{settings.where}: {name} should name a weight of the file, not be {value!r}")
+            named[name] = value
+        positions = settings.table.get("positions", "sinusoidal")
+        return cls(**named, positions=None if positions == "sinusoidal" else str(positions))
+
+
+def family(settings: Settings) -> Family:
+    """What is known about a folder of such weights."""
+    names = Names.of(settings)
+
+    def read(settings: Settings, weights: Weights) -> TransformerConfig:
+        return _read(settings, weights, names)
+
+    def renames(config: TransformerConfig) -> list[Rename]:
+        return _renames(config, names)
+
+    def write(*_: object) -> dict[str, object]:
+        raise ModelFolderError("weights of torch.nn.Transformer are only read here")
+
+    return Family("torch.nn.Transformer", read, write, renames, ignored=("*.pe", "pe", "*positional*"))
+
+
+def _read(settings: Settings, weights: Weights, names: Names) -> TransformerConfig:
+    source, wide = weights.load(names.source_embedding), f"{names.prefix}encoder.layers.0.linear1.weight"
+    encoder, decoder = (_layers(weights, f"{names.prefix}{side}.layers.") for side in ("encoder", "decoder"))
+    return TransformerConfig.from_table(
+        {
+            "model_dim": source.shape[1],
+            "num_heads": settings.number("nhead"),
+            "ffn_dim": len(weights.load(wide)),
+            "num_layers": encoder,
+            "decoder_layers": None if decoder == encoder else decoder,
+            "norm": "pre" if settings.flag("norm_first", otherwise=False) else "post",
+            "final_norm": f"{names.prefix}decoder.norm.weight" in weights.names,
+            "norm_eps": settings.share("layer_norm_eps", 1e-5),
+            "feed_forward": settings.bend("activation", "relu"),
+            "attention_bias": f"{names.prefix}encoder.layers.0.self_attn.in_proj_bias" in weights.names,
+            "positions": "sinusoidal" if names.positions is None else "learned",
+            "max_positions": 1024 if names.positions is None else len(weights.load(names.positions)),
+            "scaled_embedding": settings.flag("scale_embedding", otherwise=True),
+            "output_bias": f"{names.output}.bias" in weights.names,
+            "tied": "none",
+            "dropout": settings.share("dropout", 0.1),
+        },
+        settings.where,
+    )
+
+
+def _layers(weights: Weights, prefix: str) -> int:
+    numbers = {found[1] for name in weights.names if (found := re.match(rf"{re.escape(prefix)}(\d+)\.", name))}
+    if not numbers:
+        raise ModelFolderError(f"there is no weight whose name begins with '{prefix}'; set prefix in config.json")
+    return len(numbers)
+
+
+def _renames(config: TransformerConfig, names: Names) -> list[Rename]:
+    found = [
+        Rename("source_embedding.weight", (names.source_embedding,)),
+        Rename("target_embedding.weight", (names.target_embedding,)),
+        Rename("output.weight", (f"{names.output}.weight",)),
+    ]
+    if config.output_bias:
+        found.append(Rename("output.bias", (f"{names.output}.bias",)))
+    if names.positions is not None:
+        found += [Rename(f"{side}_positions.table", (names.positions,)) for side in ("source", "target")]
+    for side, layers in (("encoder", config.num_layers), ("decoder", config.decoder_layers or config.num_layers)):
+        if config.final_norm:
+            found += _both(f"{side}_norm", f"{names.prefix}{side}.norm")
+        for layer in range(layers):
+            found += _block(f"{side}.{layer}", f"{names.prefix}{side}.layers.{layer}", config, side == "decoder")
+    return found
+
+
+def _block(ours: str, theirs: str, config: TransformerConfig, crosses: bool) -> list[Rename]:
+    last = "norm3" if crosses else "norm2"
+    pairs = [("feed_forward.widen", "linear1"), ("feed_forward.narrow", "linear2")]
+    pairs += [("attention_residual.norm", "norm1"), ("feed_forward_residual.norm", last)]
+    found = _attention(f"{ours}.attention", f"{theirs}.self_attn", config)
+    if crosses:
+        pairs.append(("cross_attention_residual.norm", "norm2"))
+        found += _cross_attention(f"{ours}.cross_attention", f"{theirs}.multihead_attn", config)
+    return found + [rename for a, b in pairs for rename in _both(f"{ours}.{a}", f"{theirs}.{b}")]
+
+
+def _attention(ours: str, theirs: str, config: TransformerConfig) -> list[Rename]:
+    return [
+        rename
+        for kind in _kinds(config)
+        for rename in (
+            Rename(f"{ours}.query_key_value.{kind}", (f"{theirs}.in_proj_{kind}",)),
+            Rename(f"{ours}.heads.merge.{kind}", (f"{theirs}.out_proj.{kind}",)),
+        )
+    ]
+
+
+def _cross_attention(ours: str, theirs: str, config: TransformerConfig) -> list[Rename]:
+    """Theirs has all three projections in one matrix; ours reads the query from another place than key and value."""
+    width = config.model_dim
+    return [
+        rename
+        for kind in _kinds(config)
+        for rename in (
+            Rename(f"{ours}.query.{kind}", (f"{theirs}.in_proj_{kind}",), rows=slice(0, width)),
+            Rename(f"{ours}.key_value.{kind}", (f"{theirs}.in_proj_{kind}",), rows=slice(width, 3 * width)),
+            Rename(f"{ours}.heads.merge.{kind}", (f"{theirs}.out_proj.{kind}",)),
+        )
+    ]
+
+
+def _kinds(config: TransformerConfig) -> tuple[str, ...]:
+    return ("weight", "bias") if config.attention_bias else ("weight",)
+
+
+def _both(ours: str, theirs: str) -> list[Rename]:
+    return [Rename(f"{ours}.{kind}", (f"{theirs}.{kind}",)) for kind in ("weight", "bias")]

@@ -1,0 +1,102 @@
+"""The laws of readers: padding does not matter, a text alone is read as in a batch, taps hear what was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.laws.cases import EXACT, PAD, READERS, draw_tokens
+from transduce.models.bert import BertConfig
+from transduce.models.catalog import MODELS, build, preset
+from transduce.models.interface import Reader, VocabularySizes
+from transduce.nn.tap import record
+
+SIZES = VocabularySizes(23, 23)
+SMALL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2, "max_positions": 31, "num_labels": 3}
+LENGTHS = [7, 3, 5, 1]
+CASES = [
+    (f"{name}-{head}", preset(name)[1].but(**{**SMALL, "head": head}))
+    for name, head in [
+        ("bert_base", "none"),
+        ("bert_base", "language"),
+        ("bert_large", "labels"),
+        ("bert_mini", "tags"),
+        ("bert_mini", "span"),
+    ]
+]
+
+
+@pytest.fixture(params=[config for _, config in CASES], ids=[name for name, _ in CASES])
+def model(request: pytest.FixtureRequest) -> Iterator[Reader]:
+    """A reader in float64 whose weights are all different."""
+    model = build(request.param, SIZES, 1).double().eval()
+    assert isinstance(model, Reader)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        yield model
+
+
+def draw() -> tuple[Tensor, Tensor, Tensor]:
+    tokens = draw_tokens(len(LENGTHS), max(LENGTHS), SIZES.source, 11)
+    allowed = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+    segments = (torch.arange(max(LENGTHS)) > 2).long().expand(len(LENGTHS), -1)
+    return tokens.masked_fill(~allowed, PAD), allowed, segments
+
+
+def test_every_reader_has_a_case() -> None:
+    assert {name for name, entry in MODELS.items() if issubclass(entry.model, Reader)} == READERS  # type: ignore[arg-type]
+    heads = {config.head for _, config in CASES if isinstance(config, BertConfig)}
+    assert heads == {"none", "language", "labels", "tags", "span"}
+
+
+def test_a_text_alone_is_read_as_in_a_batch(model: Reader) -> None:
+    tokens, allowed, segments = draw()
+    together = model(tokens, allowed, segments)
+    for row, length in enumerate(LENGTHS):
+        part = slice(row, row + 1), slice(0, length)
+        alone = model(tokens[part], allowed[part], segments[part])
+        torch.testing.assert_close(together.states[part], alone.states, **EXACT)
+        if model.head is not None:
+            said, said_alone = model.head(together), model.head(alone)
+            mine = said[part] if said.dim() == 3 else said[row : row + 1]
+            torch.testing.assert_close(mine, said_alone, **EXACT)
+
+
+def test_what_stands_in_the_padding_does_not_matter(model: Reader) -> None:
+    tokens, allowed, segments = draw()
+    other = torch.where(allowed, tokens, draw_tokens(len(LENGTHS), max(LENGTHS), SIZES.source, 12))
+    assert not torch.equal(tokens, other)
+    first, second = model(tokens, allowed, segments), model(other, allowed, segments)
+    torch.testing.assert_close(first.states[allowed], second.states[allowed], **EXACT)
+
+
+def test_the_second_text_is_told_from_the_first(model: Reader) -> None:
+    tokens, allowed, segments = draw()
+    apart, one = model(tokens, allowed, segments), model(tokens, allowed)
+    assert (apart.states[:1] - one.states[:1]).abs().max() > 1e-3
+    torch.testing.assert_close(apart.states[3, :1], one.states[3, :1], **EXACT)  # too short for a second text
+
+
+def test_every_token_hears_of_every_other(model: Reader) -> None:
+    tokens, allowed, segments = draw()
+    changed = tokens.clone()
+    changed[0, 6] = (changed[0, 6] + 1) % PAD
+    difference = (model(tokens, allowed, segments).states - model(changed, allowed, segments).states).abs().amax(-1)
+    assert (difference[0] > 0).all() and (difference[1:] == 0).all()
+
+
+def test_listening_changes_nothing_and_weights_add_up_to_one(model: Reader) -> None:
+    tokens, allowed, segments = draw()
+    quiet = model(tokens, allowed, segments).states
+    with record(model) as heard:
+        loud = model(tokens, allowed, segments).states
+    torch.testing.assert_close(loud[allowed], quiet[allowed], **EXACT)
+    assert len(heard) == 2
+    for weight_BHQM in heard.values():
+        torch.testing.assert_close(weight_BHQM.sum(-1), torch.ones_like(weight_BHQM[..., 0]), **EXACT)
+        assert weight_BHQM[1, :, :, 3:].abs().max() == 0.0

@@ -1,0 +1,61 @@
+"""Weights of `torch.nn.Transformer`, imported, give the outputs of the module itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from transduce.interop.huggingface.family import Settings
+from transduce.interop.huggingface.rename import Loaded, read_renamed
+from transduce.interop.torch_transformer import family
+from transduce.models.catalog import build
+from transduce.models.interface import VocabularySizes
+from transduce.nn.position import sinusoids
+
+SIZES = VocabularySizes(23, 29)
+
+
+class Program(nn.Module):
+    """What people put around torch's module."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.core = nn.Transformer(14, 2, 3, 2, dim_feedforward=17, dropout=0.0, batch_first=True, **settings)
+        self.source, self.target = nn.Embedding(SIZES.source, 14), nn.Embedding(SIZES.target, 14)
+        self.out = nn.Linear(14, SIZES.target)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        read = self.source(source) * math.sqrt(14) + sinusoids(source.shape[1], 14)
+        said = self.target(target) * math.sqrt(14) + sinusoids(target.shape[1], 14)
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], dtype=torch.float64)
+        scores: torch.Tensor = self.out(self.core(read, said, tgt_mask=mask, tgt_is_causal=True))
+        return scores
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_scores_are_the_modules_own(norm_first: bool, activation: str) -> None:
+    torch.manual_seed(5)
+    theirs = Program(norm_first=norm_first, activation=activation).double().eval()
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    named = {"prefix": "core.", "source_embedding": "source.weight", "target_embedding": "target.weight"}
+    table = {"nhead": 2, "norm_first": norm_first, "activation": activation, "output": "out", **named}
+    settings, weights = Settings(table, "config.json"), Loaded(theirs.state_dict())
+    known = family(settings)
+    config = known.read(settings, weights)
+    ours = build(config, SIZES)
+    taken = read_renamed(known.renames(config), weights, known.ignored, "weights")
+    ours = ours.double().eval()
+    with torch.no_grad():
+        for name, parameter in ours.named_parameters():
+            parameter.copy_(taken.pop(name))
+        assert not taken
+        source, target = torch.randint(0, 23, (3, 7)), torch.randint(0, 29, (3, 5))
+        found = ours.logits(ours(target, ours.encode(source, torch.ones(3, 7, dtype=torch.bool))))
+        torch.testing.assert_close(found, theirs(source, target), rtol=0, atol=1e-12)

@@ -1,0 +1,57 @@
+"""Choices of a stack that no other test would miss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torch import nn
+
+from transduce.errors import SettingsError
+from transduce.models.block import BlockConfig, closing_norm, relative_positions
+from transduce.nn.relative import Buckets, alibi_slopes
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({"norm": "post"}, nn.Identity),
+        ({"norm": "pre"}, nn.LayerNorm),
+        ({"norm": "pre", "norm_kind": "rms"}, nn.RMSNorm),
+        ({"norm": "post", "final_norm": True}, nn.LayerNorm),
+        ({"norm": "pre", "final_norm": False}, nn.Identity),
+    ],
+    ids=str,
+)
+def test_a_stack_ends_with_a_norm_where_its_sums_were_not_normalised_or_where_it_is_wanted(
+    settings: dict[str, Any], kind: type[nn.Module]
+) -> None:
+    assert type(closing_norm(BlockConfig(**settings))) is kind
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"num_heads": 8, "key_value_heads": 3}, "8 heads cannot share 3 heads"),
+        ({"positions": "rotary", "model_dim": 14, "num_heads": 2}, "has an odd one"),
+        ({"positions": "shaw", "key_value_heads": 2}, "leave out key_value_heads"),
+        ({"positions": "rotery"}, "rotery"),
+    ],
+    ids=str,
+)
+def test_heads_and_positions_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        BlockConfig.from_table(settings, "recipe.toml: model")
+
+
+def test_only_an_encoder_keeps_buckets_for_what_comes_after() -> None:
+    config = BlockConfig(positions="buckets", buckets=8, max_distance=16)
+    both, past = relative_positions(config, both_ways=True), relative_positions(config, both_ways=False)
+    assert isinstance(both, Buckets) and both.both_ways
+    assert isinstance(past, Buckets) and not past.both_ways
+
+
+def test_slopes_are_the_papers() -> None:
+    """Press et al. 2022: 1/2 … 1/256 for eight heads; for twelve, four of sixteen heads' slopes come after them."""
+    assert alibi_slopes(8) == [2.0**-power for power in range(1, 9)]
+    assert alibi_slopes(12) == [*alibi_slopes(8), *(2.0 ** (-half / 2) for half in (1, 3, 5, 7))]
