@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from decode_bulk import bulk_rounds, stand_in
+from marian import LONGEST, marian
 from torch import Tensor, nn
 
 from transduce.decoding.engine import TorchEngine
@@ -32,7 +33,7 @@ from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.text.specials import Specials
 
-PAD, START, END = SPECIALS = Specials(0, 1, 2)
+PAD, _, END = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 LENGTH = 20
 """Tokens of every answer."""
@@ -55,35 +56,16 @@ def our_model(config: TransformerConfig) -> Transformer:
 
 def marian_of(model: Transformer) -> nn.Module:
     """The same weights as a Marian model of Hugging Face."""
-    from transformers import MarianConfig, MarianMTModel
-
     config = model.config
-    marian = MarianMTModel(
-        MarianConfig(
-            vocab_size=VOCABULARY,
-            d_model=config.model_dim,
-            encoder_layers=config.num_layers,
-            decoder_layers=config.num_layers,
-            encoder_ffn_dim=config.ffn_dim,
-            decoder_ffn_dim=config.ffn_dim,
-            encoder_attention_heads=config.num_heads,
-            decoder_attention_heads=config.num_heads,
-            activation_function="relu",
-            scale_embedding=True,
-            pad_token_id=PAD,
-            eos_token_id=END,
-            decoder_start_token_id=START,
-            forced_eos_token_id=None,
-            max_position_embeddings=64,
-        )
-    ).eval()
+    sizes = (config.model_dim, config.ffn_dim, config.num_heads, config.num_layers)
+    theirs: nn.Module = marian(*sizes, VOCABULARY, SPECIALS).eval()
     with torch.no_grad():
-        marian.model.shared.weight.copy_(model.source_embedding.weight)
-        for side, blocks in ((marian.model.encoder, model.encoder), (marian.model.decoder, model.decoder)):
-            side.embed_positions.weight.copy_(model.source_positions.first(64))
-            for theirs, ours in zip(side.layers, blocks, strict=True):
-                _copy_block(theirs, ours)
-    return marian
+        theirs.model.shared.weight.copy_(model.source_embedding.weight)
+        for side, blocks in ((theirs.model.encoder, model.encoder), (theirs.model.decoder, model.decoder)):
+            side.embed_positions.weight.copy_(model.source_positions.first(LONGEST))
+            for block, ours in zip(side.layers, blocks, strict=True):
+                _copy_block(block, ours)
+    return theirs
 
 
 def _copy_block(theirs: nn.Module, ours: nn.Module) -> None:
@@ -137,12 +119,12 @@ def our_search(model: Transformer) -> Contender:
     return search
 
 
-def marian_search(marian: nn.Module) -> Contender:
+def marian_search(model: nn.Module) -> Contender:
     def search(read: Sequence[list[int]], beam: int) -> Answers:
         longest = max(map(len, read)) + 1
         rows = torch.tensor([[*source, END, *[PAD] * (longest - 1 - len(source))] for source in read])
         with torch.inference_mode():
-            found = marian.generate(
+            found = model.generate(
                 input_ids=rows,
                 attention_mask=(rows != PAD).long(),
                 num_beams=beam,

@@ -21,12 +21,13 @@ from itertools import count
 import numpy as np
 import torch
 import torch.nn.functional as F
+from marian import marian
 
 from transduce.data.batches import Batch, Batches, collate
 from transduce.data.store import PairStore
 from transduce.text.specials import Specials
 
-PAD, START, END = SPECIALS = Specials(0, 1, 2)
+PAD, _, _ = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 PEERS = ("torch_nn", "hf_marian")
 
@@ -129,27 +130,8 @@ def torch_nn(size: Size) -> Callable[[Batch], None]:
 
 def hf_marian(size: Size) -> Callable[[Batch], None]:
     """Hugging Face's MarianMT in a plain loop."""
-    from transformers import MarianConfig, MarianMTModel
-
-    config = MarianConfig(
-        vocab_size=VOCABULARY,
-        d_model=size.dim,
-        encoder_layers=size.layers,
-        decoder_layers=size.layers,
-        encoder_ffn_dim=size.ffn,
-        decoder_ffn_dim=size.ffn,
-        encoder_attention_heads=size.heads,
-        decoder_attention_heads=size.heads,
-        dropout=size.dropout,
-        activation_function="relu",
-        scale_embedding=True,
-        pad_token_id=PAD,
-        eos_token_id=END,
-        decoder_start_token_id=START,
-        forced_eos_token_id=None,
-        max_position_embeddings=64,
-    )
-    model = MarianMTModel(config).train()
+    sizes = (size.dim, size.ffn, size.heads, size.layers)
+    model = marian(*sizes, VOCABULARY, SPECIALS, dropout=size.dropout).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
 
     def update(batch: Batch) -> None:

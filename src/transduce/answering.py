@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,14 +11,13 @@ from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
 from transduce.searcher import Searcher
 from transduce.text.constraint import Constraints
-from transduce.text.cutting import cut_tokens
+from transduce.text.cutting import Part, cut_tokens
 from transduce.text.placeholder import are_kept, put_back, take_out
 from transduce.text.tokenizer import Tokenizer
 from transduce.translation import Translation, together
 
-Part = tuple[list[int], str]
-"""Some tokens of a source, and what stood before them: a space or nothing."""
-
+Worded = tuple[list[int], list[int | None]]
+"""Tokens, and which word of their text each is of."""
 
 LONGEST_PART = 256
 """Source tokens that are read at once where the model itself has no limit; a longer line is translated in parts."""
@@ -64,25 +64,27 @@ class Answerer:
         align: bool,
         counts: Counts,
     ) -> list[list[Translation]]:
-        """Answer texts; one whose answer does not copy what it has to is read without that, which is then put in."""
+        """Answer texts; one with an answer that does not copy what it has to is read without that, which is put in."""
         parts = self.parts_of(texts)
         counts.split += sum(len(several) > 1 for several in parts)
-        counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, _ in several)
+        counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, *_ in several)
         answers = self._search(texts, parts, prefixes, options, constraints, align)
         kept = constraints.kept
         if kept is None:
             return answers
         pairs = zip(texts, answers, strict=True)
-        lost = [place for place, (text, several) in enumerate(pairs) if not are_kept(kept, text, several[0].text)]
+        whole = [[are_kept(kept, text, one.text) for one in several] for text, several in pairs]
+        lost = [place for place, several in enumerate(whole) if not all(several)]
         taken = [take_out(kept, texts[place]) for place in lost]
         left_over = [left for left, _ in taken]
         mine = [prefixes[place] for place in lost]
         again = self._search(left_over, self.parts_of(left_over), mine, options, constraints, align=self.engine.attends)
         for place, (left, placeholders), several in zip(lost, taken, again, strict=True):
-            answers[place] = [
+            mended = [
                 replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else texts[place])
                 for one in several
             ]
+            answers[place] = _instead(answers[place], whole[place], mended)
         return answers
 
     def _search(
@@ -96,31 +98,29 @@ class Answerer:
     ) -> list[list[Translation]]:
         """Answer texts that were cut into parts."""
         flat = [
-            (part, prefix if place == 0 else [], text if len(several) == 1 else self.source.decode(part))
+            (part.tokens, prefix if place == 0 else [], text if len(several) == 1 else self.source.decode(part.tokens))
             for text, several, prefix in zip(texts, parts, prefixes, strict=True)
-            for place, (part, _) in enumerate(several)
-            if part
+            for place, part in enumerate(several)
+            if part.tokens
         ]
-        requests = [self.request(part, options, constraints, prefix, text) for part, prefix, text in flat]
+        requests = [self.request(tokens, options, constraints, prefix, text) for tokens, prefix, text in flat]
         requests = [replace(request, id=number) for number, request in enumerate(requests)]
         hypotheses = self.engine.translate(requests)
-        pairs = [(part, one.tokens) for (part, _, _), several in zip(flat, hypotheses, strict=True) for one in several]
-        links = iter(self.links(pairs) if align else [None] * len(pairs))
+        links = iter(self._links_of(texts, parts, hypotheses)) if align else itertools.repeat(None)
         found = iter(
             [self._translation(text, one, next(links), constraints) for one in several]
             for (_, _, text), several in zip(flat, hypotheses, strict=True)
         )
         nothing = [Translation("", 0.0)] * options.nbest
-        each = [[next(found) if part else nothing for part, _ in several] for several in parts]
+        each = [[next(found) if part.tokens else nothing for part in several] for several in parts]
         return [self._of_parts(several, answers) for several, answers in zip(parts, each, strict=True)]
 
     def _of_parts(self, parts: Sequence[Part], found: Sequence[list[Translation]]) -> list[Translation]:
         """Put the translations of a text's parts together."""
         if not parts:
             return [Translation("", 0.0)]
-        glues = [glue for _, glue in parts[1:]]
-        sources = [self.source.decode(part) + glue for (part, _), glue in zip(parts, glues, strict=False)]
-        return together(found, sources, lambda number, *_: glues[number - 1])
+        nothing_before = [""] * len(parts)  # links count the words of the whole source already
+        return together(found, nothing_before, lambda number, *_: parts[number].glue)
 
     def request(
         self, tokens: list[int], options: SearchOptions, constraints: Constraints, prefix: Sequence[int], text: str
@@ -141,13 +141,28 @@ class Answerer:
         missing = constraints.missing(source, text) if constraints.has_terms else []
         return Translation(text, found.score, found.ended, tuple(missing), tuple(links or ()))
 
-    def links(self, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Links | None]:
+    def _links_of(
+        self, texts: Sequence[str], parts: Sequence[list[Part]], hypotheses: Sequence[list[Hypothesis]]
+    ) -> list[Links | None]:
+        """Which words of each hypothesis belong to which words of the text that its part was cut from."""
+        read = [
+            (part.tokens, words[part.begin : part.begin + len(part.tokens)])
+            for text, several in zip(texts, parts, strict=True)
+            for words in [self.source.words_of(text)]
+            for part in several
+            if part.tokens
+        ]
+        pairs = [(source, one.tokens) for source, several in zip(read, hypotheses, strict=True) for one in several]
+        return self.links(
+            [source for source, _ in pairs], [(written, self.target.words(written)) for _, written in pairs]
+        )
+
+    def links(self, sources: Sequence[Worded], targets: Sequence[Worded]) -> list[Links | None]:
         """Which words of each pair belong together; None for a pair too long to read at once."""
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        looked = self.engine.looked_at(sources, targets)
+        looked = self.engine.looked_at([tokens for tokens, _ in sources], [tokens for tokens, _ in targets])
         return [
-            None if weights is None else word_links(weights, self.source.words(source), self.target.words(target))
-            for weights, (source, target) in zip(looked, pairs, strict=True)
+            None if weights is None else word_links(weights, source_words, target_words)
+            for weights, (_, source_words), (_, target_words) in zip(looked, sources, targets, strict=True)
         ]
 
     def said(self, request: Request, constraints: Constraints) -> Iterator[tuple[str, bool]]:
@@ -172,3 +187,12 @@ class Answerer:
 
     def parts(self, tokens: list[int]) -> list[Part]:
         return cut_tokens(self.source, tokens, self._longest)
+
+
+def _instead(answers: Sequence[Translation], good: Sequence[bool], others: Sequence[Translation]) -> list[Translation]:
+    """Answers with others in the places of those that are no good, as far as they say something new."""
+    said = {one.text for one, is_good in zip(answers, good, strict=True) if is_good}
+    texts = [one.text for one in others]
+    new = (one for place, one in enumerate(others) if one.text not in said and one.text not in texts[:place])
+    found = [one if is_good else next(new, None) for one, is_good in zip(answers, good, strict=True)]
+    return [one for one in found if one is not None]

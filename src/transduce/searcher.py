@@ -71,14 +71,29 @@ class Searcher:
                 found = self._engine().translate([requests[place] for place in mine])
                 for place, answer in zip(mine, found, strict=True):
                     answers[place] = answer
-        with self._searching:
+        with self.alone():
             rest = [self._listed(one) for one, found in zip(requests, answers, strict=True) if found is None]
             left = iter(self._torch.translate(rest))
         return [next(left) if answer is None else answer for answer in answers]
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch."""
-        yield from self._torch.stream(self._listed(request))
+        """Yield the tokens of a request's best answer that are certain so far, and whether they are all; by PyTorch.
+
+        Others may search between two steps: whoever reads this may take for ever.
+        """
+        steps = self._torch.stream(self._listed(request))
+        while True:
+            with self.alone():
+                step = next(steps, None)
+            if step is None:
+                return
+            yield step
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let nobody else go through the model: who listens hears all that passes, whoever asked for it."""
+        with self._searching:
+            yield
 
     @property
     def attends(self) -> bool:
@@ -87,7 +102,7 @@ class Searcher:
 
     def looked_at(self, sources: Tokens, targets: Tokens) -> list[Weights | None]:
         """How much each target token looked at each source token; None for a pair too long to read at once."""
-        with self._searching:  # one at a time: who listens hears all that passes
+        with self.alone():
             return looked_at_all(self._contents.transducer, sources, targets, self._source, self._target)
 
     def _listed(self, request: Request) -> Request:

@@ -186,7 +186,7 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space = constraints.next_prefix(), "", ""
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, (part, glue) in enumerate(self._answers.parts_of([piece.sentence])[0]):
+            for place, (part, glue, _) in enumerate(self._answers.parts_of([piece.sentence])[0]):
                 read = self.source.decode(part) if place else piece.sentence
                 request, said = self._answers.request(part, wished, constraints, prefix, read), ""
                 for longer, is_over in self._answers.said(request, constraints) if part else ():
@@ -212,15 +212,19 @@ class Translator:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""
-        return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
+        with self.engine.alone():
+            return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links | None]:
         """Which words of given translations belong to which of their sources, (source, target), both from 0.
 
         None for a pair too long to read at once.
         """
-        tokens = list(zip(*self._encoded(pairs), strict=True))
-        return self._answers.links(tokens)
+        sources, targets = self._encoded(pairs)
+        return self._answers.links(
+            [(tokens, self.source.words_of(text)) for tokens, (text, _) in zip(sources, pairs, strict=True)],
+            [(tokens, self.target.words_of(text)) for tokens, (_, text) in zip(targets, pairs, strict=True)],
+        )
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
         """Translate one text and return where every head looked, with the likeliest tokens of each step.
@@ -229,7 +233,8 @@ class Translator:
         """
         if isinstance(self.model, Ensemble):
             raise SettingsError("an ensemble looks with several models at once; look inside one of them at a time")
-        (first, _), *others = self._answers.parts(self.source.encode(text))
+        (first, *_), *others = self._answers.parts(self.source.encode(text))
+        words = self.source.words(first) if others else self.source.words_of(text)
         if others:
             self.counts.split += 1
             text = self.source.decode(first)
@@ -237,18 +242,19 @@ class Translator:
         request = Request(0, first, self.options(**options))
         best = self.engine.translate([request])[0][0]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
-        maps = attention_of(
-            self.model,
-            source_tokens,
-            target_tokens,
-            source_pieces=self.source.pieces(source_tokens),
-            target_pieces=self.target.pieces(target_tokens),
-            source=text,
-            translation=self.target.decode(best.tokens),
-        )
-        (links,) = self._answers.links([(first, best.tokens)])
-        maps = replace(maps, links=tuple(links or ()))
-        return maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
+        with self.engine.alone():
+            maps = attention_of(
+                self.model,
+                source_tokens,
+                target_tokens,
+                source_pieces=self.source.pieces(source_tokens),
+                target_pieces=self.target.pieces(target_tokens),
+                source=text,
+                translation=self.target.decode(best.tokens),
+            )
+            maps = maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
+        (links,) = self._answers.links([(first, words)], [(best.tokens, self.target.words(best.tokens))])
+        return replace(maps, links=tuple(links or ()))
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         return (

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -28,6 +33,16 @@ def test_a_term_is_said_where_its_word_is_read_and_nowhere_else(kind: str) -> No
 def test_a_word_at_the_beginning_of_a_sentence_is_the_same_word() -> None:
     (answer,) = copier("bpe").translate(["Fox jumps over"], terms={"fox": "dog"})
     assert "dog" in answer
+
+
+def test_a_term_is_found_where_no_space_stands_around_it() -> None:
+    translator = copier("bpe")
+    read, foreign = translator.translate(
+        ["the 東京都 ist", "the fox東京"], terms={"東京": "cats", "fox": "dog"}, beam=8
+    )
+    assert "cats" in read
+    assert "cats" in foreign and "dog" in foreign
+    assert translator.counts.missing == 0
 
 
 def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
@@ -65,6 +80,21 @@ def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> No
 
 
 @pytest.mark.parametrize("kind", ["bpe", "character"])
+def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
+    """The best answer copies all; some others of the same search do not, and are replaced."""
+    line, translator = "the {name} fox", copier(kind, max_length=20)
+    (plain,) = translator.translate([line], nbest=4)
+    assert plain[0].text == line and any("{name}" not in answer.text for answer in plain)
+    (kept,) = translator.translate([line], nbest=4, keep=USUAL)
+    texts = [answer.text for answer in kept]
+    assert texts[0] == line and all("{name}" in text for text in texts)
+    assert len(set(texts)) == len(texts) > 1
+    assert [text for text in texts if text in {answer.text for answer in plain}] == [
+        answer.text for answer in plain if "{name}" in answer.text
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character"])
 def test_an_answer_ends_before_a_stop_string(kind: str) -> None:
     translator = copier(kind)
     answers = translator.translate(["the quick brown fox", "one old tree"], stop_at=["brown", "k br"], beam=2)
@@ -80,8 +110,22 @@ def test_words_are_aligned_also_over_sentences_and_parts(kind: str) -> None:
     assert answer.links == tuple((word, word) for word in range(len(line.split())))
 
 
+@pytest.mark.parametrize("limit", [None, 4])
+def test_signs_that_a_tokenizer_sets_apart_are_words_of_its_answer_and_not_of_the_source(limit: int | None) -> None:
+    """A model that copies says "the quick ( brown ) fox", its brackets unknown, of a source of four words."""
+    ((answer,),) = copier("wordpiece", limit).translate(["the quick (brown) fox"], nbest=1, align=True)
+    assert answer.text == "the quick <unk> brown <unk> fox"
+    assert answer.links == ((0, 0), (1, 1), (2, 2), (2, 3), (2, 4), (3, 5))
+
+
 def test_given_pairs_are_aligned() -> None:
     assert copier("bpe").align([("the fox", "ten cats"), ("the", "")]) == [[(0, 0), (1, 1)], []]
+    assert copier("wordpiece").align([("the (fox)", "(ten) cats")]) == [[(1, 0), (1, 1)]]
+
+
+def test_what_is_looked_at_has_the_words_of_its_text() -> None:
+    maps = copier("wordpiece").attention("the quick (brown) fox")
+    assert maps.links[-1] == (len(maps.source.split()) - 1, len(maps.translation.split()) - 1) == (3, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,3 +185,45 @@ def test_expressions_that_cannot_be_put_together_are_refused(wish: str) -> None:
 def test_terms_and_groups_are_not_for_one_beam() -> None:
     with pytest.raises(SettingsError, match="whole beam"):
         copier("bpe").translate(["the fox"], terms={"fox": "dog"}, beam=4, groups=2)
+
+
+def test_one_question_at_a_time_goes_through_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens to it hears all that passes, also what others asked."""
+    translator, inside, most = copier("bpe"), [0], [0]
+    for name in ("encode", "forward", "step"):
+        monkeypatch.setattr(translator.model, name, _watched(getattr(translator.model, name), inside, most))
+    asked: list[Callable[[], object]] = [
+        lambda: translator("the quick fox"),
+        lambda: list(translator.stream("the quick fox")),
+        lambda: translator.attention("the quick fox"),
+        lambda: translator.score([("the quick fox", "the fox")]),
+        lambda: translator.align([("the quick fox", "the fox")]),
+    ]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        for future in [pool.submit(one) for one in asked]:
+            assert future.result(timeout=60) is not None
+    assert most == [1]
+
+
+def _watched(called: Callable[..., Any], inside: list[int], most: list[int]) -> Callable[..., Any]:
+    """Count how many are in it at a time; each stays for a moment."""
+
+    def watched(*arguments: Any, **further: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.003)
+        try:
+            return called(*arguments, **further)
+        finally:
+            inside[0] -= 1
+
+    return watched
+
+
+def test_a_stream_that_nobody_reads_keeps_nobody_waiting() -> None:
+    translator = copier("bpe")
+    stream = translator.stream("the quick brown fox jumps", translator.options(method="greedy"))
+    begun = next(stream) + next(stream)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(translator, "the lazy dog").result(timeout=60) == "the lazy dog"
+    assert begun + "".join(stream) == "the quick brown fox jumps"

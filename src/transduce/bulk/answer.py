@@ -47,8 +47,10 @@ class Answering:
 
     @property
     def fast(self) -> bool:
-        """Whether CTranslate2 answers, but for odd lines."""
-        return not self.prefixed and self.translator.engine.is_fast(self.options)
+        """Whether CTranslate2 answers, but for odd lines; where terms are asked for, many lines may have one."""
+        return self.translator.engine.is_fast(self.options) and not (
+            self.prefixed or self.constraints.stops or self.constraints.has_terms
+        )
 
     def __call__(self, window: Window) -> Answered:
         counts = Counts()

@@ -17,7 +17,7 @@ FILES = ("prefix_file", "terms", "shortlist")
 
 
 def fingerprint(asked: dict[str, Any], fast: bool) -> Table:
-    """Return all options as they were given, models and files by their hashes, and which engine answers."""
+    """Return all options as they were given, models and files by their hashes, and which engine answers what it can."""
     found = {_option(name): value for name, value in asked.items() if name not in NO_MATTER}
     found |= {_option(name): sha256(Path(asked[name])) for name in FILES if is_file(asked[name] or "-")}
     models = [sha256(find_model(Path(run)) / MANIFEST) for run in (asked["run"], *asked["ensemble"])]

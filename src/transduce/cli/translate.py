@@ -7,9 +7,14 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from transduce.bulk.answer import Answering
+    from transduce.text.constraint import Constraints
+    from transduce.translator import Translator
 
 SEARCH = (
     "beam",
@@ -113,67 +118,94 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     Of subtitles (.srt), catalogues (.po), TSV and JSONL files only the text is translated, and the rest stays.
     From a file into a file: what was interrupted goes on where it was when the same command is given again.
     """
-    from transduce.bulk.answer import Answering
-    from transduce.bulk.job import Wish, translate
-    from transduce.bulk.source import Source, is_file
-    from transduce.cli.progress import following
-    from transduce.ranking import consensus
-    from transduce.text.constraint import read_terms
-    from transduce.text.corpus import read_lines
-    from transduce.text.document import kind_of, segments
-    from transduce.text.line import Meter
-    from transduce.text.placeholder import USUAL
-    from transduce.translator import load, one_line
+    from transduce.text.document import kind_of
 
     _refuse_contradictions(nbest, output, asked)
-    mbr, prefix_file = asked["mbr"], asked["prefix_file"]
+    kind = asked["format"] or kind_of(file)
+    if kind != "text" and (nbest is not None or asked["prefix_file"] is not None or asked["align"] or asked["stream"]):
+        raise click.UsageError(f"--n-best, --prefix-file, --align and --stream are for lines of text, not for {kind}")
+    answering = _answering(run, kind, nbest, asked)
+    if asked["stream"]:
+        _stream(answering, file, asked)
+    else:
+        _bulk(answering, file, output, kind, {"run": run, "nbest": nbest, **asked})
+
+
+def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) -> Answering:
+    """What is asked of every line, and of whom."""
+    from transduce.bulk.answer import Answering
+    from transduce.ranking import consensus
+    from transduce.translator import load
+
     translator = load(run, *asked["ensemble"])
     translator.use("ctranslate2" if asked["int8"] else asked["engine"], "int8" if asked["int8"] else "float32")
     translator.use_shortlist(asked["shortlist"])
-    method = "greedy" if asked["greedy"] else "sample" if asked["sample"] or mbr else None
-    options = translator.options(nbest=mbr or nbest, method=method, **{name: asked[name] for name in SEARCH})
-    kind = asked["format"] or kind_of(file)
-    if kind != "text" and (nbest is not None or prefix_file is not None or asked["align"] or asked["stream"]):
-        raise click.UsageError(f"--n-best, --prefix-file, --align and --stream are for lines of text, not for {kind}")
-    every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])
-    kept = (*(USUAL if asked["placeholders"] or kind == "po" else ()), *asked["keep"])
-    constraints = translator.constraints(
-        every if prefix_file is None else read_lines(prefix_file),
-        asked["forbid"],
-        read_terms(asked["term"], read_lines(asked["terms"]) if asked["terms"] else (), asked["terms"] or ""),
-        kept,
-        asked["stop_at"],
-    )
-    if asked["stream"]:
-        for line in read_lines(file):
-            for piece in translator.stream(line, options, constraints, not asked["no_split"]):
-                click.echo(one_line(piece), nl=False)
-                sys.stdout.flush()
-            click.echo()
-        return
-    answering = Answering(
+    method = "greedy" if asked["greedy"] else "sample" if asked["sample"] or asked["mbr"] else None
+    wished = {name: asked[name] for name in SEARCH}
+    return Answering(
         translator,
-        options,
-        constraints,
+        translator.options(nbest=asked["mbr"] or nbest, method=method, **wished),
+        _constraints(translator, kind, asked),
         split=not asked["no_split"],
-        choose=list if mbr is None else consensus,
+        choose=list if asked["mbr"] is None else consensus,
         listed=nbest,
-        prefixed=asked["prefix"] is not None or prefix_file is not None,
+        prefixed=asked["prefix"] is not None or asked["prefix_file"] is not None,
         align=asked["align"],
     )
-    meter = Meter()
+
+
+def _constraints(translator: Translator, kind: str, asked: dict[str, Any]) -> Constraints:
+    """What is asked of the text of answers."""
+    from transduce.text.constraint import read_terms
+    from transduce.text.corpus import read_lines
+    from transduce.text.placeholder import USUAL
+
+    every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])
+    return translator.constraints(
+        every if asked["prefix_file"] is None else read_lines(asked["prefix_file"]),
+        asked["forbid"],
+        read_terms(asked["term"], read_lines(asked["terms"]) if asked["terms"] else (), asked["terms"] or ""),
+        (*(USUAL if asked["placeholders"] or kind == "po" else ()), *asked["keep"]),
+        asked["stop_at"],
+    )
+
+
+def _stream(answering: Answering, file: str, asked: dict[str, Any]) -> None:
+    """Print answers as they grow."""
+    from transduce.text.corpus import read_lines
+    from transduce.translator import one_line
+
+    for line in read_lines(file):
+        for piece in answering.translator.stream(line, answering.options, answering.constraints, answering.split):
+            click.echo(one_line(piece), nl=False)
+            sys.stdout.flush()
+        click.echo()
+    if asked["prefix_file"] is not None:
+        answering.constraints.refuse_leftovers()
+
+
+def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[str, Any]) -> None:
+    """Translate window by window, and say at the end what happened to the lines."""
+    from transduce.bulk.job import Wish, translate
+    from transduce.bulk.source import Source, is_file
+    from transduce.cli.progress import following
+    from transduce.text.corpus import read_lines
+    from transduce.text.document import segments
+    from transduce.text.line import Meter
+
+    engine, meter = answering.translator.engine, Meter()
     source = Source(segments(kind, read_lines(file, meter), asked["field"], file), meter)
     shown = output == "-" and sys.stdout.isatty()  # answers are progress enough
     size = Path(file).stat().st_size if is_file(file) and not shown else None
     with (
-        _output(file, output, {"run": run, "nbest": nbest, **asked}, answering.fast) as sink,
+        _output(file, output, asked, engine.is_fast(answering.options)) as sink,
         following(size, "block" if kind in ("srt", "po") else "line") as follower,
     ):
         counts = translate(answering, source, sink, follower, file, Wish(asked["workers"], asked["threads"]))
-        if prefix_file is not None:
-            constraints.refuse_leftovers()
-    if translator.engine.fallen_back is not None:
-        click.echo(f"note: PyTorch searched: {translator.engine.fallen_back}", err=True)
+        if asked["prefix_file"] is not None:
+            answering.constraints.refuse_leftovers()
+    if engine.fallen_back is not None:
+        click.echo(f"note: PyTorch searched: {engine.fallen_back}", err=True)
     _summary(counts)
 
 

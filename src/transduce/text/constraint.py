@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from transduce.errors import DataError, SettingsError
 from transduce.text.line import normalise
 from transduce.text.placeholder import pattern
+from transduce.text.script import any_word
 from transduce.text.tokenizer import Tokenizer
 
 
@@ -42,13 +43,13 @@ class Constraints:
             raise SettingsError("an empty word cannot be forbidden; leave it out")
         self.forbidden = [self._tokens(word, f"'{word}' cannot be forbidden") for word in words]
         """Each word as the tokens that it usually is."""
-        self._broken = _any_of(words) if words else None
+        self._broken = any_word(words) if words else None
         given = {normalise(source).strip(): normalise(target).strip() for source, target in (terms or {}).items()}
         if not all(given) or not all(given.values()):
             raise SettingsError("a term needs a word of the source and its translation; one of them is empty")
         self._phrases = {target: self._tokens(target, f"'{target}' cannot be asked for") for target in given.values()}
         self._terms = {_capital(source): target for source, target in given.items()} | given
-        self._sources = _any_of(self._terms)
+        self._sources = any_word(self._terms)
         self.kept = pattern(keep) if keep else None
         """What a translation copies from its source letter by letter."""
         if not all(stop_at):
@@ -121,12 +122,6 @@ class Constraints:
         if self._tokenizer.count_unknown(tokens):
             raise SettingsError(f"{complaint}: the model's vocabulary lacks it; choose another word")
         return tokens
-
-
-def _any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """Any of these words, not within longer ones, the longest that fits."""
-    spelled = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    return re.compile(rf"(?<!\w)(?:{spelled})(?!\w)")
 
 
 def _capital(word: str) -> str:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from transduce.text.tokenizer import SPACE_MARK, Tokenizer
 
 
-def cut_tokens(tokenizer: Tokenizer, tokens: list[int], limit: int) -> list[tuple[list[int], str]]:
+class Part(NamedTuple):
+    """Some tokens of a text."""
+
+    tokens: list[int]
+    glue: str
+    """What stood before them: a space or nothing."""
+    begin: int
+    """How many tokens of the text stand before them."""
+
+
+def cut_tokens(tokenizer: Tokenizer, tokens: list[int], limit: int) -> list[Part]:
     """Cut tokens into parts of at most `limit`, where words begin, or at least characters.
 
-    Each part comes with what stood before it, a space or nothing; behind the last space there may be an empty part.
+    Behind the last space there may be an empty part.
     """
     begins_word = _BEGINS_WORD.get(tokenizer.kind, _has_space)
     spaces = tokenizer.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut
-    parts: list[tuple[list[int], str]] = []
+    parts: list[Part] = []
     begin, glue = 0, ""
     while len(tokens) - begin > limit:
         pieces = tokenizer.pieces(tokens[begin : begin + limit + 1])
@@ -23,9 +34,9 @@ def cut_tokens(tokenizer: Tokenizer, tokens: list[int], limit: int) -> list[tupl
         starts = [place for place in places if begins_word(pieces[place])]
         whole = [place for place in places if not _BROKEN_CHARACTER.match(pieces[place])]
         end = begin + max(starts or whole or [limit])
-        parts.append((tokens[begin:end], glue))
+        parts.append(Part(tokens[begin:end], glue, begin))
         begin, glue = (end + spaces, " ") if starts else (end, "")
-    return [*parts, (tokens[begin:], glue)]
+    return [*parts, Part(tokens[begin:], glue, begin)]
 
 
 _BROKEN_CHARACTER = re.compile("<0x[89AB]")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -207,9 +208,9 @@ class Tokenizer:
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
-        """Return which word of the text each token is of, from 0; None for one that is nothing but space, or special.
+        """Return which word of `decode(tokens)` each token is of, from 0; None for nothing but space, and special ones.
 
-        Words are what stands between spaces in `decode(tokens)`.
+        Words are what stands between spaces. Of a text that is known, `words_of` tells it.
         """
         said = [token not in self._silent for token in tokens]
         if self.kind == "word":
@@ -227,6 +228,15 @@ class Tokenizer:
         ends = list(accumulate(map(len, written), initial=0))
         own = [owners[start:end] for start, end in pairwise(ends)]
         return [next((owner for owner in several if owner is not None), None) for several in own]
+
+    def words_of(self, text: str) -> list[int | None]:
+        """Return which word of a text each token of `encode(text)` is of; WordPiece would not decode its spaces."""
+        if self.kind != "wordpiece":
+            return self.words(self.encode(text))
+        text = normalise(text)
+        begins = [word.start() for word in re.finditer(r"\S+", text)]
+        offsets = self._library.encode(text, add_special_tokens=False).offsets
+        return [bisect_right(begins, begin) - 1 for begin, _ in offsets]
 
     def _bytes(self, piece: str) -> bytes:
         """What a piece of a lossless tokenizer stands for."""

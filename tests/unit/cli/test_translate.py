@@ -192,6 +192,7 @@ def test_a_sample_is_repeatable_by_its_seed(place: Path, capsys: pytest.CaptureF
         (["--forbid", " "], "an empty word cannot be forbidden"),
         (["--prefix-file", "short.txt"], "there are prefixes for 1 lines only"),
         (["--prefix-file", "long.txt"], "there are more prefixes than the"),
+        (["--prefix-file", "long.txt", "--stream"], "there are more prefixes than the"),
         (["--greedy", "--top-k", "3"], "top_k belongs to the method 'sample', not to 'greedy'"),
         (["--min-length", "9", "--max-length", "3"], "min_length 9 is above max_length 3"),
         (["--top-p", "0"], "top_p"),

@@ -251,3 +251,20 @@ def test_words_of_models_that_know_words():
         text = known.decode(known.encode("the fox, jumps"))
         numbers = known.words(known.encode("the fox, jumps"))
         assert max(numbers) + 1 == len(text.split())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text", ["the cat (sat), and  the\tdog.", " 東京は <s> größe…", "don't ((the)) cat", "cat \x01 dog", ""]
+)
+def test_tokens_know_the_word_of_the_very_text_that_they_are_of(kind, text):
+    known = trained(kind)
+    tokens, numbers, words = known.encode(text), known.words_of(text), text.split()
+    assert len(numbers) == len(tokens)
+    for number, word in enumerate(words):
+        own = [token for token, its in zip(tokens, numbers, strict=True) if its == number]
+        spelled = "".join(known.decode([token]).removeprefix("##").strip() for token in own)
+        if kind in LOSSLESS:
+            spelled = known.decode(own).strip()
+        assert spelled == word or known.unknown in own or word == "\x01"
+    assert {number for number in numbers if number is not None} <= set(range(len(words)))

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+from torch import Tensor
+
 from transduce.config import Table, merge
 from transduce.data.store import Prepared
 from transduce.models.catalog import build
@@ -13,8 +17,9 @@ from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
 from transduce.recipe import Recipe
 from transduce.training.config import TrainingConfig
-from transduce.training.interruption import Interruption
+from transduce.training.interruption import Interrupted, Interruption
 from transduce.training.loop import Trainer
+from transduce.training.optimizer import optimizer_tensors
 from transduce.training.reporter import Plan, Silent, Step, Validation
 
 TABLES: Table = {
@@ -105,3 +110,33 @@ class StopAt(Listener):
         super().step(step)
         if step.update == self.update:
             self.interruption.wanted = 2
+
+
+Snapshot = dict[str, Tensor]
+
+
+def snapshot(training: Trainer) -> Snapshot:
+    """Every weight and every moment."""
+    tensors = {**training.model.state_dict(), **optimizer_tensors(training.model, training.updater.optimizer)}
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def same(first: Snapshot, second: Snapshot) -> bool:
+    """Bit by bit."""
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def stopped_at(update: int, prepared: Prepared, folder: Path, **changes: object) -> None:
+    """Begin a run and stop it after an update."""
+    stop = StopAt(update=update)
+    with pytest.raises(Interrupted):
+        run(trainer(prepared, folder, **changes), stop, stop.interruption)
+    assert len(stop.steps) <= update
+
+
+def resumed(prepared: Prepared, folder: Path, **changes: object) -> tuple[Trainer, Listener]:
+    """Go on with a run."""
+    training, listener = trainer(prepared, folder, **changes), Listener()
+    training.resume(listener)
+    run(training, listener)
+    return training, listener

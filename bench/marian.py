@@ -1,0 +1,35 @@
+"""Hugging Face's Marian, a peer of more than one bench, made as large as the model that it stands beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transduce.text.specials import Specials
+
+LONGEST = 64
+"""Positions that it has: no sentence of these benches is longer."""
+
+
+def marian(dim: int, ffn: int, heads: int, layers: int, vocabulary: int, specials: Specials, **further: Any) -> Any:
+    """A Marian model with random weights, that does as the paper says; `further` are settings of its own."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config = MarianConfig(
+        vocab_size=vocabulary,
+        d_model=dim,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_ffn_dim=ffn,
+        decoder_ffn_dim=ffn,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        activation_function="relu",
+        scale_embedding=True,
+        pad_token_id=specials.pad,
+        eos_token_id=specials.end,
+        decoder_start_token_id=specials.start,
+        forced_eos_token_id=None,
+        max_position_embeddings=LONGEST,
+        **further,
+    )
+    return MarianMTModel(config)
