@@ -52,7 +52,8 @@ class Origin:
     def given(self) -> Given:
         """Its tokenizers, for preparing a corpus."""
         found = self.found
-        return Given(found.source_tokenizer, found.target_tokenizer, Tags.of_notes(found.notes, self.name))
+        tags = Tags.of_notes(found.notes, self.name, found.sizes)
+        return Given(found.source_tokenizer, found.target_tokenizer, tags)
 
 
 def open_origin(name: str) -> Origin:

@@ -178,7 +178,8 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | No
     _refuse_too_long(model, corpus)
     if start is not None:
         added = start_whole(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer)
-        reporter.warn(f"starting from the weights of {start}" + (f", and {added:,} tokens more" if added else ""))
+        more = f", with {added:,} more token{'s' * (added > 1)}" if added else ""
+        reporter.warn(f"starting from the weights of {start}{more}")
     sides = (
         ("source", recipe.training.source_vectors, corpus.source_tokenizer),
         ("target", recipe.training.target_vectors, corpus.target_tokenizer),

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from transduce.cli.language import language_options
+
 _EXAMPLES = """
 \b
 Examples:
@@ -17,6 +19,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run")
+@language_options
 @click.argument("text")
 @click.option("--output", default="attention", metavar="NAME", help="Writes NAME.html and NAME.png.", show_default=True)
 @click.option(
@@ -27,7 +30,16 @@ Examples:
 @click.option("--top", type=int, default=5, metavar="N", help="Likeliest tokens shown at each step.", show_default=True)
 @click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
 def command(
-    run: str, text: str, output: str, kind: str | None, layer: int | None, head: int | None, top: int, beam: int | None
+    run: str,
+    text: str,
+    output: str,
+    kind: str | None,
+    layer: int | None,
+    head: int | None,
+    top: int,
+    beam: int | None,
+    to: str | None,
+    of: str | None,
 ) -> None:
     """Translate TEXT with the model in RUN and show where it looked.
 
@@ -41,6 +53,7 @@ def command(
     if not text.strip():
         raise SettingsError("there is nothing to look at in an empty text; give one with words")
     translator = load(run)
+    translator.languages.ask_for(to, of)
     maps = translator.attention(text, top=top, beam=beam)
     which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
     maps.chosen(which, layer, head)  # says no before anything is written

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.language import language_options
+
 if TYPE_CHECKING:
     from transduce.translator import Translator
 
@@ -23,6 +25,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run")
+@language_options
 @click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that scores with RUN, by the mean.")
 @click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
 @click.option("--target", metavar="FILE", help="Their translations.")
@@ -32,7 +35,14 @@ Examples:
 @click.option("--rerank", metavar="FILE", help="An n-best list, `line ||| text ||| …`: print the best answer of each.")
 @click.option("--n-best", "nbest", type=click.IntRange(1), metavar="N", help="With --rerank: print the N best.")
 def command(
-    run: str, ensemble: tuple[str, ...], rerank: str | None, jsonl: bool, nbest: int | None, **files: Any
+    run: str,
+    ensemble: tuple[str, ...],
+    rerank: str | None,
+    jsonl: bool,
+    nbest: int | None,
+    to: str | None,
+    of: str | None,
+    **files: Any,
 ) -> None:
     """Score pairs with the model in RUN: the log-probability of each target given its source, one line for each.
 
@@ -45,6 +55,7 @@ def command(
     from transduce.translator import load
 
     translator = load(run, *ensemble)
+    translator.languages.ask_for(to, of)
     if rerank is None:
         _score(translator, jsonl, **files)
     else:

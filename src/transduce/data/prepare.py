@@ -27,10 +27,10 @@ from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitR
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
 from transduce.data.tally import Tally
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingsError
 from transduce.storage import write_json
-from transduce.text.extension import extend
-from transduce.text.tags import NO_LEAD, Lead, Tags
+from transduce.text.extension import extend, with_tags
+from transduce.text.tags import NO_LEAD, Lead, Tags, listed
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizers
 
@@ -178,6 +178,7 @@ class _Preparation:
 
     def _extended(self, given: Given, texts: Callable[[], Iterator[tuple[str, str]]]) -> tuple[Tokenizer, Tokenizer]:
         """Return the given tokenizers, with what the recipe wants to be added to them."""
+        given = self._with_languages(given)
         most, least = self.tokenizer.extend, self.tokenizer.min_frequency
         if most is None:
             return given.source, given.target
@@ -187,6 +188,22 @@ class _Preparation:
             return joint, joint
         source = extend(given.source, (source for source, _ in texts()), most, least)
         return source, extend(given.target, (target for _, target in texts()), most, least)
+
+    def _with_languages(self, given: Given) -> Given:
+        """Add tags for languages that the given tokenizers lack."""
+        known = () if given.tags is None else given.tags.of
+        new = [language for language in self.data.languages if language not in known]
+        if not new:
+            return given
+        if self.tokenizer.extend is None:
+            there = f"there is {listed(sorted(known))}" if known else "it knows one way only"
+            raise SettingsError(
+                f"{self.tokenizer.folder}: the model does not translate into {listed(new)}; {there}: "
+                "--extend-vocabulary N adds languages, and N pieces for them"
+            )
+        source = with_tags(given.source, new)
+        self.tags = Tags(of=source.tags)
+        return Given(source, source if given.target is given.source else given.target, self.tags)
 
     def _lead(self, corpus: Source) -> Lead:
         """What goes before the sources and targets of a corpus."""

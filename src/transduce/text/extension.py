@@ -46,15 +46,21 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], most: int, min_frequency:
 
 def with_tags(tokenizer: Tokenizer, languages: Sequence[str]) -> Tokenizer:
     """Return the tokenizer with tags for some more languages."""
+    if not isinstance(tokenizer, Tokenizer):
+        raise SettingsError("an imported tokenizer gets no new languages; train a model of your own for them")
     content = json.loads(tokenizer.to_json())
-    if tokenizer.kind in ("unigram", "imported"):
-        raise SettingsError(f"a tokenizer of kind {tokenizer.kind} gets no new tags; train one with all languages")
-    for piece in map(tag_piece, languages):
-        number = tokenizer.size + languages.index(piece[2:-2])
-        content["model"]["vocab"][piece] = number
+    vocabulary = content["model"]["vocab"]
+    for number, piece in enumerate(map(tag_piece, languages), start=tokenizer.size):
+        if isinstance(vocabulary, list):  # of unigram, with scores
+            vocabulary.append([piece, 0.0])
+        else:
+            vocabulary[piece] = number
         likeness = content["added_tokens"][0]
         content["added_tokens"].append({**likeness, "id": number, "content": piece})
-    return Tokenizer.from_json(json.dumps(content), "the tokenizer with new tags")
+    made = Tokenizer.from_json(json.dumps(content), "the tokenizer with new tags")
+    if {made.tags[language] for language in languages} & set(made.encode(" ".join(map(tag_piece, languages)))):
+        raise SettingsError("this tokenizer is of an older version and would read tags from text; train a new one")
+    return made
 
 
 def made_of(old: Tokenizer, new: Tokenizer) -> list[list[int]]:

@@ -67,15 +67,22 @@ class Tags(Config):
     """Token of each language that a text can be in, put before it; empty for models that need no such thing."""
 
     @classmethod
-    def of_notes(cls, notes: Mapping[str, Any], where: str) -> Self | None:
-        """Read the languages of a model from the notes of its folder; None where it knows of none."""
+    def of_notes(cls, notes: Mapping[str, Any], where: str, sizes: tuple[int, int]) -> Self | None:
+        """Read the languages of a model from the notes of its folder; None where it knows of none.
+
+        `sizes` are those of the vocabularies of source and target.
+        """
         table = notes.get("tags")
         if table is None:
             return None
         try:
-            return cls.from_table(table, f"{where}: the note 'tags'")
+            tags = cls.from_table(table, f"{where}: the note 'tags'")
         except SettingsError as error:
             raise ModelFolderError(f"{error}; copy the folder again") from None
+        wanted = sizes[tags.place == "target"]
+        if max(tags.of.values()) >= wanted or max(tags.source_of.values(), default=0) >= sizes[0]:
+            raise ModelFolderError(f"{where}: the note 'tags' names tokens that the vocabulary lacks; copy it again")
+        return tags
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -120,3 +127,39 @@ def _known(language: str | None, known: Iterable[str], way: str, option: str, se
 def listed(names: Sequence[str], most: int = 20) -> str:
     """Return names in a row; of very many, the first few and how many more."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+class Languages:
+    """What one model can be asked for, and what it is asked for unless somebody says otherwise."""
+
+    def __init__(self, notes: Mapping[str, Any], sizes: tuple[int, int]) -> None:
+        """Read the notes of a model folder whose vocabularies have these sizes."""
+        self.tags = Tags.of_notes(notes, "the model folder", sizes)
+        self._pair = notes.get("source_language"), notes.get("target_language")
+        self.to: str | None = None
+        """The language to translate into."""
+        self.of: str | None = self._pair[0] if isinstance(self._pair[0], str) else None
+        """The language that texts are in."""
+
+    def ask_for(self, to: str | None, of: str | None = None) -> None:
+        """Let these be the languages from now on; None leaves one as it is. Unknown ones are refused at once."""
+        if to is not None:
+            self.lead(to, of)
+        self.to, self.of = to or self.to, of or self.of
+
+    def lead(self, to: str | None = None, of: str | None = None) -> Lead:
+        """Return what goes before a text to be translated into a language, which is in another."""
+        to, of = to or self.to, of or self.of
+        if self.tags is not None:
+            return self.tags.lead(to, of)
+        if to not in (None, self._pair[1]):
+            source, target = (str(name or "its one language") for name in self._pair)
+            raise SettingsError(
+                f"the model cannot be asked for '{to}': it translates from {source} into {target}; leave out --to"
+            )
+        return NO_LEAD
+
+    @property
+    def read(self) -> int:
+        """How many tokens go before every source."""
+        return 0 if self.tags is None else self.tags.lengths[0]

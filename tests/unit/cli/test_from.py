@@ -134,7 +134,7 @@ def test_a_run_does_not_go_on_from_another_beginning(new: Path, capsys: pytest.C
 def test_new_words_start_as_the_mean_of_what_stood_for_them(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wider = ("--set", "data.train.symbols=9", "--extend-vocabulary", "5", "--set", "training.learning_rate=1e-12")
     assert started(*wider) == 0
-    assert "starting from the weights of run, and 2 tokens more" in capsys.readouterr().err
+    assert "starting from the weights of run, with 2 more tokens" in capsys.readouterr().err
     old, now = load_file(new / "run/model/model.safetensors"), load_file(new / "next/model/model.safetensors")
     name = "source_embedding.weight"
     assert len(now[name]) == len(old[name]) + 2
