@@ -22,6 +22,8 @@ KINDS = {"kind", "source_kind", "target_kind"}
 """Settings of [tokenizer] by which a person says what a token is; then nothing is chosen there."""
 PLENTY = 300_000
 """Pairs from which on a corpus regularises itself."""
+LITTLE, MUCH = 300_000, 10_000_000
+"""Target tokens of what a model that has learned already goes on with."""
 FEW_WORDS = 300
 """A side with no more different words than this is written in symbols, not in words, …"""
 OFTEN = 5
@@ -88,17 +90,17 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-def advise_going_on(found: Survey, rate: float, why: str, given: Table) -> Advice:
-    """Choose how a model that has learned already goes on with another corpus; `given` is what a person said of it.
+def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, given: Table) -> Advice:
+    """Choose how a model that has learned already goes on with another corpus of about so many tokens.
 
     A small rate, so that what was learned is bent and not broken, risen to in a few updates, because the moments of
-    the optimizer start from nothing; it falls to nothing in a line, and a few epochs are enough.
+    the optimizer start from nothing; it falls to nothing in a line, and a few epochs are enough. `amount` says how
+    much text there is, and `given` is what a person said of the training.
     """
-    pairs = found.pairs
-    tokens = given.get("tokens", 2048 if pairs < 10_000 else 4096)
-    epochs = 20 if pairs < 10_000 else 10 if pairs < PLENTY else 3
+    tokens = given.get("tokens", 2048 if target_tokens < LITTLE else 4096)
+    epochs = 20 if target_tokens < LITTLE else 10 if target_tokens < MUCH else 3
     size = tokens if isinstance(tokens, int) else 4096
-    per_epoch = max(1, int(pairs * (found.target.characters / 4 + 1) / size))
+    per_epoch = max(1, int(target_tokens / size))
     updates = given.get("updates", max(200, min(20_000, epochs * per_epoch)))
     every = min(updates, max(20, min(1000, per_epoch, updates // 10)))
     training: dict[str, Any] = {
@@ -113,8 +115,7 @@ def advise_going_on(found: Survey, rate: float, why: str, given: Table) -> Advic
         "keep_last": 5,
         "average": min(5, given.get("keep_last", 5)),
     }
-    reasons = [f"{pairs:,} training pairs" + (" or more" if pairs == SURVEYED else "")]
-    reasons += [] if "learning_rate" in given else [f"learning rate {rate:.2g}: {why}"]
+    reasons = [amount, *([] if "learning_rate" in given else [f"learning rate {rate:.2g}: {why}"])]
     chosen = {**training, **given}
     reasons.append(
         f"at most {updates:,} updates of {tokens} tokens, {chosen['warmup']:,} of them to warm up, "

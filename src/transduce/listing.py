@@ -88,6 +88,8 @@ def _prepared(run: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> Prepared | 
             f"{run / DATA}: was prepared with other tokenizers than the model's; give the model's own folder, "
             "with --source and --target"
         )
+    if found.data.is_text:
+        raise DataError(f"{run / DATA}: is plain text, which has no pairs to count; give some: --source and --target")
     return found
 
 
@@ -97,12 +99,12 @@ def _pairs(
 ) -> Iterator[tuple[Rows, Rows | None]]:
     """Give the pairs to count, and those to measure on."""
     validation = None if prepared is None else prepared.validation
-    held = None if validation is None else Rows(validation.sources, validation.targets)
+    held = None if validation is None else Rows(*validation.pairs)
     if corpus is not None:
         with tempfile.TemporaryDirectory() as folder:
             used, kept = tokenise(read_pairs(corpus), *tokenizers, Path(folder), hold_out=held is None)
             yield used, held or kept
     elif prepared is not None:
-        yield Rows(prepared.train.sources, prepared.train.targets), held
+        yield Rows(*prepared.train.pairs), held
     else:
         raise MissingInput(f"{run}: has no training data ({DATA}/); name the pairs to count: --source and --target")

@@ -27,7 +27,7 @@ LOOKED_AT = 10_000
 """Pairs by which a vocabulary is judged."""
 SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked when only settings are wanted; whoever loads weights checks them all."""
-KEPT_HABITS = ("label_smoothing", "subword_dropout", "r_drop", "ema", "weight_decay", "optimizer")
+KEPT_HABITS = ("label_smoothing", "subword_dropout", "r_drop", "ema", "weight_decay", "optimizer", "betas")
 """Settings of the run that made a model which are as good for learning on."""
 
 
@@ -122,14 +122,20 @@ def _tokenizer(origin: Origin, given: Table, where: str) -> Table:
 
 
 def fit(origin: Origin, pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Say how well the origin's vocabulary fits new text, beside the text that it was made for."""
+    """Say how well the origin's vocabulary fits new text, beside the text that it was made for.
+
+    Plain text comes as pairs without a source, and a run that learned from it keeps none of it.
+    """
     sides = (("source", origin.found.source_tokenizer), ("target", origin.found.target_tokenizer))
     new = _coverages(origin, pairs)
-    own = None if origin.data is None else _coverages(origin, load_prepared(origin.data).train.texts())
+    before = None if origin.data is None else load_prepared(origin.data)
+    own = None if before is None or before.data.is_text else _coverages(origin, before.train.texts())
     reasons = []
     for side, (name, tokenizer) in enumerate(sides):
-        before = "" if own is None else f" (in {origin.data}: {own[side]})"
-        reasons.append(f"the {tokenizer.size:,} {name} tokens of {origin.name} are kept: {new[side]}{before}")
+        if not new[side].words:
+            continue
+        beside = "" if own is None else f" (in {origin.data}: {own[side]})"
+        reasons.append(f"the {tokenizer.size:,} {name} tokens of {origin.name} are kept: {new[side]}{beside}")
     return reasons
 
 

@@ -19,14 +19,17 @@ from typing import Any
 import torch
 
 from transduce.advice import KINDS, advise, advise_going_on, survey
+from transduce.advice_text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
-from transduce.data.store import Prepared
-from transduce.decoding.options import SearchOptions
+from transduce.data.store import USUAL_BLOCK, Prepared
+from transduce.decoding.options import CONTINUING, SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
-from transduce.origin import fit, habits, open_origin, peak_rate, settled
+from transduce.origin import Origin, fit, habits, open_origin, peak_rate, settled
+from transduce.text.piece import SENTINELS
+from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
 from transduce.training.run_folder import RECIPE
@@ -50,13 +53,19 @@ class Recipe:
         _refuse_foreign(tables, where)
         if "data" not in tables:
             raise SettingsError(f"{where} needs a table [data] that says which pairs to learn from")
+        model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
+        data = DataConfig.from_table(tables["data"], f"{where}: data")
+        usual = _usual(data, model, "folder" not in tables.get("tokenizer", {}))
         recipe = cls(
-            data=DataConfig.from_table(tables["data"], f"{where}: data"),
-            tokenizer=TokenizerConfig.from_table(tables.get("tokenizer", {}), f"{where}: tokenizer"),
-            model=catalog.read_model_table(tables.get("model", {}), f"{where}: model"),
-            training=TrainingConfig.from_table(tables.get("training", {}), f"{where}: training"),
-            search=SearchOptions.from_table(tables.get("search", {}), f"{where}: search"),
+            data=data.but(block=data.block or _block(model)) if data.is_text else data,
+            tokenizer=TokenizerConfig.from_table(
+                usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"
+            ),
+            model=model,
+            training=TrainingConfig.from_table(usual["training"] | tables.get("training", {}), f"{where}: training"),
+            search=SearchOptions.from_table(usual["search"] | tables.get("search", {}), f"{where}: search"),
         )
+        _refuse_mismatch(recipe, where)
         tied = getattr(recipe.model, "tied", None)
         if tied in SHARED and not recipe.tokenizer.joint:
             raise SettingsError(
@@ -84,6 +93,53 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
+def _usual(data: DataConfig, model: Config, learns_tokenizer: bool) -> dict[str, Table]:
+    """What is usual for a kind of corpus or model, where it is not what is usual otherwise."""
+    return {
+        "tokenizer": {"sentinels": SENTINELS} if data.corrupt and learns_tokenizer else {},
+        "training": {"label_smoothing": 0.0} if data.is_text else {},
+        "search": dict(CONTINUING) if catalog.is_language_model(model) else {},
+    }
+
+
+def _block(model: Config) -> int:
+    """How many tokens of plain text a model reads at once: as many as it has positions for."""
+    return int(getattr(model, "max_positions", USUAL_BLOCK)) if _has_limit(model) else USUAL_BLOCK
+
+
+def _has_limit(model: Config) -> bool:
+    return getattr(model, "positions", None) == "learned"
+
+
+def _refuse_mismatch(recipe: Recipe, where: str) -> None:
+    """Say no to a model that cannot learn from such a corpus."""
+    data, training = recipe.data, recipe.training
+    name, continues = catalog.name_of(recipe.model), catalog.is_language_model(recipe.model)
+    reason = None
+    if continues and not data.is_text:
+        reason = f"{name} is a language model, and learns from plain text: data.train = {{text = 'corpus.txt'}}"
+    elif continues and data.corrupt:
+        reason = (
+            f"data.corrupt makes pairs, and {name} is a language model without a source; leave it out, or choose t5"
+        )
+    elif data.is_text and not continues and not data.corrupt:
+        reason = f"plain text is for a language model, as gpt, or for a {name} with data.corrupt = 'spans'"
+    elif data.is_text and not recipe.tokenizer.joint:
+        reason = "plain text has one side and needs one tokenizer; leave out tokenizer.joint = false"
+    elif data.is_text and training.metric != "loss":
+        reason = f"training.metric = '{training.metric}' is for pairs; of plain text the loss is what is measured"
+    elif data.is_text and training.subword_dropout:
+        reason = "training.subword_dropout cuts pairs anew in every epoch, not plain text; leave it out"
+    elif continues and (training.source_vectors or training.target_vectors):
+        reason = f"source_vectors and target_vectors are for models with two sides, which {name} has not"
+    elif data.is_text and _has_limit(recipe.model) and (data.block or 0) > _block(recipe.model):
+        reason = (
+            f"data.block = {data.block} is more than the model's {_block(recipe.model)} positions; change one of them"
+        )
+    if reason is not None:
+        raise SettingsError(f"{where}: {reason}")
+
+
 def read_recipe(
     path: Path | None, changes: Sequence[str] = (), base: Table | None = None, prepared: Prepared | None = None
 ) -> tuple[Recipe, list[str]]:
@@ -108,8 +164,11 @@ def read_recipe(
         tables, reasons = _started(tables, where, prepared)
     elif not {"tokenizer", "model", "training"} & given.keys():
         data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
-        texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
-        advice = advise(survey(texts, count), tables.get("tokenizer"))
+        if data.is_text:
+            advice = advise_text(_characters(data, prepared), tables.get("tokenizer"), data.corrupt is not None)
+        else:
+            texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
+            advice = advise(survey(texts, count), tables.get("tokenizer"))
         tables, reasons = _over(advice.tables, tables), advice.reasons
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
@@ -124,14 +183,28 @@ def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Tabl
     if {"learning_rate", "warmup", "updates", "schedule"} <= tables["training"].keys():
         return tables, []
     data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
-
-    def texts() -> Iterator[tuple[str, str]]:
-        return _pairs(data) if prepared is None else prepared.train.texts()
-
-    found = survey(texts(), None if prepared is None else len(prepared.train))
-    advice = advise_going_on(found, *peak_rate(origin), tables["training"])
+    advice = advise_going_on(*_amount(data, prepared, origin), *peak_rate(origin), tables["training"])
     tables = merge({"training": {**advice.tables["training"], **habits(origin)}}, tables)
-    return tables, [*fit(origin, texts()), *advice.reasons]
+    return tables, [*fit(origin, _looked_at(data, prepared)), *advice.reasons]
+
+
+def _amount(data: DataConfig, prepared: Prepared | None, origin: Origin) -> tuple[str, float]:
+    """Say how much there is to learn from, in words and in target tokens, about."""
+    if data.is_text:
+        characters = _characters(data, prepared)
+        by_characters = origin.found.target_tokenizer.kind in ("character", "byte")
+        return f"{characters:,} characters of text", characters / (1 if by_characters else 4)
+    texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
+    found = survey(texts, count)
+    return f"{found.pairs:,} training pairs", found.pairs * (found.target.characters / 4 + 1)
+
+
+def _looked_at(data: DataConfig, prepared: Prepared | None) -> Iterator[tuple[str, str]]:
+    """The text that a vocabulary is judged by; plain text has no source, and once prepared is not kept."""
+    if not data.is_text:
+        return _pairs(data) if prepared is None else prepared.train.texts()
+    files = (corpus for corpus in data.corpora if isinstance(corpus, TextFile) and prepared is None)
+    return (("", piece.text) for file in files for piece in read_documents(file))
 
 
 def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:
@@ -142,12 +215,25 @@ def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:
             raise SettingsError(f"{where}: '{name}' must be a table, not {table!r}")
 
 
-def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
+def _refuse_stdin(data: DataConfig) -> None:
     if any(map(reads_stdin, data.corpora)):
         raise SettingsError(
             "settings are chosen by reading the corpus, and standard input can be read once only; "
             "give files, or a recipe with the tables tokenizer, model and training"
         )
+
+
+def _characters(data: DataConfig, prepared: Prepared | None) -> int:
+    """How much plain text there is, up to a bound."""
+    if prepared is not None and prepared.report.train.text is not None:
+        return prepared.report.train.text.characters
+    _refuse_stdin(data)
+    files = (corpus for corpus in data.corpora if isinstance(corpus, TextFile))
+    return measure(piece.text for file in files for piece in read_documents(file))
+
+
+def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
+    _refuse_stdin(data)
     return ((pair.source, pair.target) for pair in corpus_pairs(data.train))
 
 

@@ -20,6 +20,7 @@ from transduce.models.interface import Model, VocabularySizes
 from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
+from transduce.text.plain import TextFile
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.card import model_card
 from transduce.training.finish import put_final_weights
@@ -107,7 +108,8 @@ def _set_up(
     """Make all that training needs; a new run for which that fails leaves nothing behind."""
     if not ranks.leads:
         ranks.wait()  # until the leader has prepared
-        return _trainer(resume_recipe(folder), load_prepared(folder / DATA), folder, ranks, reporter)
+        recipe = resume_recipe(folder)
+        return _trainer(recipe, load_prepared(folder / DATA, block=recipe.data.block), folder, ranks, reporter)
     with contextlib.nullcontext() if resume else emptied_on_error(folder):
         if not resume:
             _write(recipe, folder)
@@ -166,7 +168,7 @@ def _corpus(
             found = load_prepared(prepared)
             _refuse_foreign_corpus(found, recipe)
             place.symlink_to(found.folder.resolve())
-    return load_prepared(place)
+    return load_prepared(place, block=recipe.data.block)
 
 
 def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | None = None) -> Model:
@@ -240,7 +242,7 @@ def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
 
 
 def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
-    if (corpus.data, corpus.tokenizer) != (recipe.data, recipe.tokenizer):
+    if (corpus.data.but(block=None), corpus.tokenizer) != (recipe.data.but(block=None), recipe.tokenizer):
         raise SettingsError(
             f"{corpus.folder}: was prepared with other settings of [data] or [tokenizer] than the recipe's; "
             "leave these tables out, or prepare again"
@@ -273,6 +275,8 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     }
     if corpus.report.tags is not None:
         notes["tags"] = corpus.report.tags.to_table()
+    if isinstance(recipe.data.corpora[0], TextFile):
+        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block}
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
     card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts, trainer.progress.before)
     save_model(folder / MODEL, contents, card)

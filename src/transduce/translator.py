@@ -18,13 +18,15 @@ from transduce.answering import Answerer, Counts, led
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.alignment import Links
 from transduce.decoding.ensemble import Ensemble
-from transduce.decoding.options import SAMPLING, Request, SearchOptions
+from transduce.decoding.options import Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
+from transduce.decoding.wishes import with_wishes
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
 from transduce.interop.ctranslate2 import Quantization
+from transduce.models.interface import LanguageModel
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.sentence import Piece, joint, split_sentences
@@ -38,6 +40,12 @@ T = TypeVar("T")
 def load(folder: str | Path, *others: str | Path) -> Translator:
     """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
     contents, *more = [load_model(Path(name)) for name in (folder, *others)]
+    for name, one in zip((folder, *others), (contents, *more), strict=True):
+        if isinstance(one.model, LanguageModel):
+            raise SettingsError(
+                f"{name}: holds a language model, which goes on with a text and has nothing to translate; use "
+                f"`transduce generate {name}`"
+            )
     for name, other in zip(others, more, strict=True):
         for side in ("source_tokenizer", "target_tokenizer"):
             if getattr(contents, side).to_json() != getattr(other, side).to_json():
@@ -122,18 +130,7 @@ class Translator:
 
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's search options with some of them changed; None leaves one as it is."""
-        given = {name: value for name, value in wishes.items() if value is not None}
-        saved = self.defaults.model_dump()
-        if "method" not in given and given.keys() & set(SAMPLING):
-            given["method"] = "sample"
-        elif "method" not in given and ("beam" in given or (given.get("nbest", 1) > 1 and saved["method"] == "greedy")):
-            given["method"] = "beam"
-        method = given.get("method", saved["method"])
-        if method != saved["method"]:  # what was saved is for another way to search
-            saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, "nbest")}
-        if method == "beam" and given.get("nbest", 1) > 1 and "beam" not in given:
-            given["beam"] = max(given["nbest"], self.defaults.beam)
-        return SearchOptions.from_table({**saved, **given}, "the search")
+        return with_wishes(self.defaults, **wishes)
 
     def constraints(
         self,

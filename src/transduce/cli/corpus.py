@@ -21,9 +21,13 @@ def corpus_options(function: Any) -> Any:
     function = click.option("--mix", "mixed", multiple=True, metavar="SETTINGS", help=mixed)(function)
     watched = "Watch the score on the validation pairs of another run too: what a model forgets."
     function = click.option("--watch", metavar="RUN", help=watched)(function)
+    rule = click.Choice(["blank", "line", "file"])
+    what_ends = "What ends a document of plain text: a blank line (default), every line, or the end of the file."
+    function = click.option("--document", type=rule, help=what_ends)(function)
     for name, what in reversed(CORPORA.items()):
         prefix = "" if name == "train" else f"{name}-"
         for option, text in (
+            ("text", f"File of plain text, the {what} text of a language model (.gz too)."),
             ("path", f"TSV or JSONL file with the {what} pairs (.gz too)."),
             ("target", f"File of {what} targets, line by line."),
             ("source", f"File of {what} sources, line by line (.gz too; - is standard input)."),
@@ -36,7 +40,8 @@ def corpus_tables(options: dict[str, Any]) -> Table:
     """Return the corpora that the options name, as tables of `[data]`."""
     found: Table = {}
     for name in CORPORA:
-        corpus = {side: options[f"{name}_{side}"] for side in ("source", "target", "path") if options[f"{name}_{side}"]}
+        sides = ("source", "target", "path", "text")
+        corpus = {side: options[f"{name}_{side}"] for side in sides if options[f"{name}_{side}"]}
         if corpus:
             found[name] = corpus
     if options["watch"] is not None:
@@ -46,6 +51,8 @@ def corpus_tables(options: dict[str, Any]) -> Table:
     if options["mixed"]:
         found["train"] = [found["train"]] if "train" in found else []
         found["train"] += [_settings(text) for text in options["mixed"]]
+    if options["document"]:
+        _say_document(found, options["document"])
     return found
 
 
@@ -56,6 +63,16 @@ def _prepared(folder: str) -> Table | list[Table]:
     tags = PreparedPairs(prepared=folder).tags()
     one: Table = {"prepared": folder}
     return one if tags is None else [{**one, "target_language": language} for language in tags.languages]
+
+
+def _say_document(found: Table, rule: str) -> None:
+    """Say of every file of plain text what ends a document in it, where it does not say so itself."""
+    corpora = [one for given in found.values() for one in (given if isinstance(given, list) else [given])]
+    texts = [corpus for corpus in corpora if "text" in corpus]
+    if not texts:
+        raise SettingsError("--document is for plain text; name some with --text")
+    for corpus in texts:
+        corpus.setdefault("document", rule)
 
 
 def _settings(text: str) -> Table:

@@ -38,7 +38,8 @@ def describe(plan: Plan) -> str:
     ranks = f"{plan.ranks} ranks of " if plan.ranks > 1 else ""
     resumed = f", going on at update {plan.first_update:,}" if plan.first_update > 1 else ""
     return (
-        f"{plan.parameters:,} parameters, {plan.train_pairs:,} pairs and {plan.validation_pairs:,} for validation, "
+        f"{plan.parameters:,} parameters, "
+        f"{plan.train_pairs:,} {plan.rows} and {plan.validation_pairs:,} for validation, "
         f"{plan.updates:,} updates (about {plan.updates / plan.updates_per_epoch:.1f} epochs), "
         f"{ranks}{plan.threads} thread{'s' * (plan.threads > 1)} on {plan.device}, about {plan.memory / 2**30:.1f} GiB "
         f"of memory{resumed}"
@@ -50,6 +51,8 @@ def summarise(validation: Validation) -> str:
     from transduce.evaluation.catalog import METRICS
 
     scores = "".join(f", {name} {METRICS[name].show(value)}" for name, value in validation.scores.items())
+    if validation.bits_per_byte is not None:
+        scores = f", {validation.bits_per_byte:.3f} bits per byte{scores}"
     best = ", best so far" if validation.best else ""
     said = (
         f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "

@@ -28,6 +28,7 @@ VERBS = {
     "train": "Train a model from a recipe, or from two files of text.",
     "report": "One page about a training run: curves, samples, settings.",
     "translate": "Translate lines: one in, one out, same order.",
+    "generate": "Let a language model go on with a text, or begin one.",
     "score": "Log-probability of given translations; rerank n-best lists.",
     "align": "Which words of a translation belong to which of its source.",
     "evaluate": "Score a model on a test set, or compare two.",

@@ -17,6 +17,7 @@ Examples:
   transduce prepare --source train.de --target train.en --output prepared/de-en
   transduce prepare --path pairs.tsv.gz --test-path test.tsv --tokenizer unigram --vocab-size 4000 --output prepared/x
   transduce prepare --path large.tsv --mix path=small.tsv,weight=4 --output prepared/mixed
+  transduce prepare --text corpus.txt --vocab-size 16000 --output prepared/text
   transduce prepare --recipe recipe.toml --set data.copies=drop --output prepared/y
 """
 
@@ -73,7 +74,9 @@ def _tables(options: dict[str, Any]) -> dict[str, Table]:
         tables = override(tables, assignment)
         _check_tables(tables, f"--set {assignment}")
     if not tables["data"].get("train"):
-        raise SettingsError("name the pairs to prepare: --source and --target, or --path, or --recipe")
+        raise SettingsError(
+            "name the pairs to prepare: --source and --target, or --path, or --recipe; or plain text: --text"
+        )
     return tables
 
 

@@ -20,6 +20,7 @@ Examples:
   transduce score runs/de-en --path pairs.tsv --jsonl > scores.jsonl
   transduce translate runs/small test.de --n-best 20 > list
   transduce score runs/large --source test.de --rerank list > best.en
+  transduce score runs/author --text novel.txt --stride 32
 """
 
 
@@ -34,6 +35,9 @@ Examples:
 @click.option("--jsonl", is_flag=True, help="One JSON object a pair, with its pieces and the score of each.")
 @click.option("--rerank", metavar="FILE", help="An n-best list, `line ||| text ||| …`: print the best answer of each.")
 @click.option("--n-best", "nbest", type=click.IntRange(1), metavar="N", help="With --rerank: print the N best.")
+@click.option("--text", metavar="FILE", help="For a language model: plain text of any length (.gz too).")
+@click.option("--document", type=click.Choice(["blank", "line", "file"]), help="What ends a document of it.")
+@click.option("--stride", type=click.IntRange(1), metavar="N", help="Tokens that the window moves on; default: half.")
 def command(
     run: str,
     ensemble: tuple[str, ...],
@@ -42,12 +46,24 @@ def command(
     nbest: int | None,
     to: str | None,
     of: str | None,
+    text: str | None,
+    document: str | None,
+    stride: int | None,
     **files: Any,
 ) -> None:
     """Score pairs with the model in RUN: the log-probability of each target given its source, one line for each.
 
-    Perplexity, per token with the end token, is said at the end, on standard error.
+    Perplexity, per token with the end token, is said at the end, on standard error. With --text a language model scores
+    plain text: a window slides over it, every token is scored once, and perplexity per token and per word and bits per
+    byte are printed. Documents are what they were in training unless --document says otherwise.
     """
+    if text is not None:
+        if ensemble or rerank or any(files.values()):
+            raise click.UsageError("--text is scored by one language model, and has no pairs")
+        _score_text(run, text, document, stride, jsonl)
+        return
+    if document is not None or stride is not None:
+        raise click.UsageError("--document and --stride belong to --text")
     if rerank is None and nbest is not None:
         raise click.UsageError("--n-best belongs to --rerank")
     if rerank is not None and (jsonl or files["target"] or files["path"] or not files["source"]):
@@ -88,6 +104,37 @@ def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
         click.echo(f"{scored:,} pairs, {tokens:,} tokens, perplexity {perplexity(loss, tokens):.3f}", err=True)
     if too_long:
         click.echo(f"note: pairs too long for the model to read at once, not scored: {too_long:,}", err=True)
+
+
+def _score_text(run: str, path: str, document: str | None, stride: int | None, as_json: bool) -> None:
+    from transduce.errors import DataError
+    from transduce.evaluation.perplexity import bits_per_byte, perplexity
+    from transduce.generator import load_generator
+    from transduce.text.plain import TextFile, read_documents
+
+    generator = load_generator(run)
+    rule = document or generator.notes.get("document", "blank")
+    file = TextFile.from_table({"text": path, "document": rule}, "the command line")
+    pieces = (piece for piece in read_documents(file) if piece.text.strip() or file.document == "file")
+    found = generator.score_text(pieces, stride)
+    if not found.tokens or not found.words:
+        raise DataError(f"{path}: has no words to score; check the file")
+    loss = -found.log_probability
+    facts = {
+        "tokens": found.tokens,
+        "words": found.words,
+        "bytes": found.bytes,
+        "log_probability": found.log_probability,
+        "perplexity": perplexity(loss, found.tokens),
+        "word_perplexity": perplexity(loss, found.words),
+        "bits_per_byte": bits_per_byte(loss, found.bytes),
+    }
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    click.echo(f"{found.tokens:,} tokens, {found.words:,} words, {found.bytes:,} bytes")
+    click.echo(f"perplexity per token {facts['perplexity']:.3f}, per word {facts['word_perplexity']:.3f}")
+    click.echo(f"{facts['bits_per_byte']:.4f} bits per byte")
 
 
 def _rerank(translator: Translator, source: str, path: str, nbest: int | None) -> None:

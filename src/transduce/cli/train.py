@@ -1,4 +1,4 @@
-"""`transduce train`: a recipe, or two files of text, into a run folder."""
+"""`transduce train`: a recipe, or two files of text, or one for a language model, into a run folder."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ Examples:
   transduce train --source train.de --target train.en --output runs/de-en
   transduce train --recipe recipes/reverse.toml --output runs/reverse
   transduce train --recipe recipes/reverse.toml --set model.num_layers=2 --output runs/shallow
+  transduce train --text corpus.txt --output runs/author
+  transduce train --text corpus.txt.gz --document file --preset gpt_mini --output runs/mini
   transduce train --resume runs/de-en
   transduce train --from runs/de-en --source new.de --target new.en --watch runs/de-en --output runs/new
 """
@@ -33,6 +35,7 @@ Examples:
 @click.option("--from", "start", metavar="FOLDER", help="Start from a run or model folder instead of from chance.")
 @click.option("--extend-vocabulary", type=int, metavar="N", help="With --from: add up to N pieces for the new text.")
 @click.option("--freeze", multiple=True, metavar="PATTERN", help="Weights to hold still, as encoder.*; again for more.")
+@click.option("--preset", metavar="NAME", help="A model by name: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
 @click.option("--tokens", metavar="N|auto", help="Tokens of a batch; auto finds what suits the corpus and the memory.")
 @click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
 @click.option("--output", metavar="RUN", help="Run folder to make.")
@@ -87,12 +90,13 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
 
 def _assignments(options: dict[str, Any]) -> list[str]:
     """Return `--set` and what has an option of its own, in the same form."""
-    tokens = options["tokens"]
+    tokens, preset = options["tokens"], options["preset"]
     if tokens is not None and tokens != "auto" and not tokens.isdecimal():
         raise SettingsError(f"--tokens is a number or auto, not '{tokens}'")
     if options["extend_vocabulary"] is not None and options["start"] is None and options["recipe"] is None:
         raise SettingsError("--extend-vocabulary adds to the tokens of a model; name it with --from")
     given = {
+        "model.preset": preset,
         "training.tokens": int(tokens) if tokens not in (None, "auto") else tokens,
         "training.start_from": options["start"],
         "training.freeze": list(options["freeze"]) or None,
@@ -108,10 +112,11 @@ def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepare
 
     corpora = corpus_tables(options)
     if corpora and prepared is not None:
-        raise SettingsError("a prepared corpus needs no files; leave out --source, --target and --path")
+        raise SettingsError("a prepared corpus needs no files; leave out --source, --target, --path and --text")
     if not corpora and prepared is None and not options["recipe"]:
         raise SettingsError(
-            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared"
+            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared; or plain "
+            "text: --text"
         )
     opened = None if prepared is None else load_prepared(Path(prepared))
     return ({"data": corpora} if corpora else {}), opened

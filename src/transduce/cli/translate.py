@@ -12,33 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from transduce.cli.language import language_options
+from transduce.cli.search import SEARCH, method_of, search_options
 
 if TYPE_CHECKING:
     from transduce.bulk.answer import Answering
     from transduce.text.constraint import Constraints
     from transduce.translator import Translator
-
-SEARCH = (
-    "beam",
-    "length_penalty",
-    "alpha",
-    "stop",
-    "max_length",
-    "min_length",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "no_repeat_ngram",
-    "coverage",
-    "groups",
-    "diversity",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "seed",
-)
-"""Options that are handed to the search as they are."""
 
 _EXAMPLES = """
 \b
@@ -61,27 +40,9 @@ Examples:
 @language_options
 @click.argument("file", default="-")
 @click.option("--output", default="-", metavar="FILE", help="Where to write; .gz compresses. Default: standard output.")
-@click.option("--greedy", is_flag=True, help="Take the best token each time; faster, a little worse.")
-@click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
 @click.option("--n-best", "nbest", type=int, metavar="N", help="Print N answers as `line ||| text ||| score`.")
-@click.option("--alpha", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off.")
-@click.option("--length-penalty", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A.")
-@click.option("--stop", metavar="NAME", help="When a beam search ends: settled, beam_finished or exact.")
 @click.option("--coverage", type=float, metavar="B", help="Prefer answers that looked at all of the source.")
-@click.option("--groups", type=int, metavar="N", help="Divide the beam into N groups that say different things.")
-@click.option("--diversity", type=float, metavar="X", help="How much a group avoids what others say.")
-@click.option("--max-length", type=int, metavar="N", help="Most tokens of an answer; default: the source's plus 50.")
-@click.option("--min-length", type=int, metavar="N", help="Fewest tokens of an answer.")
-@click.option("--repetition-penalty", type=float, metavar="X", help="Divide scores of tokens that were written by X.")
-@click.option("--presence-penalty", type=float, metavar="X", help="Take X off a token's score once it was written.")
-@click.option("--frequency-penalty", type=float, metavar="X", help="Take X off for each time that it was written.")
-@click.option("--no-repeat-ngram", type=int, metavar="N", help="Write no N tokens in a row twice.")
-@click.option("--sample", is_flag=True, help="Draw each token by its probability; --n-best draws several answers.")
-@click.option("--temperature", type=float, metavar="T", help="Of a sample: below 1 safer, above 1 wilder.")
-@click.option("--top-k", type=int, metavar="N", help="Draw from the N likeliest tokens.")
-@click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that have P together.")
-@click.option("--min-p", type=float, metavar="P", help="Draw from tokens with P times the likeliest one's probability.")
-@click.option("--seed", type=int, metavar="N", help="Draw the same answers again the next time.")
+@search_options("; default: the source's plus 50")
 @click.option(
     "--format", type=click.Choice(["text", "tsv", "jsonl", "srt", "po"]), help="Default: by the name of FILE."
 )
@@ -105,16 +66,12 @@ Examples:
 @click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that answers with RUN, by the mean.")
 @click.option("--prefix", metavar="TEXT", help="Begin every answer like this.")
 @click.option("--prefix-file", metavar="FILE", help="Begin each answer like the same line of FILE.")
-@click.option(
-    "--forbid", multiple=True, metavar="WORD", help="Not this word, nor what begins as it does; again for more."
-)
 @click.option("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate this word so; again for more.")
 @click.option("--terms", metavar="FILE", help="The same from a file: word, tab, translation.")
 @click.option(
     "--placeholders", is_flag=True, help="Copy {name}, %s, <tags>, addresses as they are; always done in .po files."
 )
 @click.option("--keep", multiple=True, metavar="REGEX", help="Copy what fits this as it is; again for more.")
-@click.option("--stop-at", multiple=True, metavar="TEXT", help="End an answer before this text; again for more.")
 def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -> None:
     """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
 
@@ -148,7 +105,7 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
         translator.languages.lead()  # says no before anything is read or written
     translator.use("ctranslate2" if asked["int8"] else asked["engine"], "int8" if asked["int8"] else "float32")
     translator.use_shortlist(asked["shortlist"])
-    method = "greedy" if asked["greedy"] else "sample" if asked["sample"] or asked["mbr"] else None
+    method = "sample" if asked["mbr"] else method_of(asked)
     wished = {name: asked[name] for name in SEARCH}
     return Answering(
         translator,
@@ -219,8 +176,7 @@ def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[s
 
 
 def _refuse_contradictions(nbest: int | None, output: str, asked: dict[str, Any]) -> None:
-    if asked["greedy"] and asked["sample"]:
-        raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
+    method_of(asked)
     if asked["prefix"] is not None and asked["prefix_file"] is not None:
         raise click.UsageError("give --prefix for all lines or --prefix-file for each, not both")
     if asked["mbr"] is not None and (asked["greedy"] or asked["beam"] is not None or (nbest or 1) > asked["mbr"]):

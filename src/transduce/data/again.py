@@ -56,6 +56,8 @@ class PreparedPairs(Config):
         manifest = read_manifest(folder)
         if not any(Path(file).parts[0] == self.split for file in manifest.files):
             raise DataError(f"{folder}: has no {self.split} pairs; name another corpus")
+        if f"{self.split}/source.text.bin" not in manifest.files:
+            raise DataError(f"{folder}: is of plain text, which it does not keep; name the text itself")
         sides = [Ragged.open(folder / self.split, f"{side}.text", np.uint8) for side in ("source", "target")]
         tags = self.tags()
         token, first = None, None

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transduce.data.blocks import BlockLengths, Blocks
 from transduce.data.mixture import Mixture, Part
 from transduce.data.permutation import Rows, permute, round_keys
 from transduce.data.ragged import Lengths, Ragged
@@ -61,7 +62,7 @@ class Batches:
     def __init__(
         self,
         source_lengths: Lengths | NDArray[np.int64],
-        target_lengths: Lengths | NDArray[np.int64],
+        target_lengths: Lengths | BlockLengths | NDArray[np.int64],
         tokens: int,
         seed: int,
         pool_size: int = POOL_SIZE,
@@ -205,7 +206,8 @@ class Batch:
     source_allowed: Tensor
     """(B S), True where there is a real token."""
     target: Tensor
-    """(B T+1): start, tokens, end; what the decoder reads is [:, :-1], what it should say is [:, 1:]."""
+    """(B T+1): start, tokens, end, or a block of plain text as it stands; what the decoder reads is [:, :-1], what it
+    should say is [:, 1:]."""
     num_target_tokens: int
     """Tokens the model is asked for: real ones with the end, without the start."""
     rows: Rows
@@ -224,7 +226,10 @@ class Batch:
 def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) -> Batch:
     """Put the pairs of these rows together."""
     source_BS, source_lengths = _padded(store.sources, rows, source, start=False)
-    target_BT, target_lengths = _padded(store.targets, rows, target, start=True)
+    if isinstance(store.targets, Blocks):
+        target_BT, target_lengths = _in_a_row(store.targets, rows, target)
+    else:
+        target_BT, target_lengths = _padded(store.targets, rows, target, start=True)
     allowed_BS = np.arange(source_BS.shape[1]) <= source_lengths[:, None]  # the end token too
     return Batch(
         source=torch.from_numpy(source_BS),
@@ -233,6 +238,14 @@ def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) ->
         num_target_tokens=int(target_lengths.sum()) + len(rows),
         rows=rows,
     )
+
+
+def _in_a_row(blocks: Blocks, rows: Rows, special: Specials) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pad blocks; the lengths are without the first token and the last, which stand where start and end would."""
+    tokens, lengths = blocks.take(rows)
+    tokens_BT = np.full((len(rows), int(lengths.max(initial=0))), special.pad, dtype=np.int64)
+    tokens_BT[np.arange(tokens_BT.shape[1]) < lengths[:, None]] = tokens
+    return tokens_BT, lengths - 2
 
 
 def _padded(side: Ragged, rows: Rows, special: Specials, start: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""The `[data]` table of a recipe: which pairs, and which of them are used."""
+"""The `[data]` table of a recipe: which pairs or which text, and what of it is used."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from transduce.data.again import PreparedPairs
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import SettingsError
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
+from transduce.text.plain import TextFile
 
 RATIO_FLOOR = 5
 """A side counts as at least this many tokens when two lengths are compared."""
@@ -23,14 +24,19 @@ CHARACTERS_PER_TOKEN = 40
 Rule = Literal["keep", "drop"]
 
 
+Source = CorpusFiles | SyntheticTask | TextFile | PreparedPairs
+"""Where pairs come from: files, a task that makes them, what was prepared before; or a file of plain text."""
+
+
 def _which(value: Any) -> Any:
-    """Read a table with a `task` as a synthetic task, one with `prepared` as pairs of another run, any other as files,
-    so that a refusal speaks of the right one."""
-    if isinstance(value, CorpusFiles | SyntheticTask | PreparedPairs):
+    """Read a table with a `task` as a synthetic task, one with a `text` as plain text, one with `prepared` as pairs of
+    another run, any other as files of pairs, so that a refusal speaks of the right one."""
+    if isinstance(value, Source):
         return value
     if not isinstance(value, dict):
-        raise ValueError("pairs are named by a table, such as {source = 'a.txt', target = 'b.txt'}")
-    kind: type[Config] = SyntheticTask if "task" in value else PreparedPairs if "prepared" in value else CorpusFiles
+        raise ValueError("pairs are named by a table, such as {source = 'a.txt', target = 'b.txt'}, text by {text = …}")
+    kinds: dict[str, type[Config]] = {"task": SyntheticTask, "text": TextFile, "prepared": PreparedPairs}
+    kind = next((kinds[name] for name in kinds if name in value), CorpusFiles)
     try:
         return kind.from_table(value, "it")
     except SettingsError as error:
@@ -46,10 +52,6 @@ def _which_of_many(value: Any) -> Any:
     return tuple(_which(corpus) for corpus in value)
 
 
-Source = CorpusFiles | SyntheticTask | PreparedPairs
-"""Where pairs come from: files, a task that makes them, or what was prepared before."""
-
-
 Mixed = Annotated[Source | tuple[Source, ...], pydantic.BeforeValidator(_which_of_many)]
 """One corpus, or several: to be mixed by their weights, or one after the other."""
 
@@ -60,6 +62,9 @@ class DataConfig(Config):
     Every line that is not used is counted with its reason. Pairs with an empty side are always left out. The rules
     for ratio, duplicates, copies and leakage are for training pairs (and what is held out of them); in a validation
     or test corpus these are counted and kept, so that scores stay comparable with other people's.
+
+    Plain text (`{text = "corpus.txt"}`) is one stream of tokens with the end token between documents, which is cut into
+    blocks; the rules for pairs do not apply to it.
     """
 
     train: Mixed
@@ -75,7 +80,8 @@ class DataConfig(Config):
     validation_share: float = pydantic.Field(default=0.01, ge=0, le=0.5)
     """Share of the training pairs that is held out when there is no validation corpus (at least one source; 0 holds
     out none). All pairs of a source go together, chosen by a hash of the source text: the same source never stands
-    on both sides, and adding lines to the corpus changes little in the choice."""
+    on both sides, and adding lines to the corpus changes little in the choice. Of plain text, this share of the
+    characters at the end of each corpus, in whole documents unless the last one is larger; a million at most."""
     validation_max: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
     """Most pairs held out."""
     source_language: str | None = None
@@ -96,6 +102,11 @@ class DataConfig(Config):
     (Khayrallah and Koehn 2018): drop them. In spelling, normalisation or copying they are part of the task."""
     leakage: Rule = "drop"
     """What to do with a training pair whose source also stands in the validation or test corpus."""
+    block: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
+    """Of plain text: how many tokens the model reads at once. Filled in with as many as it has positions, or 256."""
+    corrupt: Literal["spans"] | None = None
+    """Of plain text: make pairs of blocks for a model that reads and writes. spans: 15 % of the tokens are taken out,
+    in stretches of three on average, and are what is asked for (Raffel et al. 2020, section 3.1.4)."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -105,12 +116,23 @@ class DataConfig(Config):
         for name, corpus in others:
             if corpus.weight is not None:
                 raise ValueError(f"a weight is for training corpora; leave it out of {name}")
-        for name, corpus in (*(("train", corpus) for corpus in self.corpora), *others):
-            if self.languages and self.language_of(corpus) is None:
+        named = [*(("train", corpus) for corpus in self.corpora), *others]
+        if len({isinstance(corpus, TextFile) for _, corpus in named}) > 1:
+            raise ValueError("some corpora are pairs and some are plain text; a model learns from one or the other")
+        for name in ("block", "corrupt"):
+            if getattr(self, name) is not None and not self.is_text:
+                raise ValueError(f"{name} is for plain text, {{text = 'file'}}, not for pairs; leave it out")
+        for name, corpus in named:
+            if self.languages and self.languages_of(corpus)[1] is None:
                 raise ValueError(
                     f"some training corpora say their target_language, {corpus.name} ({name}) does not; say it too"
                 )
         return self
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the corpora are plain text, not pairs."""
+        return isinstance(self.corpora[0], TextFile)
 
     @property
     def corpora(self) -> tuple[Source, ...]:
@@ -125,17 +147,21 @@ class DataConfig(Config):
     @property
     def languages(self) -> list[str]:
         """The languages that the model learns to be asked for; none unless training corpora name theirs."""
-        if all(corpus.target_language is None for corpus in self.corpora):
+        if all(corpus.target_language is None for corpus in self.corpora if not isinstance(corpus, TextFile)):
             return []
-        return sorted({language for corpus in self.corpora if (language := self.language_of(corpus))})
+        return sorted({language for corpus in self.corpora if (language := self.languages_of(corpus)[1])})
 
-    def language_of(self, corpus: Source) -> str | None:
-        """The language of a corpus's targets, by itself or by what is said for all."""
-        return corpus.target_language or self.target_language
+    def languages_of(self, corpus: Source) -> tuple[str | None, str | None]:
+        """The languages of a corpus's sources and targets, by itself or by what is said for all."""
+        if isinstance(corpus, TextFile):
+            return None, None
+        return corpus.source_language or self.source_language, corpus.target_language or self.target_language
 
 
 def reads_stdin(corpus: Source | None) -> bool:
     """Whether a corpus comes from standard input, which can be read once only."""
+    if isinstance(corpus, TextFile):
+        return corpus.text == STDIN
     return isinstance(corpus, CorpusFiles) and STDIN in (corpus.source, corpus.target, corpus.path)
 
 
@@ -143,4 +169,5 @@ def corpus_pairs(corpus: Source | tuple[Source, ...]) -> Iterator[Pair]:
     """Yield the pairs of a corpus, wherever they come from; of several, one after the other."""
     if isinstance(corpus, tuple):
         return chain.from_iterable(map(corpus_pairs, corpus))
+    assert not isinstance(corpus, TextFile), "plain text has no pairs"
     return read_pairs(corpus) if isinstance(corpus, CorpusFiles) else corpus.pairs()

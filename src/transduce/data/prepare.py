@@ -27,6 +27,7 @@ from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitR
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
 from transduce.data.tally import Tally
+from transduce.data.text_prepare import prepare_text
 from transduce.errors import DataError, SettingsError
 from transduce.storage import write_json
 from transduce.text.extension import extend, with_tags
@@ -95,6 +96,9 @@ class _Preparation:
         """For each split, one for each of its corpora."""
 
     def run(self) -> Report:
+        if self.data.is_text:
+            known = None if self.given is None else self.given.target
+            return prepare_text(self.data, self.tokenizer, self.folder, self.work, self.progress, known)
         corpora = self._read()
         train = corpora["train"]
         tokenizers, tokenizer_pairs = self._tokenizers(train)
@@ -209,7 +213,8 @@ class _Preparation:
         """What goes before the sources and targets of a corpus."""
         if self.tags is None:
             return NO_LEAD
-        return self.tags.lead(self.data.language_of(corpus), corpus.source_language or self.data.source_language)
+        source, target = self.data.languages_of(corpus)
+        return self.tags.lead(target, source)
 
     def _sample(self, train: Spool, highest: np.uint64) -> Iterator[tuple[str, str]]:
         for start, hashes, marks in train.marked("pair"):

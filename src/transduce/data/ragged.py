@@ -134,8 +134,8 @@ class Ragged:
     @classmethod
     def open(cls, folder: Path, name: str, dtype: Any) -> Self:
         """Open the two files of `RaggedWriter`."""
-        values = _open(values_path(folder, name), np.dtype(dtype))
-        offsets = _open(offsets_path(folder, name), OFFSET)
+        values = open_array(values_path(folder, name), np.dtype(dtype))
+        offsets = open_array(offsets_path(folder, name), OFFSET)
         if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(values):
             raise DataError(
                 f"{offsets_path(folder, name)}: does not fit the values beside it; prepare the corpus again"
@@ -170,7 +170,7 @@ def read_strings(folder: Path, name: str, start: int, stop: int) -> list[str]:
     return [block[begin:end].decode() for begin, end in pairwise((ends - first).tolist())]
 
 
-def _open(path: Path, dtype: np.dtype[Any]) -> Array | FileArray:
+def open_array(path: Path, dtype: np.dtype[Any]) -> Array | FileArray:
     """Open a file for reading: mapped, or as a large one; an empty one, which cannot be mapped, is an empty array."""
     try:
         size = path.stat().st_size

@@ -80,10 +80,23 @@ class CorpusReport(Config):
     """Pairs moved to validation."""
     dropped: dict[str, int]
     """Pairs left out, by reason."""
+    tokens: int | None = None
+    """Of plain text: its tokens, those before documents among them."""
+
+
+class TextCount(Config):
+    """How much plain text a split has, normalised as it was tokenised."""
+
+    characters: int = 0
+    """Characters, line breaks within documents among them."""
+    bytes: int = 0
+    """The same as UTF-8."""
+    words: int = 0
+    """What stands between white space."""
 
 
 class SplitReport(Config):
-    """One split: `read = kept + held_out + the sum of dropped`."""
+    """One split: `read = kept + held_out + the sum of dropped`. Of plain text, documents are what is counted."""
 
     read: int
     """Lines read (for held-out validation: pairs held out)."""
@@ -99,6 +112,8 @@ class SplitReport(Config):
     """The targets kept."""
     corpora: tuple[CorpusReport, ...] | None = pydantic.Field(default=None, strict=False)
     """The corpora it is mixed of, in the order of their rows; absent when it is one, each pair once an epoch."""
+    text: TextCount | None = None
+    """How much text it is, where it is plain text."""
 
     @property
     def dropped(self) -> int:
@@ -138,12 +153,13 @@ class Report(Config):
         for name, split in self.splits().items():
             yield from _split_lines(name, split)
         if self.joint:
-            yield f"tokenizer    {self.source_vocabulary:,} tokens, one for both sides"
+            both = ", one for both sides" if self.train.text is None else ""
+            yield f"tokenizer    {self.source_vocabulary:,} tokens{both}"
         else:
             yield f"tokenizers   {self.source_vocabulary:,} source and {self.target_vocabulary:,} target tokens"
         if self.tags is not None:
             yield f"languages    {listed(self.tags.languages)}"
-        if 0 < self.tokenizer_pairs < self.train.kept:
+        if self.train.text is None and 0 < self.tokenizer_pairs < self.train.kept:
             yield f"  learnt from a fixed sample of {self.tokenizer_pairs:,} training pairs"
         copies = self.train.findings.get("copy")
         if copies is not None and copies.kept:
@@ -162,7 +178,7 @@ def _corpus_lines(corpus: CorpusReport) -> Iterator[str]:
 
 def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
     held = f", {split.held_out:,} held out for validation" if split.held_out else ""
-    pairs = "pair" if split.read == 1 else "pairs"
+    pairs = ("pair" if split.text is None else "document") + "s" * (split.read != 1)
     yield f"{name:<12} {split.read:,} {pairs} read, {split.kept:,} kept, {split.dropped:,} dropped{held}"
     for corpus in split.corpora or ():
         yield from _corpus_lines(corpus)
@@ -173,11 +189,20 @@ def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
         for example in finding.examples:
             where = "" if example.corpus is None else f"{example.corpus}: "
             yield f"    {where}line {example.line:,}: {example.source!r} | {example.target!r}"
+    if split.text is not None:
+        unknown = _unknown(split.target)
+        yield (
+            f"  text     {split.target.tokens:>10,}  tokens of {split.text.characters:,} characters, "
+            f"{split.text.words:,} words, {split.text.bytes:,} bytes{unknown}"
+        )
+        return
     for side_name, side in (("source", split.source), ("target", split.target)):
-        unknown = ""
-        if side.unknown is not None:
-            unknown = f"; {side.unknown:,} unknown ({side.unknown / max(1, side.tokens):.2%})"
+        unknown = _unknown(side)
         yield (
             f"  {side_name:<8} {side.tokens:>10,}  tokens; a line has {side.median} (median), "
             f"{side.percentile_90} (90 %), {side.percentile_99} (99 %), at most {side.longest}{unknown}"
         )
+
+
+def _unknown(side: Side) -> str:
+    return "" if side.unknown is None else f"; {side.unknown:,} unknown ({side.unknown / max(1, side.tokens):.2%})"

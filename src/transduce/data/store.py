@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.data.blocks import BlockLengths, Blocks
 from transduce.data.config import DataConfig
+from transduce.data.corruption import longest_corrupted
 from transduce.data.folder import read_json, read_manifest
 from transduce.data.mixture import Part
-from transduce.data.ragged import Lengths, Ragged
+from transduce.data.ragged import OFFSET, Lengths, Ragged, open_array
 from transduce.data.report import Report, SplitReport
 from transduce.errors import DataError, SettingsError
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
@@ -24,22 +26,31 @@ JOINT_TOKENIZER = "tokenizer.json"
 SOURCE_TOKENIZER = "source.tokenizer.json"
 TARGET_TOKENIZER = "target.tokenizer.json"
 REPORT = "report.json"
+STREAM = "tokens.bin"
+"""All tokens of a split of plain text, an end token before every document."""
+USUAL_BLOCK = 256
+"""Tokens that a model without a limit of its own reads at once."""
 TEXT_ROWS = 4096
 """Texts read at a time."""
 
 
 class PairStore:
-    """One split: pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end."""
+    """One split: pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end.
+
+    Of plain text a row is a block of a stream: sources are empty, there is no text beside them, and a target is not
+    `framed`: it has the tokens that are read and one more, and neither start nor end are put around them.
+    """
 
     def __init__(
         self,
         sources: Ragged,
-        targets: Ragged,
+        targets: Ragged | Blocks,
         source_texts: Ragged,
         target_texts: Ragged,
         parts: Sequence[Part] | None = None,
     ) -> None:
         assert len(sources) == len(targets) == len(source_texts) == len(target_texts)
+        self.framed = isinstance(targets, Ragged)
         self.parts = (Part(len(sources)),) if parts is None else tuple(parts)
         """The corpora that the rows come from, one after the other."""
         self.sources = sources
@@ -59,6 +70,12 @@ class PairStore:
         return cls(sources, targets, source_texts, target_texts, parts)
 
     @classmethod
+    def of_blocks(cls, blocks: Blocks, weights: Sequence[float]) -> PairStore:
+        """Hold the blocks of plain text, of corpora with these weights."""
+        nothing = Ragged(np.zeros(0, dtype=np.uint8), np.broadcast_to(np.zeros(1, dtype=OFFSET), len(blocks) + 1))
+        return cls(nothing, blocks, nothing, nothing, list(map(Part, blocks.counts, weights)))
+
+    @classmethod
     def of(cls, source_tokens: list[list[int]], target_tokens: list[list[int]]) -> PairStore:
         """Hold pairs in memory, without text: for tests and small trials."""
         nothing = Ragged.of([[] for _ in source_tokens], np.uint8)
@@ -73,9 +90,27 @@ class PairStore:
         return self.sources.lengths
 
     @property
-    def target_lengths(self) -> Lengths:
+    def target_lengths(self) -> Lengths | BlockLengths:
         """Tokens per target."""
         return self.targets.lengths
+
+    def of_epoch(self, seed: int, epoch: int) -> PairStore:
+        """Return the rows of an epoch: other blocks in each, where rows are blocks."""
+        if not isinstance(self.targets, Blocks):
+            return self
+        return PairStore.of_blocks(self.targets.shifted(seed, epoch), [part.weight for part in self.parts])
+
+    @property
+    def pairs(self) -> tuple[Ragged, Ragged]:
+        """Sources and targets, where these are rows of their own."""
+        assert isinstance(self.targets, Ragged), "plain text has no pairs"
+        return self.sources, self.targets
+
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks, where rows are those of plain text."""
+        assert isinstance(self.targets, Blocks), "pairs have no blocks"
+        return self.targets
 
     def source(self, row: int) -> NDArray[Any]:
         """Return the tokens of one source."""
@@ -121,9 +156,30 @@ class Prepared:
     """The same object as the source's when one tokenizer serves both."""
     report: Report
 
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and target that training meets, without start and end."""
+        if not isinstance(self.train.targets, Blocks):
+            return self.report.train.source.longest, self.report.train.target.longest
+        block = self.train.targets.block
+        return longest_corrupted(block) if self.data.corrupt else (0, block - 1)
 
-def load_prepared(folder: Path, thorough: bool = False) -> Prepared:
-    """Open what `prepare` wrote; `thorough` checks every byte against the manifest, not only the small files."""
+
+def _open_blocks(folder: Path, dtype: str, report: SplitReport, data: DataConfig, block: int) -> PairStore:
+    """Open the stream of a split of plain text, to be cut into blocks."""
+    values = open_array(folder / STREAM, np.dtype(dtype))
+    sizes = [corpus.tokens or 0 for corpus in report.corpora or ()] or [report.target.tokens]
+    if sum(sizes) != len(values):
+        raise DataError(f"{folder / STREAM}: has not the tokens that the report counts; prepare the corpus again")
+    blocks = Blocks(values, sizes, block, beyond=0 if data.corrupt else 1)
+    return PairStore.of_blocks(blocks, [corpus.weight for corpus in report.corpora or ()] or [1.0])
+
+
+def load_prepared(folder: Path, thorough: bool = False, block: int | None = None) -> Prepared:
+    """Open what `prepare` wrote; `thorough` checks every byte against the manifest, not only the small files.
+
+    Plain text is cut into blocks of `block` tokens, as its settings say or 256 unless given.
+    """
     manifest = read_manifest(folder, thorough)
     if JOINT_TOKENIZER in manifest.files:  # what stands there besides is not ours
         source_tokenizer = target_tokenizer = Tokenizer.load(folder / JOINT_TOKENIZER)
@@ -143,7 +199,13 @@ def load_prepared(folder: Path, thorough: bool = False) -> Prepared:
     reports = report.splits()
     if not splits.keys() <= reports.keys():
         raise DataError(f"{folder / REPORT}: speaks of other splits than there are; prepare the corpus again")
-    stores = {name: PairStore.open(path, dict(manifest.token_bytes), reports[name]) for name, path in splits.items()}
+    if data.is_text:
+        dtype, size = f"<u{manifest.token_bytes['target']}", block or data.block or USUAL_BLOCK
+        stores = {name: _open_blocks(path, dtype, reports[name], data, size) for name, path in splits.items()}
+    else:
+        stores = {
+            name: PairStore.open(path, dict(manifest.token_bytes), reports[name]) for name, path in splits.items()
+        }
     return Prepared(
         folder=folder,
         data=data,

@@ -31,7 +31,7 @@ def adjustments_of(request: Request, end: int) -> list[Adjustment]:
         found.append(no_repeat(options.no_repeat_ngram))
     found += [without(phrase) for phrase in request.forbidden if phrase]
     if options.min_length:
-        found.append(at_least(options.min_length, end))
+        found.append(at_least(options.min_length + request.unscored, end))
     return found
 
 

@@ -79,8 +79,8 @@ class TorchEngine:
 
         A request too large for any batch stands alone.
         """
-        ordered = sorted(requests, key=lambda request: -len(request.source))
-        costs = [(len(request.source) + 1) * request.options.width for request in ordered]
+        ordered = sorted(requests, key=lambda request: -(len(request.source) + request.unscored))
+        costs = [(len(request.source) + request.unscored + 1) * request.options.width for request in ordered]
         needed = -(-sum(costs) // self.batch_tokens)
         count, total = -(-max(1, needed) // threads) * threads, sum(costs)
         batch: list[Request] = []

@@ -102,6 +102,10 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 """Options that mean something to a sample only."""
 
 
+CONTINUING = {"method": "sample", "temperature": 0.8, "max_length": 200}
+"""How a language model goes on with a text, unless it was saved with other wishes."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One source to translate, in tokens without the end token. The id is the caller's own."""
@@ -119,6 +123,14 @@ class Request:
     """Whether an answer ends here, before the model ends it, by its tokens so far: after a stop string, say."""
     candidates: Sequence[int] | NDArray[np.int64] | None = None
     """The only tokens that may be written, besides the prefix, each once; the end token always may. None for all."""
+    first: int | None = None
+    """For a language model: the token that stands first, where other answers have the start token. The prefix is then a
+    prompt, which is read but not scored."""
+
+    @property
+    def unscored(self) -> int:
+        """How many tokens of the answer are a prompt."""
+        return 0 if self.first is None else len(self.prefix)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Cohort:
 
     def admit(self, sentences: Sequence[Sentence], state: State) -> None:
         """Take in new sentences, which stand behind their prefix, most of which is empty."""
-        opening = Opening.of([sentence.request.prefix for sentence in sentences], self.specials, self.device)
+        opening = Opening.of([sentence.request for sentence in sentences], self.specials, self.device)
         state, read_S = opening.read(self.model, state)
         score_SW = read_S[:, None].repeat(1, self.width)
         if self.way.chooser != "sample":  # all openings of a group are alike at first: only one of them counts

@@ -54,8 +54,8 @@ class Sentence:
         return LENGTH_PENALTIES[self.options.length_penalty](length, self.options.alpha)
 
     def finish(self, opening: int, tokens: list[int], log_probability: float, scored: int, ended: bool = True) -> None:
-        """Note down one hypothesis; `scored` is how many tokens its probability is of, the end token among them."""
-        score = log_probability / self.penalty(scored)
+        """Note down one hypothesis; `scored` is how many tokens it has, the end token among them."""
+        score = log_probability / self.penalty(scored - self.request.unscored)
         group = opening * self.options.groups // self.options.width
         self.finished[group].append(Hypothesis(tokens, score, log_probability, ended))
 
@@ -88,12 +88,12 @@ class Sentence:
             # A log-probability only falls; the best an opening can still get is its own over the largest penalty.
             return (
                 len(self.found) >= self.options.nbest
-                and best_alive / self.penalty(self.max_length) <= self._last_score()
+                and best_alive / self.penalty(self.max_length - self.request.unscored) <= self._last_score()
             )
         enough = all(len(group) >= width // self.options.groups for group in self.finished)
         if stop == "beam_finished" or not enough or width == 1:
             return enough
-        return best_alive / self.penalty(length) <= self._last_score()
+        return best_alive / self.penalty(length - self.request.unscored) <= self._last_score()
 
     def result(self) -> Result:
         """The best hypotheses, best first."""

@@ -18,3 +18,13 @@ def perplexity(loss_sum: float, tokens: int) -> float:
         return math.exp(loss_sum / tokens)
     except OverflowError:
         return math.inf
+
+
+def bits_per_byte(loss_sum: float, size: int) -> float:
+    """Return what a text would take if it were packed by the model, in bits for each byte of its UTF-8.
+
+    Unlike perplexity, this compares models with different tokens.
+    """
+    if size <= 0:
+        raise DataError("bits per byte need at least one byte; the text has none")
+    return loss_sum / math.log(2) / size

@@ -27,6 +27,7 @@ CHARTS = {
     "validation loss": ("Validation loss", "Negative log-likelihood per target token, in nats."),
     "perplexity": ("Validation perplexity", "The exponential of the validation loss."),
     "accuracy": ("Token accuracy", "Share of validation tokens said rightly, given the true ones before."),
+    "bits_per_byte": ("Bits per byte", "What the validation text would take if the model packed it."),
     "bleu": ("BLEU", "Of the translations of validation sources."),
     "chrf": ("chrF", "Of the translations of validation sources."),
     "learning rate": ("Learning rate", "As the schedule sets it."),

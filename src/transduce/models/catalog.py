@@ -11,7 +11,7 @@ import torch
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
 from transduce.models import attentive_rnn, bert, gpt, t5, transformer
-from transduce.models.interface import Model, VocabularySizes
+from transduce.models.interface import LanguageModel, Model, VocabularySizes
 from transduce.nn.initialize import initialize
 
 
@@ -83,6 +83,12 @@ def entry(name: str) -> Entry:
 def name_of(config: Config) -> str:
     """Return the name of the model that these settings belong to."""
     return next(name for name, known in MODELS.items() if type(config) is known.config)
+
+
+def is_language_model(config: Config) -> bool:
+    """Whether the model that these settings belong to has no source, and goes on with a text."""
+    model = entry(name_of(config)).model
+    return isinstance(model, type) and issubclass(model, LanguageModel)
 
 
 def preset(name: str) -> tuple[str, Config]:

@@ -38,7 +38,7 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], most: int, min_frequency:
     words: Counter[str] = Counter()
     for text in texts:
         words.update(normalise(text).split())
-    content = json.loads(tokenizer.to_json())
+    content = _whole(tokenizer)
     library = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     _LEARN[tokenizer.kind](content["model"], library, words, most, min_frequency)
     return Tokenizer.from_json(json.dumps(content), "the extended tokenizer")
@@ -48,7 +48,7 @@ def with_tags(tokenizer: Tokenizer, languages: Sequence[str]) -> Tokenizer:
     """Return the tokenizer with tags for some more languages."""
     if not isinstance(tokenizer, Tokenizer):
         raise SettingsError("an imported tokenizer gets no new languages; train a model of your own for them")
-    content = json.loads(tokenizer.to_json())
+    content = _whole(tokenizer)
     vocabulary = content["model"]["vocab"]
     for number, piece in enumerate(map(tag_piece, languages), start=tokenizer.size):
         if isinstance(vocabulary, list):  # of unigram, with scores
@@ -61,6 +61,21 @@ def with_tags(tokenizer: Tokenizer, languages: Sequence[str]) -> Tokenizer:
     if {made.tags[language] for language in languages} & set(made.encode(" ".join(map(tag_piece, languages)))):
         raise SettingsError("this tokenizer is of an older version and would read tags from text; train a new one")
     return made
+
+
+def _whole(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the tokenizer's file with every token in the vocabulary of its model, so that what follows keeps count."""
+    content: dict[str, Any] = json.loads(tokenizer.to_json())
+    vocabulary = content["model"]["vocab"]
+    known = {piece for piece, _ in vocabulary} if isinstance(vocabulary, list) else vocabulary.keys()
+    for token in sorted(content["added_tokens"], key=lambda token: int(token["id"])):
+        if token["content"] in known:
+            continue
+        if isinstance(vocabulary, list):
+            vocabulary.append([token["content"], 0.0])
+        else:
+            vocabulary[token["content"]] = token["id"]
+    return content
 
 
 def made_of(old: Tokenizer, new: Tokenizer) -> list[list[int]]:

@@ -13,6 +13,15 @@ PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 """Special pieces: tokens 0, 1, 2, and 3 for the kinds that can meet something unknown."""
 
 
+SENTINELS = 100
+"""How many sentinels a vocabulary usually has: tokens that stand for what was taken out of a text."""
+
+
+def sentinels(count: int) -> list[str]:
+    """Return the pieces of sentinels, in their order, spelled as T5's."""
+    return [f"<extra_id_{number}>" for number in range(count)]
+
+
 def specials(kind: Kind) -> list[str]:
     """Return the special pieces of a kind, in the order of their tokens."""
     return [PAD, START, END] if kind in LOSSLESS else [PAD, START, END, UNKNOWN]

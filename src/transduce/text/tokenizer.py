@@ -39,6 +39,7 @@ from transduce.text.piece import (
     Kind,
     byte_fallbacks,
     byte_symbols,
+    sentinels,
     smallest_size,
     specials,
 )
@@ -57,11 +58,10 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-SPELLED = rf"(?:<(?:pad|s|/s|unk)>|>>{NAME}<<)"
+SPELLED = rf"(?:<(?:pad|s|/s|unk|extra_id_\d+)>|>>{NAME}<<)"
 """What a special piece looks like, the tag of a language too."""
 
 _SPELLED_SPECIAL = re.compile(rf"^\\(?=\\*{SPELLED}$)")
-
 
 WITH_FOLDER = ("folder", "joint", "min_frequency", "extend")
 """Settings of tokenizers that are not learned from nothing."""
@@ -92,6 +92,10 @@ class TokenizerConfig(Config):
     lowercase: bool = False
     """Make all text lower case first. What is lost is lost: no kind is lossless then."""
 
+    sentinels: int | None = pydantic.Field(default=None, ge=0, le=10_000)
+    """Tokens that stand for what was taken out of a text, `<extra_id_0>` and so on; of vocab_size. A hundred where
+    data.corrupt needs them."""
+
     folder: str | None = None
     """A run or model folder whose tokenizers are used, instead of new ones that learn from the corpus; the settings
     above but joint and min_frequency then mean nothing."""
@@ -110,11 +114,10 @@ class TokenizerConfig(Config):
         if self.joint and source != target:
             raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
         for kind in (source, target):
-            if kind != "byte" and self.vocab_size < smallest_size(kind):
+            smallest = smallest_size(kind) + (self.sentinels or 0)
+            if kind != "byte" and self.vocab_size < smallest:
                 what = "special pieces and all bytes" if kind in LOSSLESS else "special pieces and one word"
-                raise ValueError(
-                    f"vocab_size = {self.vocab_size} is too small: {what} are {smallest_size(kind)} already"
-                )
+                raise ValueError(f"vocab_size = {self.vocab_size} is too small: {what} are {smallest} already")
         return self
 
     def _refuse_learning(self) -> None:
@@ -144,6 +147,8 @@ class Tokenizer:
     end: int
     unknown: int | None
     """Token of what the vocabulary lacks; None for the lossless kinds."""
+    sentinels: list[int]
+    """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
     tags: dict[str, int]
     """Token of each language that can be asked for; most tokenizers have none."""
 
@@ -154,11 +159,13 @@ class Tokenizer:
         _check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
         self._library = library
+        self._reserved = frozenset(_sentinels(library))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
         self.tags = _tags(library)
+        self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
         self._silent = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
@@ -198,7 +205,7 @@ class Tokenizer:
         return [self._pieces[token] if token in self._silent else self._show(self._pieces[token]) for token in tokens]
 
     def _show(self, piece: str) -> str:
-        if piece == UNKNOWN and self.unknown is not None:
+        if (piece == UNKNOWN and self.unknown is not None) or piece in self._reserved:
             return piece
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
@@ -239,7 +246,9 @@ class Tokenizer:
         return [bisect_right(begins, begin) - 1 for begin, _ in offsets]
 
     def _bytes(self, piece: str) -> bytes:
-        """What a piece of a lossless tokenizer stands for."""
+        """What a piece of a lossless tokenizer stands for; one that was reserved stands for nothing."""
+        if piece in self._reserved:
+            return b""
         if self.kind != "character":
             return bytes(_BYTE_OF[symbol] for symbol in piece)
         return bytes([int(piece[3:5], 16)]) if _BYTE_PIECE.match(piece) else piece.encode()
@@ -322,7 +331,7 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
-    special, needed = {token.content for token in added if token.special}, set(specials(kind))
+    special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
     tags = {piece for piece in special if tagged_language(piece) is not None}
     if special - tags != needed or len(added) != len(special):
         raise ValueError(
@@ -340,6 +349,12 @@ def _tags(library: tokenizers.Tokenizer) -> dict[str, int]:
     added = library.get_added_tokens_decoder().items()
     found = {tagged_language(token.content): number for number, token in added if token.special}
     return {language: number for language, number in found.items() if language is not None}
+
+
+def _sentinels(library: tokenizers.Tokenizer) -> list[str]:
+    """The sentinels that were reserved, in their order; a word of the text that is spelled like one is none."""
+    added = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
+    return [piece for piece in sentinels(len(added)) if piece in added]
 
 
 def _one_line(error: BaseException) -> str:

@@ -11,7 +11,15 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.line import normalise
-from transduce.text.piece import KINDS, UNKNOWN, byte_fallbacks, byte_symbols, smallest_size, specials
+from transduce.text.piece import (
+    KINDS,
+    UNKNOWN,
+    byte_fallbacks,
+    byte_symbols,
+    sentinels,
+    smallest_size,
+    specials,
+)
 from transduce.text.tags import tag_piece
 from transduce.text.tokenizer import SPELLED, Tokenizer, TokenizerConfig
 
@@ -52,18 +60,20 @@ def train_tokenizer(
     """
     if kind not in KINDS:
         raise SettingsError(f"there is no tokenizer of kind '{kind}'{suggestion(kind, KINDS)}")
-    special = [*specials(kind), *map(tag_piece, languages)]
-    if len(languages) > config.vocab_size - smallest_size(kind):
+    special, reserved = [*specials(kind), *map(tag_piece, languages)], sentinels(config.sentinels or 0)
+    if len(languages) > config.vocab_size - smallest_size(kind) - len(reserved):
         raise SettingsError(
             f"tokenizer.vocab_size = {config.vocab_size:,} has no room for the tags of {len(languages)} languages; "
             "raise it"
         )
-    library = _TRAINERS[kind](_normalised(texts), config, special)
+    smaller = config.but(vocab_size=config.vocab_size - len(reserved), sentinels=None) if kind != "byte" else config
+    library = _TRAINERS[kind](_normalised(texts), smaller, special)
     if library.get_vocab_size() == len(special):
         raise DataError(
             f"no word occurs {config.min_frequency} times, so there is nothing to make tokens of; "
             "give more text or set tokenizer.min_frequency=1"
         )
+    library.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in reserved])
     return Tokenizer(library)
 
 

@@ -33,20 +33,28 @@ def model_card(
     weights = f"the average of the checkpoints of updates {', '.join(f'{u:,}' for u in updates)}"
     if len(updates) == 1:
         weights = f"the checkpoint of update {updates[0]:,}"
+    title, tags, sizes = f"{name}, {source or 'source'} → {target or 'target'}", "translation, sequence-to-sequence", ""
+    rows, verb, use = "pairs", "translate", "Translate with it"
+    if corpus.data.is_text:
+        title, tags, rows = f"{name}, trained on text", "text-generation", "blocks of text"
+        sizes = f"{contents.model.sizes.target:,} tokens"
+    if catalog.is_language_model(contents.config):
+        verb, use = "generate", "Let it go on with a text"
     lines = [
         "---",
         "library_name: transduce",
-        "tags: [translation, sequence-to-sequence]",
+        f"tags: [{tags}]",
         f"language: [{', '.join(language for language in (source, target) if language)}]",
         "---",
         "",
-        f"# {name}, {source or 'source'} → {target or 'target'}",
+        f"# {title}",
         "",
-        f"{parameters:,} parameters; {contents.model.sizes.source:,} source and {contents.model.sizes.target:,} target "
-        f"tokens. Trained by transduce {__version__} on {len(corpus.train):,} pairs{_start(training)}; these weights "
-        f"are {weights}.",
+        f"{parameters:,} parameters; "
+        + (sizes or f"{contents.model.sizes.source:,} source and {contents.model.sizes.target:,} target tokens")
+        + f". Trained by transduce {__version__} on {len(corpus.train):,} {rows}{_start(training)}; these weights are "
+        + f"{weights}.",
         "",
-        "Translate with it: `transduce translate THIS_FOLDER`, or in Python:",
+        f"{use}: `transduce {verb} THIS_FOLDER`, or in Python:",
         "",
         '    transduce.load("THIS_FOLDER")("some text")',
         "",
@@ -89,6 +97,9 @@ def _scores(final: Validation | None, pairs: int) -> list[str]:
         f"| perplexity per token | {final.perplexity:.3f} | all validation pairs |",
         f"| token accuracy | {100 * final.accuracy:.2f} % | all validation pairs, true tokens before |",
     ]
+    if final.bits_per_byte is not None:
+        rows = [row.replace("validation pairs", "validation text") for row in rows]
+        rows.append(f"| bits per byte | {final.bits_per_byte:.4f} | all validation text |")
     rows += [
         f"| {name} | {METRICS[name].show(value)} | greedy, first {pairs:,} validation pairs |"
         for name, value in final.scores.items()

@@ -2,7 +2,8 @@
 
 With BPE-dropout every epoch has tokens of its own. They are made a pool at a time from the text that is kept beside the
 tokens, and the pool is cut into batches by their lengths. What comes of a line is a function of (seed, epoch, place),
-so a resumed run makes its pool again and goes on.
+so a resumed run makes its pool again and goes on. Plain text of which spans are taken out is made into pairs in the
+same way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from transduce.data.batches import POOL_SIZE, Batch, Batches, Position, collate, cut_by_budget
+from transduce.data.corruption import Corruption
 from transduce.data.permutation import Rows
 from transduce.data.store import PairStore, Prepared
 from transduce.text.subword_dropout import SubwordDropout
@@ -32,18 +34,20 @@ class Feed:
         self.prepared, self.config, self.device, self.limits = prepared, config, device, limits
         rate, tokenizers = config.subword_dropout, (prepared.source_tokenizer, prepared.target_tokenizer)
         self._dropouts = [SubwordDropout(tokenizer, rate, config.seed) for tokenizer in tokenizers] if rate else []
-        pool_size = DROPPED_POOL_SIZE if rate else POOL_SIZE
+        self._corruption = corruption_of(prepared, config.seed)
+        pool_size = DROPPED_POOL_SIZE if rate or self._corruption else POOL_SIZE
         self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size)
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """Yield batches from a position on, each with the position after it."""
-        make = self._dropped_pool if self._dropouts else self._pool
+        make = self._dropped_pool if self._dropouts else self._corrupted_pool if self._corruption else self._pool
         source, target = self.prepared.source_tokenizer.specials, self.prepared.target_tokenizer.specials
         for after, (store, rows) in self.batches.starting(position, make):
             yield after, collate(store, rows, source, target).to(self.device)
 
     def _pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
-        return [(self.prepared.train, rows) for rows in self.batches.pool(epoch, pool)]
+        store = self.prepared.train.of_epoch(self.config.seed, epoch)
+        return [(store, rows) for rows in self.batches.pool(epoch, pool)]
 
     def _dropped_pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
         start, rows = self.batches.rows(epoch, pool)
@@ -52,13 +56,7 @@ class Feed:
         tags = self.prepared.report.tags
         leads = (0, 0) if tags is None else tags.lengths
         for side, (dropout, stored, limit, lead) in enumerate(
-            zip(
-                self._dropouts,
-                (self.prepared.train.sources, self.prepared.train.targets),
-                self.limits,
-                leads,
-                strict=True,
-            )
+            zip(self._dropouts, self.prepared.train.pairs, self.limits, leads, strict=True)
         ):
             lines = [2 * (start + place) + side for place in range(len(rows))]
             tokens = dropout.encode_many([text[side] for text in texts], epoch, lines)
@@ -70,7 +68,24 @@ class Feed:
                     for new, row in zip(tokens, rows, strict=True)
                 ]
             )
-        store = PairStore.of(*sides)
-        places = np.arange(len(rows), dtype=np.int64)
+        return self._cut(PairStore.of(*sides), epoch, pool)
+
+    def _corrupted_pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
+        assert self._corruption is not None
+        start, rows = self.batches.rows(epoch, pool)
+        blocks = self.prepared.train.of_epoch(self.config.seed, epoch).blocks
+        return self._cut(PairStore.of(*self._corruption.pairs(blocks, rows, epoch, start)), epoch, pool)
+
+    def _cut(self, store: PairStore, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
+        """Cut a pool that was made for this epoch into batches."""
+        places = np.arange(len(store), dtype=np.int64)
         batches = cut_by_budget(places, store.source_lengths[:], store.target_lengths[:], self.config.batch_tokens)
         return self.batches.shuffled([(store, batch) for batch in batches], epoch, pool)
+
+
+def corruption_of(prepared: Prepared, seed: int) -> Corruption | None:
+    """What makes pairs of a corpus's blocks, where the recipe wants that."""
+    if prepared.data.corrupt is None:
+        return None
+    tokenizer = prepared.target_tokenizer
+    return Corruption(tokenizer.sentinels, tokenizer.end, prepared.train.blocks.block, seed)

@@ -259,4 +259,5 @@ class Trainer:
             ranks=self.ranks.world,
             device=str(self.updater.device),
             memory=self._in_memory(lambda size: expected_peak(self.updater, self.prepared, size), reporter),
+            rows="blocks" if self.prepared.data.is_text else "pairs",
         )

@@ -86,14 +86,14 @@ def fitting_slice(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
 
 def _longest(corpus: Prepared, tokens: int) -> Batch:
     """One slice of pairs as long as the longest; what they say does not matter."""
-    train = corpus.report.train
-    rows = max(1, tokens // (1 + max(train.source.longest, train.target.longest)))
-    source = torch.full((rows, train.source.longest + 1), corpus.source_tokenizer.end)
-    target = torch.full((rows, train.target.longest + 2), corpus.target_tokenizer.end)
+    longest_source, longest_target = corpus.longest
+    rows = max(1, tokens // (1 + max(longest_source, longest_target)))
+    source = torch.full((rows, longest_source + 1), corpus.source_tokenizer.end)
+    target = torch.full((rows, longest_target + 2), corpus.target_tokenizer.end)
     return Batch(
         source=source,
         source_allowed=torch.ones_like(source, dtype=torch.bool),
         target=target,
-        num_target_tokens=rows * (train.target.longest + 1),
+        num_target_tokens=rows * (longest_target + 1),
         rows=torch.zeros(rows, dtype=torch.int64).numpy(),
     )

@@ -24,6 +24,8 @@ class Plan:
     device: str
     memory: int
     """Bytes that this process will hold at its peak, about."""
+    rows: str = "pairs"
+    """What is counted: pairs, or blocks of plain text."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sample:
-    """One validation pair as the model translates it now."""
+    """One validation pair as the model translates it now; of plain text, a beginning and how it goes on."""
 
     source: str
     reference: str
@@ -66,14 +68,21 @@ class Validation:
     signatures: tuple[str, ...] = ()
     """How each score was computed."""
     best: bool = False
+    bits_per_byte: float | None = None
+    """Of a language model: how many bits the text would take if it were packed by it, for each byte that it has."""
     watched: Validation | None = None
     """The same of the pairs that are watched, of what the model could do before."""
 
     def measures(self) -> dict[str, float]:
         """Everything that is one number, by name; what is watched beside it."""
-        own = {"loss": self.loss, "accuracy": self.accuracy, **self.scores}
+        own = {"loss": self.loss, "accuracy": self.accuracy, **self.measured_scores}
         watched = {} if self.watched is None else self.watched.measures()
         return {**own, **{f"{WATCHED}{name}": value for name, value in watched.items()}}
+
+    @property
+    def measured_scores(self) -> dict[str, float]:
+        """What the journal says besides loss, perplexity and accuracy."""
+        return self.scores if self.bits_per_byte is None else {"bits_per_byte": self.bits_per_byte, **self.scores}
 
 
 class Reporter(Protocol):

@@ -1,19 +1,25 @@
-"""Checking a model on held-out pairs: loss, perplexity, accuracy, and the score of real translations."""
+"""Checking a model on held-out pairs: loss, perplexity, accuracy, and the score of real translations; of plain text,
+bits per byte, and how the model goes on.
+"""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from transduce.data.batches import collate, validation_batches
+from transduce.data.blocks import Blocks
 from transduce.data.store import PairStore, Prepared
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request, SearchOptions
 from transduce.evaluation.catalog import METRICS
-from transduce.evaluation.perplexity import perplexity
+from transduce.evaluation.perplexity import bits_per_byte, perplexity
 from transduce.models.interface import AnyTransducer
 from transduce.training.config import TrainingConfig
+from transduce.training.continuation import continuations
+from transduce.training.feed import corruption_of
 from transduce.training.objective import batch_loss
 from transduce.training.reporter import Sample, Validation
 from transduce.training.workers import Workers
@@ -29,13 +35,20 @@ class Validator:
     """Validates one model on one split, always the same pairs in the same order."""
 
     def __init__(self, workers: Workers, prepared: Prepared, store: PairStore, config: TrainingConfig) -> None:
+        corruption = corruption_of(prepared, config.seed)
+        if corruption is not None:  # the same spans every time
+            rows = np.arange(len(store), dtype=np.int64)
+            store = PairStore.of(*corruption.pairs(store.blocks, rows, "validation", 0))
         self.workers, self.store, self.config = workers, store, config
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         self.batches = validation_batches(store, config.slice_size)
         self.lead = 0 if prepared.report.tags is None else prepared.report.tags.lengths[1]
         """Tokens that every answer begins with."""
-        self.decoded = range(min(len(store), config.decode_pairs))
+        self.decoded = range(min(len(store), config.decode_pairs) if not prepared.data.is_text else 0)
         self.device = workers.models[0].device
+        report = prepared.report.validation if store is prepared.validation else prepared.report.watch
+        counted = None if report is None or not isinstance(store.targets, Blocks) else report.text
+        self._text_bytes = 0 if counted is None else counted.bytes
 
     def validate(self, update: int) -> Validation:
         """Look at every validation pair once, and translate the first few."""
@@ -51,9 +64,24 @@ class Validator:
             perplexity=perplexity(loss, tokens),
             accuracy=correct / tokens,
             scores={name: score.value for name, score in scores.items()},
-            samples=tuple(Sample(source, reference, translation) for (source, reference), translation in samples),
+            samples=(
+                *(Sample(source, reference, translation) for (source, reference), translation in samples),
+                *self._continuations(),
+            ),
             signatures=tuple(str(score) for score in scores.values()),
+            bits_per_byte=bits_per_byte(loss, self._text_bytes) if self._text_bytes else None,
         )
+
+    def _continuations(self) -> tuple[Sample, ...]:
+        blocks = self.store.targets
+        if not isinstance(blocks, Blocks) or not self.config.decode_pairs:
+            return ()
+
+        def go_on(model: AnyTransducer, _: int) -> tuple[Sample, ...]:
+            return continuations(model, blocks, self.target, SAMPLES)
+
+        samples: tuple[Sample, ...] = self.workers.each(go_on, 1)[0]
+        return samples
 
     def better(self, new: Validation, best: float | None) -> tuple[bool, float]:
         """Return whether this is the best so far by the recipe's metric, and the score it was judged by."""

@@ -11,7 +11,7 @@ from transduce.evaluation.cost import Workload, estimate, parameters_by_part
 from transduce.evaluation.dry_run import kept_for_backward, observe
 from transduce.models import catalog
 from transduce.models.attentive_rnn import AttentiveRnnConfig
-from transduce.models.interface import VocabularySizes
+from transduce.models.interface import LanguageModel, VocabularySizes
 from transduce.models.transformer import TransformerConfig, paper_base
 
 SIZES = VocabularySizes(53, 59)
@@ -70,7 +70,8 @@ def test_flops_of_recurrent_cells_are_those_of_their_gates(cell: str, gates: int
 def test_every_preset_has_a_cost(name: str) -> None:
     cost = estimate(catalog.preset(name)[1], VocabularySizes(101, 101), Workload(source_length=3, target_length=2))
     assert cost.parameters == sum(cost.parts.values()) > 0
-    assert min(cost.flops_per_token.values()) > 0
+    reads_nothing = issubclass(catalog.entry(catalog.preset(name)[0]).model, LanguageModel)  # type: ignore[arg-type]
+    assert min(flops for kind, flops in cost.flops_per_token.items() if kind != "encode" or not reads_nothing) > 0
     assert cost.memory_bytes["train"]["weights"] == 4 * cost.parameters
 
 

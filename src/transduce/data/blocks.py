@@ -1,0 +1,108 @@
+"""Plain text as rows: one long stream of tokens, cut into blocks that are computed and not stored.
+
+A corpus on disk is a stream of tokens, an end token before every document. It is taken as a ring: behind the last
+document comes the end token of the first. So every token is asked for exactly once in an epoch, documents' ends too,
+whatever the place where the first block begins; and that place is another one in every epoch, so that the cuts fall
+elsewhere. Blocks of a corpus have one length but for its last, which has what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.data.permutation import Rows, round_keys
+from transduce.data.ragged import Array, FileArray
+from transduce.text.rows import take_rows
+
+
+class Blocks:
+    """The blocks of one or several corpora that stand in one array, one after the other."""
+
+    def __init__(
+        self,
+        values: Array | FileArray,
+        sizes: Sequence[int],
+        block: int,
+        beyond: int,
+        shifts: Sequence[int] | None = None,
+    ) -> None:
+        """`sizes` are the tokens of each corpus; a row has a block's tokens and so many `beyond` it (a model that reads
+        a block is asked for the token behind each); `shifts` say where in each corpus the first block begins."""
+        assert sum(sizes) == len(values)
+        self._values, self._sizes, self.block, self._beyond = values, [*sizes], block, beyond
+        self._shifts = np.array([0] * len(sizes) if shifts is None else shifts, dtype=np.int64)
+        self.counts = [-(-size // block) for size in sizes]
+        """Blocks of each corpus."""
+        self._first_rows = np.cumsum([0, *self.counts], dtype=np.int64)
+        self._starts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.lengths = BlockLengths(self)
+
+    def __len__(self) -> int:
+        return int(self._first_rows[-1])
+
+    def shifted(self, seed: int, epoch: int) -> Blocks:
+        """Return the blocks of an epoch, which begin elsewhere; those of the first begin where the corpora do."""
+        if epoch == 0:
+            return self
+        shifts = [
+            int(round_keys(seed, "block", epoch, number)[0] % np.uint64(max(1, size)))
+            for number, size in enumerate(self._sizes)
+        ]
+        return Blocks(self._values, self._sizes, self.block, self._beyond, shifts)
+
+    def tokens_in(self, rows: Rows) -> NDArray[np.int64]:
+        """How many tokens of its corpus each of these blocks has, without those beyond it."""
+        corpus, place = self._places(rows)
+        size = np.array(self._sizes, dtype=np.int64)[corpus]
+        left: NDArray[np.int64] = np.minimum(self.block, size - place * self.block)
+        return left
+
+    def take(self, rows: Rows) -> tuple[Array, NDArray[np.int64]]:
+        """Return some rows one after the other in one array, and their lengths."""
+        corpus, place = self._places(rows)
+        size, first = np.array(self._sizes, dtype=np.int64)[corpus], self._starts[corpus]
+        lengths = self.tokens_in(rows) + self._beyond
+        start = (self._shifts[corpus] + place * self.block) % np.maximum(size, 1)
+        end = np.minimum(start + lengths, size)
+        around = start + lengths - end  # what goes on at the corpus's beginning
+        starts = np.stack([first + start, first], axis=1).reshape(-1)
+        ends = np.stack([first + end, first + around], axis=1).reshape(-1)
+        if isinstance(self._values, FileArray):
+            return self._values.rows(starts, ends), lengths
+        return take_rows(self._values, starts, ends)[0], lengths
+
+    def __getitem__(self, row: int) -> Array:
+        return self.take(np.array([row], dtype=np.int64))[0]
+
+    def rows_of(self, rows: Rows) -> list[Array]:
+        """Return some rows, each by itself."""
+        tokens, lengths = self.take(rows)
+        return [tokens[start:end] for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+    def _places(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which corpus each row is of, and which of its blocks."""
+        corpus = np.searchsorted(self._first_rows[1:], rows, side="right")
+        return corpus, rows - self._first_rows[corpus]
+
+
+class BlockLengths:
+    """The lengths of rows as those of targets are counted: where a model is asked for the token behind each, the first
+    and the last stand for start and end, and are left out."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, rows: Array | slice) -> NDArray[np.int64]:
+        """Return the lengths of these rows."""
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            assert step == 1
+            rows = np.arange(start, max(start, stop), dtype=np.int64)
+        return self._blocks.tokens_in(rows) - self._blocks._beyond

@@ -1,0 +1,127 @@
+"""Plain text from disk or stdin, one document after the other, in pieces that fit memory however long a document is.
+
+Nothing is lost of a document: its line breaks are characters like any other. What ends one is a setting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Literal, NamedTuple
+
+import pydantic
+
+from transduce.config import Config
+from transduce.errors import DataError
+from transduce.text.line import read_lines
+from transduce.text.tokenizer import Tokenizer
+
+DocumentRule = Literal["blank", "line", "file"]
+
+PIECE_CHARACTERS = 2**14
+"""A longer document comes in pieces of about this many characters …"""
+MOST_CHARACTERS = 2**22
+"""… and of no more than this, also where no place to cut is found."""
+
+_SAFE_CUT = re.compile(r".+(?=[ \n]\S)", re.DOTALL)
+"""Up to the last space or line break that something else follows. Every tokenizer that cuts text into words first cuts
+there, so that tokens before and behind do not depend on each other."""
+
+_MARKED = ("bpe", "unigram")
+"""Kinds of tokenizer that put a space before every text."""
+
+
+class TextFile(Config):
+    """Where plain text is: `{text = "corpus.txt.gz"}`. "-" is standard input, which can be read once only."""
+
+    text: str
+    """A file of UTF-8 text, plain or gzip."""
+    document: DocumentRule = "blank"
+    """What ends a document: a blank line, every line break, or the end of the file alone. Of a file, all line breaks
+    are kept, blank lines too, and the last line ends with one; of documents between blank lines, those within."""
+    weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
+    """How often each block of its text is seen in an epoch, 1 if not given. For training corpora."""
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        return self.text
+
+
+class Piece(NamedTuple):
+    """A document, or a part of a long one."""
+
+    text: str
+    begins: bool = True
+    """Whether a document begins here; otherwise the one before goes on."""
+
+
+def read_documents(file: TextFile) -> Iterator[Piece]:
+    """Yield the documents of a file in order; of documents that are lines, the blank ones too, for who counts them."""
+    lines = read_lines(file.text)
+    if file.document == "line":
+        yield from map(Piece, lines)
+        return
+    if file.document == "file":
+        yield from _pieces(f"{line}\n" for line in lines)
+        return
+    for line in lines:
+        if line.strip():
+            yield from _pieces(_joined(chain([line], lines)))
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """The text of a document up to the next blank line, a line break between its lines."""
+    yield next(lines)
+    for line in lines:
+        if not line.strip():
+            return
+        yield f"\n{line}"
+
+
+def _pieces(parts: Iterable[str]) -> Iterator[Piece]:
+    """Put a document together, and cut it where it grows too long."""
+    begins, waiting, size = True, [], 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        while size >= 2 * PIECE_CHARACTERS:
+            text = "".join(waiting)
+            place = _place(text)
+            if place is None:
+                break
+            yield Piece(text[:place], begins)
+            begins, waiting, size = False, [text[place:]], len(text) - place
+    if size:
+        yield Piece("".join(waiting), begins)
+
+
+def _place(text: str) -> int | None:
+    """Where to cut a long text; None where it is better to read on first."""
+    found = _SAFE_CUT.match(text, 0, 2 * PIECE_CHARACTERS) or _SAFE_CUT.match(text)
+    if found is not None:
+        return found.end()
+    return MOST_CHARACTERS if len(text) > MOST_CHARACTERS else None
+
+
+def encode_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece]) -> list[list[int]]:
+    """Return the tokens of each piece; those of a document's pieces together are the tokens of the document."""
+    marked = tokenizer.kind in _MARKED
+    rows = tokenizer.encode_batch([_unmarked(piece) if marked else piece.text for piece in pieces])
+    if marked:  # a piece that begins with a line break has got a space of its own before that
+        doubled = [not piece.begins and piece.text[0] == "\n" for piece in pieces]
+        rows = [row[1:] if extra else row for row, extra in zip(rows, doubled, strict=True)]
+    return rows
+
+
+def _unmarked(piece: Piece) -> str:
+    """What to hand over of a piece that goes on: the tokenizer puts the space before it back."""
+    if piece.begins or piece.text[0] == "\n":
+        return piece.text
+    if piece.text[0] != " ":
+        raise DataError(
+            f"a document has no space or line break within {MOST_CHARACTERS:,} characters, so that it cannot be "
+            "cut into words; use a tokenizer of kind character or byte, or break it into documents"
+        )
+    return piece.text[1:]
