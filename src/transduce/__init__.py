@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transduce.generator import Generator
     from transduce.loading import load
+    from transduce.reader import ReaderModel
     from transduce.recipe import Recipe
     from transduce.run import train
     from transduce.translator import Translator
 
 __version__ = "0.1.0"
-__all__ = ["Generator", "Recipe", "Translator", "__version__", "load", "train"]
+__all__ = ["Generator", "ReaderModel", "Recipe", "Translator", "__version__", "load", "train"]
 
 _HOMES = {
     "Generator": "transduce.generator",
+    "ReaderModel": "transduce.reader",
     "Recipe": "transduce.recipe",
     "Translator": "transduce.translator",
     "load": "transduce.loading",

@@ -10,11 +10,11 @@ from transduce.decoding.alignment import Links, word_links
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
 from transduce.searcher import Searcher
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import Part, cut_tokens
 from transduce.text.placeholder import are_kept, put_back, take_out
 from transduce.text.tags import Lead
-from transduce.text.tokenizer import Tokenizer
 from transduce.translation import Translation, together
 
 Worded = tuple[list[int], list[int | None]]
@@ -56,7 +56,7 @@ class Answerer:
     """
 
     def __init__(
-        self, source: Tokenizer, target: Tokenizer, engine: Searcher, limit: int | None, lead: int = 0
+        self, source: AnyTokenizer, target: AnyTokenizer, engine: Searcher, limit: int | None, lead: int = 0
     ) -> None:
         self.source, self.target, self.engine = source, target, engine
         self._longest = max(1, min(LONGEST_PART, (limit or LONGEST_PART + 1) - 1) - lead)
@@ -108,7 +108,7 @@ class Answerer:
         """Answer texts that were cut into parts, each of which has its text's lead before it."""
         flat = [
             (
-                [*lead.source, *part.tokens],
+                [*lead.source, *part.tokens[part.repeated if lead.source else 0 :]],
                 [*lead.target, *(prefix if place == 0 else [])],
                 text if len(several) == 1 else self.source.decode(part.tokens),
             )
@@ -163,7 +163,7 @@ class Answerer:
     ) -> list[Links | None]:
         """Which words of each hypothesis belong to which words of the text that its part was cut from."""
         read = [
-            led(lead.source, (part.tokens, words[part.begin : part.begin + len(part.tokens)]))
+            led(lead.source, _without(part.repeated if lead.source else 0, (part.tokens, part.of(words))))
             for text, several, lead in zip(texts, parts, leads, strict=True)
             for words in [self.source.words_of(text)]
             for part in several
@@ -189,7 +189,7 @@ class Answerer:
             whole = text = self.target.decode(tokens)
             if not ended:
                 text = text[: max(0, len(text) - constraints.held_back)].rstrip("\ufffd")
-                text = text.rpartition(" ")[0] if self.target.kind == "wordpiece" else text
+                text = text.rpartition(" ")[0] if self.target.closes_spaces else text
             text = constraints.stopped(text)
             is_over = ended and constraints.stopped(whole) != whole
             if (len(text) > len(said) and text.startswith(said)) or is_over:
@@ -204,6 +204,12 @@ class Answerer:
 
     def parts(self, tokens: list[int]) -> list[Part]:
         return cut_tokens(self.source, tokens, self._longest)
+
+
+def _without(count: int, worded: Worded) -> Worded:
+    """Leave out the first tokens: languages that a text says itself, where another was asked for."""
+    tokens, words = worded
+    return tokens[count:], words[count:]
 
 
 def led(lead: Sequence[int], worded: Worded) -> Worded:

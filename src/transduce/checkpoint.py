@@ -29,7 +29,7 @@ from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, Model, Reader, Transducer, VocabularySizes
 from transduce.storage import MANIFEST, folder_aside, read_json, seal, verify, write_json
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
 
 KIND = "transduce model"
 FORMAT = 1
@@ -44,8 +44,8 @@ class ModelFolder:
 
     model: Model
     config: Config
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
+    source_tokenizer: AnyTokenizer
+    target_tokenizer: AnyTokenizer
     """The same object as the source's when one serves both."""
     notes: Table = field(default_factory=dict)
     """Languages, search defaults and whatever else belongs to the model but not to its arithmetic."""
@@ -98,8 +98,8 @@ class Description:
     """The model folder itself, where a run was named."""
     config: Config
     sizes: VocabularySizes
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
+    source_tokenizer: AnyTokenizer
+    target_tokenizer: AnyTokenizer
     notes: Table
 
 
@@ -213,21 +213,20 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     return weights
 
 
-def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer) -> None:
+def save_tokenizers(folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> None:
     """Write one file for a joint tokenizer, two otherwise."""
-    if source is target:
+    if source is target or source.to_json() == target.to_json():
         source.save(folder / JOINT)
     else:
         source.save(folder / SOURCE)
         target.save(folder / TARGET)
 
 
-def load_tokenizers(folder: Path, joint: bool) -> tuple[Tokenizer, Tokenizer]:
+def load_tokenizers(folder: Path, joint: bool) -> tuple[AnyTokenizer, AnyTokenizer]:
     """Read what `save_tokenizers` wrote."""
     if joint:
-        one = Tokenizer.load(folder / JOINT)
-        return one, one
-    return Tokenizer.load(folder / SOURCE), Tokenizer.load(folder / TARGET)
+        return load_tokenizer(folder / JOINT).sides()
+    return load_tokenizer(folder / SOURCE), load_tokenizer(folder / TARGET)
 
 
 def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:

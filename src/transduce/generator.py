@@ -22,7 +22,6 @@ from transduce.errors import ModelFolderError, SettingsError
 from transduce.models.interface import LanguageModel
 from transduce.text.constraint import Constraints
 from transduce.text.plain import Piece
-from transduce.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,10 @@ class Generator:
     """Goes on with texts. What is asked per call goes over the defaults that the model was saved with."""
 
     def __init__(self, contents: ModelFolder) -> None:
-        if not isinstance(contents.model, LanguageModel):
+        if not isinstance(contents.transducer, LanguageModel):
             raise SettingsError("this model translates, and has no text to go on with; use `transduce translate`")
-        self.model, self.notes = contents.model, contents.notes
-        self.tokenizer: Tokenizer = contents.target_tokenizer
+        self.model, self.notes = contents.transducer, contents.notes
+        self.tokenizer = contents.target_tokenizer
         self.model.freeze()
         self._engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
         try:
@@ -182,24 +181,34 @@ class Generator:
         wished, constraints = self._bounded(options or self.options()), constraints or self.constraints()
         one, said = self._begin(prompt, wished), ""
         while True:
-            before = list(one.written)
-            for tokens, is_last in self._engine.stream(one.request(0, wished, constraints)):
+            before, room = list(one.written), self._room(one, wished)
+            for tokens, leg_is_over in self._engine.stream(one.request(0, wished, constraints)):
                 one.written = [*before, *tokens[len(one.context) - 1 :]]
-                whole = text = self._text(one.prompt, one.written)
-                if not is_last:
-                    text = text[: max(0, len(text) - constraints.held_back)].rstrip("\ufffd")
-                    text = text.rpartition(" ")[0] if self.tokenizer.kind == "wordpiece" else text
-                text = constraints.stopped(text)
+                if leg_is_over:
+                    whole = self._text(one.prompt, one.written)
+                    one.ended = len(one.written) - len(before) < room or constraints.stopped(whole) != whole
+                is_last = leg_is_over and (not self._slides(wished) or self._is_over(one, wished))
+                text = self._certain(one, constraints, is_last)
                 if len(text) > len(said) and text.startswith(said):
                     yield text[len(said) :]
                     said = text
-                one.ended = is_last and constraints.stopped(whole) != whole
-            room = self._room(one.context, (wished.max_length or 1) - len(before))
-            one.ended = one.ended or len(one.written) - len(before) < room
-            if not self._slides(wished) or self._is_over(one, wished):
-                self.counts.cut += not one.ended
-                return
+                if is_last:
+                    self.counts.cut += not one.ended
+                    return
             self._slid(one)
+
+    def _certain(self, one: _Writing, constraints: Constraints, is_last: bool) -> str:
+        """What was written so far and cannot change any more: not half a character, nor the beginning of a stop."""
+        if is_last:
+            return constraints.stopped(self._text(one.prompt, one.written))
+        count, pieces = len(one.written), self.tokenizer.pieces(one.written)
+        if self.tokenizer.kind == "character":  # bytes in a row are a text or broken, all together
+            while count and pieces[count - 1].startswith("<0x"):
+                count -= 1
+        text = self._text(one.prompt, one.written[:count]).rstrip("\ufffd")
+        text = text[: max(0, len(text) - constraints.held_back)]
+        text = text.rpartition(" ")[0] if self.tokenizer.kind == "wordpiece" else text
+        return constraints.stopped(text)
 
     def score_text(self, pieces: Iterable[Piece], stride: int | None = None) -> TextScore:
         """Say how likely the model finds a text of any length: every token once, with what stands before it.
@@ -231,10 +240,10 @@ class Generator:
         """Whether a full window is moved on: where there is one way to go on, and the model has a limit."""
         return self.model.max_target is not None and options.method != "beam" and options.nbest == 1
 
-    def _room(self, context: Sequence[int], wanted: int) -> int:
+    def _room(self, one: _Writing, options: SearchOptions) -> int:
         """How many tokens can be written behind a context."""
-        limit = self.model.max_target
-        return wanted if limit is None else min(wanted, limit - len(context))
+        wanted, limit = (options.max_length or 1) - len(one.written), self.model.max_target
+        return wanted if limit is None else min(wanted, limit - len(one.context))
 
     def _is_over(self, one: _Writing, options: SearchOptions) -> bool:
         return one.ended or len(one.written) >= (options.max_length or 1)
@@ -264,7 +273,7 @@ class Generator:
 def load_generator(folder: str | Path) -> Generator:
     """Load the language model of a run or model folder."""
     contents = load_model(Path(folder))
-    if not isinstance(contents.model, LanguageModel):
+    if not isinstance(contents.transducer, LanguageModel):
         raise SettingsError(
             f"{folder}: holds a model that translates, and no text to go on with; use `transduce translate {folder}`"
         )

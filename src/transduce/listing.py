@@ -13,9 +13,9 @@ from transduce.data.lexicon import Sample, learn_lexicon
 from transduce.data.shortlisting import FREQUENT, PER_TOKEN, Coverage, Rows, build_shortlist, measure_coverage, tokenise
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import DataError, MissingInput
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import CorpusFiles, read_pairs
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer import Tokenizer
 from transduce.training.run_folder import DATA
 
 NAME = "shortlist.safetensors"
@@ -77,7 +77,7 @@ def make_shortlist(
     return Listing(path, shortlist, lexicon.source_size, lexicon.target_size, lexicon.sample, coverage)
 
 
-def _prepared(run: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> Prepared | None:
+def _prepared(run: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> Prepared | None:
     """Return a run's data; a linked folder may have been prepared again since then, and its tokens be others."""
     if not (run / DATA).exists():
         return None
@@ -95,7 +95,7 @@ def _prepared(run: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> Prepared | 
 
 @contextlib.contextmanager
 def _pairs(
-    run: Path, prepared: Prepared | None, corpus: CorpusFiles | None, tokenizers: tuple[Tokenizer, Tokenizer]
+    run: Path, prepared: Prepared | None, corpus: CorpusFiles | None, tokenizers: tuple[AnyTokenizer, AnyTokenizer]
 ) -> Iterator[tuple[Rows, Rows | None]]:
     """Give the pairs to count, and those to measure on."""
     validation = None if prepared is None else prepared.validation

@@ -18,6 +18,7 @@ from transduce.data.store import load_prepared
 from transduce.errors import SettingsError
 from transduce.models import catalog
 from transduce.storage import MANIFEST, sha256
+from transduce.text.any_tokenizer import is_joint
 from transduce.text.coverage import Coverage, coverage
 from transduce.text.tags import Tags
 from transduce.text.tokenizer import WITH_FOLDER, TokenizerConfig
@@ -27,6 +28,8 @@ LOOKED_AT = 10_000
 """Pairs by which a vocabulary is judged."""
 SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked when only settings are wanted; whoever loads weights checks them all."""
+OF_A_HEAD = ("head", "next_sentence", "num_labels")
+"""Settings of what a reader says, which is new with every task."""
 KEPT_HABITS = ("label_smoothing", "subword_dropout", "r_drop", "ema", "weight_decay", "optimizer", "betas")
 """Settings of the run that made a model which are as good for learning on."""
 
@@ -46,14 +49,17 @@ class Origin:
     @property
     def joint(self) -> bool:
         """Whether one tokenizer serves both sides."""
-        return self.found.source_tokenizer is self.found.target_tokenizer
+        return is_joint(self.found.source_tokenizer, self.found.target_tokenizer)
 
     @property
     def given(self) -> Given:
         """Its tokenizers, for preparing a corpus."""
         found = self.found
         tags = Tags.of_notes(found.notes, self.name, found.sizes)
-        return Given(found.source_tokenizer, found.target_tokenizer, tags)
+        if tags is None:
+            return Given(found.source_tokenizer, found.target_tokenizer)
+        source = found.source_tokenizer.bare()
+        return Given(source, source if self.joint else found.target_tokenizer.bare(), tags)
 
 
 def open_origin(name: str) -> Origin:
@@ -103,12 +109,13 @@ def _agreed(origin: Origin, given: Table, where: str) -> Table:
     named = type(mine).model_fields if "preset" in given else given.keys() & type(mine).model_fields.keys()
     changes = {name: getattr(theirs, name) for name in named if getattr(theirs, name) != getattr(mine, name)}
     for name, value in changes.items():
-        if not name.endswith("dropout"):
+        if not name.endswith("dropout") and name not in OF_A_HEAD:
             raise SettingsError(
                 f"{where}: model.{name} = {value!r}, but the model in {origin.name} has {getattr(mine, name)!r}; leave "
                 "it out: only rates of dropout can be changed"
             )
-    return {"name": catalog.name_of(mine), **mine.but(**changes).to_table()}
+    agreed = {"name": catalog.name_of(mine), **mine.but(**changes).to_table()}
+    return {name: value for name, value in agreed.items() if name not in OF_A_HEAD or name in given}
 
 
 def _tokenizer(origin: Origin, given: Table, where: str) -> Table:

@@ -22,12 +22,14 @@ from transduce.advice import KINDS, advise, advise_going_on, survey
 from transduce.advice_text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
-from transduce.data.store import USUAL_BLOCK, Prepared
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
 from transduce.decoding.options import CONTINUING, SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
 from transduce.origin import Origin, fit, habits, open_origin, peak_rate, settled
+from transduce.reading_setup import advise_reader, refuse_misreading, with_head
 from transduce.text.piece import SENTINELS
 from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer import TokenizerConfig
@@ -41,7 +43,7 @@ TABLES = ("data", "tokenizer", "model", "training", "search")
 class Recipe:
     """What to run."""
 
-    data: DataConfig
+    data: DataConfig | ReadingConfig
     tokenizer: TokenizerConfig
     model: Config
     training: TrainingConfig
@@ -54,10 +56,11 @@ class Recipe:
         if "data" not in tables:
             raise SettingsError(f"{where} needs a table [data] that says which pairs to learn from")
         model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
-        data = DataConfig.from_table(tables["data"], f"{where}: data")
+        data = read_data_table(tables["data"], f"{where}: data")
+        model = with_head(data, model, tables.get("model", {}), where)
         usual = _usual(data, model, "folder" not in tables.get("tokenizer", {}))
         recipe = cls(
-            data=data.but(block=data.block or _block(model)) if data.is_text else data,
+            data=data.but(block=data.block or _block(model)) if isinstance(data, DataConfig) and data.is_text else data,
             tokenizer=TokenizerConfig.from_table(
                 usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"
             ),
@@ -65,6 +68,7 @@ class Recipe:
             training=TrainingConfig.from_table(usual["training"] | tables.get("training", {}), f"{where}: training"),
             search=SearchOptions.from_table(usual["search"] | tables.get("search", {}), f"{where}: search"),
         )
+        refuse_misreading(recipe.data, recipe.model, recipe.training, where)
         _refuse_mismatch(recipe, where)
         tied = getattr(recipe.model, "tied", None)
         if tied in SHARED and not recipe.tokenizer.joint:
@@ -93,11 +97,11 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def _usual(data: DataConfig, model: Config, learns_tokenizer: bool) -> dict[str, Table]:
+def _usual(data: DataConfig | ReadingConfig, model: Config, learns_tokenizer: bool) -> dict[str, Table]:
     """What is usual for a kind of corpus or model, where it is not what is usual otherwise."""
     return {
         "tokenizer": {"sentinels": SENTINELS} if data.corrupt and learns_tokenizer else {},
-        "training": {"label_smoothing": 0.0} if data.is_text else {},
+        "training": {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {},
         "search": dict(CONTINUING) if catalog.is_language_model(model) else {},
     }
 
@@ -114,14 +118,14 @@ def _has_limit(model: Config) -> bool:
 def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     """Say no to a model that cannot learn from such a corpus."""
     data, training = recipe.data, recipe.training
+    if isinstance(data, ReadingConfig):
+        return
     name, continues = catalog.name_of(recipe.model), catalog.is_language_model(recipe.model)
     reason = None
     if continues and not data.is_text:
         reason = f"{name} is a language model, and learns from plain text: data.train = {{text = 'corpus.txt'}}"
     elif continues and data.corrupt:
-        reason = (
-            f"data.corrupt makes pairs, and {name} is a language model without a source; leave it out, or choose t5"
-        )
+        reason = f"data.corrupt makes pairs, and {name} reads no source; leave it out, or choose t5"
     elif data.is_text and not continues and not data.corrupt:
         reason = f"plain text is for a language model, as gpt, or for a {name} with data.corrupt = 'spans'"
     elif data.is_text and not recipe.tokenizer.joint:
@@ -163,8 +167,10 @@ def read_recipe(
     if tables.get("training", {}).get("start_from") is not None:
         tables, reasons = _started(tables, where, prepared)
     elif not {"tokenizer", "model", "training"} & given.keys():
-        data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
-        if data.is_text:
+        data = read_data_table(_table(tables, "data", where), f"{where}: data")
+        if isinstance(data, ReadingConfig):
+            advice = advise_reader(data.task)
+        elif data.is_text:
             advice = advise_text(_characters(data, prepared), tables.get("tokenizer"), data.corrupt is not None)
         else:
             texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
@@ -182,7 +188,10 @@ def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Tabl
     tables = settled(origin, tables, where, prepared is not None)
     if {"learning_rate", "warmup", "updates", "schedule"} <= tables["training"].keys():
         return tables, []
-    data = DataConfig.from_table(_table(tables, "data", where), f"{where}: data")
+    data = read_data_table(_table(tables, "data", where), f"{where}: data")
+    if isinstance(data, ReadingConfig):
+        advice = advise_reader(data.task)
+        return merge({"training": advice.tables["training"]}, tables), advice.reasons[1:]
     advice = advise_going_on(*_amount(data, prepared, origin), *peak_rate(origin), tables["training"])
     tables = merge({"training": {**advice.tables["training"], **habits(origin)}}, tables)
     return tables, [*fit(origin, _looked_at(data, prepared)), *advice.reasons]

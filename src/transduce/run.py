@@ -6,16 +6,20 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Table, write_toml
+from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
+from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.models import catalog
+from transduce.models.bert import BertConfig
 from transduce.models.interface import Model, VocabularySizes
 from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
@@ -32,7 +36,7 @@ from transduce.training.reporter import Reporter, Silent
 from transduce.training.resume import Checkpoints
 from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
 from transduce.training.sharding import shard, whole
-from transduce.training.starting import freeze, start_whole
+from transduce.training.starting import begin, freeze
 from transduce.training.update import Updater
 from transduce.training.vectors import start_from_vectors
 
@@ -55,7 +59,7 @@ def train(
         recipe, _ = read_recipe(Path(recipe))
     folder, reporter = Path(output), reporter or Silent()
     recipe = fill_in(recipe)
-    if resume and fill_in(resume_recipe(folder)) != recipe:
+    if resume and without_labels(fill_in(resume_recipe(folder))) != without_labels(recipe):
         raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
     with joined(recipe.training.device) as ranks, _as_found():
         if recipe.training.shard and ranks.world == 1:
@@ -70,6 +74,7 @@ def train(
         with held(folder, resume) if ranks.leads else contextlib.nullcontext():
             given = None if prepared is None else Path(prepared)
             trainer = _set_up(recipe, folder, resume, given, ranks, reporter, progress)
+            recipe = with_labels(recipe, trainer.prepared)
             try:
                 _refuse_changes(trainer, recipe)
                 trainer.resume(reporter)
@@ -115,8 +120,11 @@ def _set_up(
             _write(recipe, folder)
         _refuse_too_large(recipe, VocabularySizes(1, 1))  # before hours go into preparing
         corpus = _corpus(folder, recipe, prepared, progress)
+        chosen = with_labels(recipe, corpus)
         if recipe.training.tokens == "auto":
-            recipe = _sized(recipe, corpus, reporter)
+            chosen = _sized(chosen, corpus, reporter)
+        if chosen != recipe:
+            recipe = chosen
             _write(recipe, folder)
         ranks.wait()
         return _trainer(recipe, corpus, folder, ranks, reporter)
@@ -179,9 +187,7 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | No
     model = catalog.build(recipe.model, sizes, recipe.training.seed)
     _refuse_too_long(model, corpus)
     if start is not None:
-        added = start_whole(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer)
-        more = f", with {added:,} more token{'s' * (added > 1)}" if added else ""
-        reporter.warn(f"starting from the weights of {start}{more}")
+        reporter.warn(begin(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer))
     sides = (
         ("source", recipe.training.source_vectors, corpus.source_tokenizer),
         ("target", recipe.training.target_vectors, corpus.target_tokenizer),
@@ -227,6 +233,39 @@ def _refuse_too_long(model: Model, corpus: Prepared) -> None:
                 )
 
 
+def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
+    """Give a reader's head as many labels as there are."""
+    if not isinstance(recipe.model, BertConfig) or recipe.model.head not in ("labels", "tags"):
+        return recipe
+    return replace(recipe, model=recipe.model.but(num_labels=len(corpus.report.labels or ("",))))
+
+
+def without_labels(recipe: Recipe) -> Recipe:
+    """Forget how many labels there are, which the data says: a recipe is the same before they are counted."""
+    model = recipe.model
+    return replace(recipe, model=model.but(num_labels=1)) if isinstance(model, BertConfig) else recipe
+
+
+def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
+    """What a model folder says besides its settings."""
+    if isinstance(recipe.data, ReadingConfig):
+        data = recipe.data
+        kept = {name: getattr(data, name) for name in ("task", "language", "max_length", "stride", "no_answer")}
+        columns = data.of_split("train")[0].to_table()
+        columns = {name: columns[name] for name in ("text", "second", "label") if columns.get(name) is not None}
+        return {**kept, "labels": list(corpus.report.labels or ()), "columns": columns}
+    notes: Table = {
+        "source_language": recipe.data.source_language,
+        "target_language": recipe.data.target_language,
+        "search": recipe.search.to_table(),
+    }
+    if corpus.report.tags is not None:
+        notes["tags"] = corpus.report.tags.to_table()
+    if isinstance(recipe.data.corpora[0], TextFile):
+        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block}
+    return notes
+
+
 def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
     """What the weights depend on; not on whether they are spread over ranks, so that a run may change that."""
     tables = recipe.to_tables()
@@ -242,11 +281,16 @@ def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
 
 
 def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
-    if (corpus.data.but(block=None), corpus.tokenizer) != (recipe.data.but(block=None), recipe.tokenizer):
+    if (_unblocked(corpus.data), corpus.tokenizer) != (_unblocked(recipe.data), recipe.tokenizer):
         raise SettingsError(
             f"{corpus.folder}: was prepared with other settings of [data] or [tokenizer] than the recipe's; "
             "leave these tables out, or prepare again"
         )
+
+
+def _unblocked(data: DataConfig | ReadingConfig) -> DataConfig | ReadingConfig:
+    """Leave out into which blocks plain text is cut, which preparing does not depend on."""
+    return data if isinstance(data, ReadingConfig) else data.but(block=None)
 
 
 def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
@@ -268,15 +312,7 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     """Make the model folder, with the card."""
     updates, final = put_final_weights(trainer, reporter)
     corpus = trainer.prepared
-    notes: Table = {
-        "source_language": recipe.data.source_language,
-        "target_language": recipe.data.target_language,
-        "search": recipe.search.to_table(),
-    }
-    if corpus.report.tags is not None:
-        notes["tags"] = corpus.report.tags.to_table()
-    if isinstance(recipe.data.corpora[0], TextFile):
-        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block}
+    notes = model_notes(recipe, corpus)
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
     card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts, trainer.progress.before)
     save_model(folder / MODEL, contents, card)

@@ -41,6 +41,7 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
     contents, *more = [load_model(Path(name)) for name in (folder, *others)]
     for name, one in zip((folder, *others), (contents, *more), strict=True):
+        refuse_reader(name, one)
         if isinstance(one.model, LanguageModel):
             raise SettingsError(
                 f"{name}: holds a language model, which goes on with a text and has nothing to translate; use "
@@ -58,6 +59,14 @@ def load(folder: str | Path, *others: str | Path) -> Translator:
     return Translator(contents)
 
 
+def refuse_reader(name: str | Path, contents: ModelFolder) -> None:
+    """Say which verb a folder is for."""
+    try:
+        _ = contents.transducer
+    except SettingsError as error:
+        raise SettingsError(f"{name}: {error}") from None
+
+
 def one_line(text: str) -> str:
     """Return an answer as one line of a file: a model of bytes may say a line break, which becomes a space."""
     return text.replace("\r", " ").replace("\n", " ")
@@ -69,9 +78,12 @@ class Translator:
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.transducer, contents.notes
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
+        if "tags" in contents.notes:
+            self.source, self.target = self.source.bare(), self.target.bare()
         self.model.freeze()
         self.engine = Searcher(contents)
-        self.languages = Languages(contents.notes, (self.source.size, self.target.size))
+        sizes = self.source.size, self.target.size
+        self.languages = Languages(contents.notes, sizes, self.target.opening, self.source.reads_tags)
         """What can be asked for, and what is."""
         lead = self.languages.read
         self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source, lead)
@@ -178,8 +190,9 @@ class Translator:
         return answers
 
     def _sentences(self, line: str) -> list[Piece]:
-        pieces = split_sentences(line, str(self.notes.get("source_language") or ""))
-        return pieces if len(pieces) > 1 else [Piece(line, "")]
+        tag, text = self.source.split_tag(line)
+        pieces = split_sentences(text, str(self.notes.get("source_language") or ""))
+        return [Piece(tag + piece.sentence, piece.space) for piece in pieces] if len(pieces) > 1 else [Piece(line, "")]
 
     def stream(
         self,
@@ -196,7 +209,7 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space, lead = constraints.next_prefix(), "", "", self.languages.lead()
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, (part, glue, _) in enumerate(self._answers.parts_of([piece.sentence])[0]):
+            for place, (part, glue, *_) in enumerate(self._answers.parts_of([piece.sentence])[0]):
                 read = self.source.decode(part) if place else piece.sentence
                 tokens, opening = [*lead.source, *part], [*lead.target, *prefix]
                 request, said = self._answers.request(tokens, wished, constraints, opening, read), ""

@@ -48,9 +48,9 @@ def describe(plan: Plan) -> str:
 
 def summarise(validation: Validation) -> str:
     """One validation in one line."""
-    from transduce.evaluation.catalog import METRICS
+    from transduce.evaluation.catalog import show_score
 
-    scores = "".join(f", {name} {METRICS[name].show(value)}" for name, value in validation.scores.items())
+    scores = "".join(f", {name} {show_score(name, value)}" for name, value in validation.scores.items())
     if validation.bits_per_byte is not None:
         scores = f", {validation.bits_per_byte:.3f} bits per byte{scores}"
     best = ", best so far" if validation.best else ""

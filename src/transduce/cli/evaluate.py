@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from transduce.cli.language import language_options
+
+if TYPE_CHECKING:
+    from transduce.reader import ReaderModel
 
 _EXAMPLES = """
 \b
 Examples:
   transduce evaluate runs/de-en --source test.de --target test.en
   transduce evaluate runs/demo --path test.tsv --metric word_error_rate --metric phoneme_error_rate
+  transduce evaluate runs/tagger --path test.conllu
   transduce evaluate runs/new --against runs/old --source test.de --target test.en
 """
 _METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate; again for more. Default: the first three."
@@ -42,21 +46,30 @@ _METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate; agai
 @click.option("--greedy", is_flag=True, help="Take the best token each time.")
 @click.option("--output", metavar="FILE", help="Write the translations there too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--text-column", metavar="NAME", help="For a reader: the text's column in --path, by name or number.")
+@click.option("--second-column", metavar="NAME", help="For a reader: a second text's column.")
+@click.option("--label-column", metavar="NAME", help="For a reader: the label's column.")
 def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, as_json: bool, **options: Any) -> None:
-    """Translate a test set with the model in RUN and score it.
+    """Translate a test set with the model in RUN and score it; of a reader, score what it says of a file's examples.
 
     Prints perplexity and token accuracy, each score with sacreBLEU's signature (or the rule of an error rate) and its
     95 % bootstrap interval; with --against also whether the difference between two runs is more than chance.
     """
     from transduce.assessment import assess, compare_assessments, read_test_set, write_lines
     from transduce.evaluation.catalog import choose
-    from transduce.translator import load
+    from transduce.loading import load as load_any
+    from transduce.reader import ReaderModel
+    from transduce.translator import Translator, load
 
+    loaded = load_any(run)
+    if isinstance(loaded, ReaderModel):
+        _evaluate_reader(run, loaded, metrics, as_json, options)
+        return
     chosen = choose(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
     test = read_test_set(options["source"], options["targets"], options["path"])
     wishes = {"beam": options["beam"], "method": "greedy" if options["greedy"] else None}
     names = [run, *([options["against"]] if options["against"] else [])]
-    translators = [load(name) for name in names]
+    translators = [loaded if isinstance(loaded, Translator) else load(run), *(load(name) for name in names[1:])]
     for translator in translators:
         translator.languages.ask_for(options["to"], options["of"])
     first, *others = [assess(translator, test, chosen, options["samples"], wishes) for translator in translators]
@@ -83,3 +96,30 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
                 f"{metric}: {show(found.first)} against {show(found.second)} of {name}, difference {show(found.delta)} "
                 f"({show(found.low)} to {show(found.high)}), p = {found.p_value:.3f}: {verdict[found.better]}"
             )
+
+
+def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as_json: bool, options: Any) -> None:
+    """Score what a reader says of the examples of a file."""
+    from transduce.errors import SettingsError, suggestion
+    from transduce.evaluation.catalog import show_score
+    from transduce.reader_assessment import assess_reader
+
+    given = [name for name in ("source", "targets", "against", "beam", "output") if options[name]]
+    if given or not options["path"]:
+        raise SettingsError(f"{run}: is a reader, which is evaluated on a file of examples; give --path FILE alone")
+    columns = {name: options[f"{name}_column"] for name in ("text", "second", "label")}
+    wanted = {name: int(value) if value.isdecimal() else value for name, value in columns.items() if value}
+    found = assess_reader(reader, options["path"], wanted)
+    for name in metrics:
+        if name not in found:
+            raise SettingsError(f"this reader has no metric '{name}'{suggestion(name, found)}")
+    if as_json:
+        click.echo(json.dumps({"run": run, **found}, ensure_ascii=False))
+        return
+    for name, value in found.items():
+        if name == "left_out":
+            for reason, count in value.items():
+                click.echo(f"  left out {count:,}: {reason}")
+        elif not metrics or name in metrics:
+            plain = name in ("loss", "perplexity") or isinstance(value, int)
+            click.echo(f"{name} {value:,.4g}" if plain else f"{name} {show_score(name, value)}")

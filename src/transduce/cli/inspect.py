@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from transduce.cli.language import language_options
+
+if TYPE_CHECKING:
+    from transduce.reader import ReaderModel
 
 _EXAMPLES = """
 \b
@@ -28,6 +31,7 @@ Examples:
 @click.option("--layer", type=int, metavar="N", help="Layer of the PNG, from 1; default: the mean of all.")
 @click.option("--head", type=int, metavar="N", help="Head of the PNG, from 1; needs --layer.")
 @click.option("--top", type=int, default=5, metavar="N", help="Likeliest tokens shown at each step.", show_default=True)
+@click.option("--second", metavar="TEXT", help="For a reader: a second text, read beside the first.")
 @click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
 def command(
     run: str,
@@ -37,22 +41,32 @@ def command(
     layer: int | None,
     head: int | None,
     top: int,
+    second: str | None,
     beam: int | None,
     to: str | None,
     of: str | None,
 ) -> None:
-    """Translate TEXT with the model in RUN and show where it looked.
+    """Translate TEXT with the model in RUN and show where it looked; a reader reads it and looks at itself.
 
     Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
     as a PNG; prints the next-token distribution of each step, and the source word that each word came from.
     """
     from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
-    from transduce.translator import load
+    from transduce.loading import load
+    from transduce.reader import ReaderModel
+    from transduce.translator import Translator
+    from transduce.translator import load as load_translator
 
     if not text.strip():
         raise SettingsError("there is nothing to look at in an empty text; give one with words")
-    translator = load(run)
+    loaded = load(run)
+    if isinstance(loaded, ReaderModel):
+        _inspect_reader(loaded, text if second is None else [text, second], output, kind, layer, head)
+        return
+    translator = loaded if isinstance(loaded, Translator) else load_translator(run)
+    if second is not None:
+        raise SettingsError("--second is for readers, which read two texts side by side; leave it out")
     translator.languages.ask_for(to, of)
     maps = translator.attention(text, top=top, beam=beam)
     which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
@@ -72,4 +86,25 @@ def command(
         click.echo("note: the text is longer than the model reads at once; this is its first part", err=True)
     click.echo(f"page     {page}")
     maps.save_png(picture, which, layer, head)
+    click.echo(f"picture  {picture}")
+
+
+def _inspect_reader(
+    reader: ReaderModel, text: str | list[str], output: str, kind: str | None, layer: int | None, head: int | None
+) -> None:
+    """Write the page and the picture of what a reader looked at."""
+    from transduce.cli.terminal import visible
+    from transduce.errors import SettingsError
+
+    if kind not in (None, "encoder"):
+        raise SettingsError(f"a reader has no '{kind}' attention; leave out --kind")
+    maps = reader.attention(text)
+    maps.chosen("encoder", layer, head)  # says no before anything is written
+    page, picture = Path(f"{output}.html"), Path(f"{output}.png")
+    maps.save_html(page)
+    click.echo(f"{visible(maps.source)}  →  {visible(maps.translation)}" if maps.translation else visible(maps.source))
+    if reader.cut:
+        click.echo("note: the text is longer than the model reads at once; this is its beginning", err=True)
+    click.echo(f"page     {page}")
+    maps.save_png(picture, "encoder", layer, head)
     click.echo(f"picture  {picture}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import keyword
 import os
 import re
 import signal
@@ -32,8 +33,11 @@ VERBS = {
     "score": "Log-probability of given translations; rerank n-best lists.",
     "align": "Which words of a translation belong to which of its source.",
     "evaluate": "Score a model on a test set, or compare two.",
+    "read": "What a reader says of texts: labels, tags, answers, missing words.",
+    "embed": "A vector for every text.",
     "shortlist": "Count which tokens are likely translations, for a faster search.",
-    "export": "Write a model for CTranslate2, a fast engine.",
+    "import": "Make a model folder of Hugging Face's folder or a GGUF file.",
+    "export": "Write a model for CTranslate2 or for Hugging Face.",
     "inspect": "Show where the model looks while it translates a text.",
     "positions": "Draw the position encodings and their dot products.",
     "cost": "Parameters, FLOPs and memory of a model before it is trained.",
@@ -66,7 +70,8 @@ class Verbs(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command = importlib.import_module(f"transduce.cli.{name}").command
+        module = f"{name}_" if keyword.iskeyword(name) else name
+        command = importlib.import_module(f"transduce.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
 

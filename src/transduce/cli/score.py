@@ -95,7 +95,8 @@ def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
             loss -= found.log_probability
             tokens += len(found.token_scores)
             if jsonl:
-                pieces = translator.target.pieces([*translator.target.encode(text), translator.target.end])
+                target = translator.target
+                pieces = target.pieces([*target.opening, *target.encode(text), target.end])
                 row = {"log_probability": found.log_probability, "pieces": pieces, "scores": found.token_scores}
                 click.echo(json.dumps(row, ensure_ascii=False))
             else:

@@ -213,6 +213,25 @@ class Batch:
     rows: Rows
     """Which pairs of the split these are."""
 
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def width(self) -> int:
+        """Tokens of its longest side."""
+        return max(self.source.shape[1], self.target.shape[1] - 1)
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Return some of the rows."""
+        some = slice(start, stop)
+        return replace(
+            self,
+            source=self.source[some],
+            source_allowed=self.source_allowed[some],
+            target=self.target[some],
+            rows=self.rows[some],
+        )
+
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on another device."""
         return replace(

@@ -23,6 +23,8 @@ from transduce.data.audit import CHUNK_ROWS, HELD_OUT, MARKS, Marks, Progress, S
 from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, Source, corpus_pairs
 from transduce.data.folder import seal, written_aside
 from transduce.data.marking import hold_out, mark_duplicates, mark_leaks
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.reading.prepare import prepare_reading
 from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
@@ -30,9 +32,10 @@ from transduce.data.tally import Tally
 from transduce.data.text_prepare import prepare_text
 from transduce.errors import DataError, SettingsError
 from transduce.storage import write_json
+from transduce.text.any_tokenizer import AnyTokenizer, is_joint
 from transduce.text.extension import extend, with_tags
 from transduce.text.tags import NO_LEAD, Lead, Tags, listed
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizers
 
 TOKENIZER_PAIRS = 1_000_000
@@ -40,7 +43,7 @@ TOKENIZER_PAIRS = 1_000_000
 
 
 def prepare(
-    data: DataConfig,
+    data: DataConfig | ReadingConfig,
     tokenizer: TokenizerConfig,
     folder: Path,
     progress: Progress | None = None,
@@ -51,6 +54,8 @@ def prepare(
     `given` are the tokenizers that `tokenizer.folder` names; others are learned.
     """
     assert (given is None) == (tokenizer.folder is None), "whoever names a folder has to open it"
+    if isinstance(data, ReadingConfig):
+        return prepare_reading(data, tokenizer, folder, progress, None if given is None else _read_by(given, tokenizer))
     with written_aside(folder) as aside:
         preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), given)
         report = preparation.run()
@@ -67,11 +72,18 @@ def prepare(
 class Given(NamedTuple):
     """Tokenizers that are there already."""
 
-    source: Tokenizer
-    target: Tokenizer
+    source: AnyTokenizer
+    target: AnyTokenizer
     """The same object as the source's when one serves both."""
     tags: Tags | None = None
     """The languages that their model can be asked for."""
+
+
+def _read_by(given: Given, config: TokenizerConfig) -> AnyTokenizer:
+    """The tokenizer of a reader, which has one side and is taken as it is."""
+    if config.extend is not None:
+        raise SettingsError("--extend-vocabulary is for models that write; a reader keeps the tokens that it has")
+    return given.source
 
 
 class _Preparation:
@@ -117,7 +129,7 @@ class _Preparation:
             watch=reports.get("watch"),
             source_vocabulary=tokenizers[0].size,
             target_vocabulary=tokenizers[1].size,
-            joint=tokenizers[0] is tokenizers[1],
+            joint=is_joint(*tokenizers),
             tokenizer_pairs=tokenizer_pairs,
             tags=self.tags,
         )
@@ -152,7 +164,7 @@ class _Preparation:
         learns: NDArray[np.bool_] = marks & (self.dropped | HELD_OUT) == 0
         return learns
 
-    def _tokenizers(self, train: Spool) -> tuple[tuple[Tokenizer, Tokenizer], int]:
+    def _tokenizers(self, train: Spool) -> tuple[tuple[AnyTokenizer, AnyTokenizer], int]:
         """Learn from the training pairs and save."""
         usable = train.count(self._learns)
         if usable == 0:
@@ -169,18 +181,25 @@ class _Preparation:
             )
         if self.given is None:
             self.progress("learning the tokenizer", chosen)
-            languages = self.data.languages
-            source, target = train_tokenizers(self.tokenizer, lambda: self._sample(train, highest), languages)
-            self.tags = Tags(of=source.tags) if languages else None
         else:
-            source, target = self._extended(self.given, lambda: self._sample(train, highest))
             chosen = chosen if self.tokenizer.extend else 0
-        names = [JOINT_TOKENIZER] if source is target else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
+        source, target = self._made(lambda: self._sample(train, highest))
+        names = [JOINT_TOKENIZER] if is_joint(source, target) else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
         for name, tokenizer in zip(names, (source, target), strict=False):
             (self.folder / name).write_text(tokenizer.to_json(), encoding="utf-8")
         return (source, target), chosen
 
-    def _extended(self, given: Given, texts: Callable[[], Iterator[tuple[str, str]]]) -> tuple[Tokenizer, Tokenizer]:
+    def _made(self, texts: Callable[[], Iterator[tuple[str, str]]]) -> tuple[AnyTokenizer, AnyTokenizer]:
+        """Learn new tokenizers, or take those that were given."""
+        if self.given is not None:
+            return self._extended(self.given, texts)
+        source, target = train_tokenizers(self.tokenizer, texts, self.data.languages)
+        self.tags = Tags(of=source.tags) if self.data.languages else None
+        return source, target
+
+    def _extended(
+        self, given: Given, texts: Callable[[], Iterator[tuple[str, str]]]
+    ) -> tuple[AnyTokenizer, AnyTokenizer]:
         """Return the given tokenizers, with what the recipe wants to be added to them."""
         given = self._with_languages(given)
         most, least = self.tokenizer.extend, self.tokenizer.min_frequency
@@ -210,9 +229,9 @@ class _Preparation:
         return Given(source, source if given.target is given.source else given.target, self.tags)
 
     def _lead(self, corpus: Source) -> Lead:
-        """What goes before the sources and targets of a corpus."""
+        """What goes before the sources and targets of a corpus; what every answer begins with, at least."""
         if self.tags is None:
-            return NO_LEAD
+            return NO_LEAD if self.given is None else Lead([], list(self.given.target.opening))
         source, target = self.data.languages_of(corpus)
         return self.tags.lead(target, source)
 
@@ -235,7 +254,9 @@ class _Preparation:
                     self.tallies["train"][span.corpus].found(reason, examples, dropped=len(rows))
                     marks[marks & mark != 0] = 0
 
-    def _write(self, name: str, corpora: Spool, tokenizers: tuple[Tokenizer, Tokenizer]) -> dict[str, SplitReport]:
+    def _write(
+        self, name: str, corpora: Spool, tokenizers: tuple[AnyTokenizer, AnyTokenizer]
+    ) -> dict[str, SplitReport]:
         """Pass two over the corpora of one split, which is two when validation is held out of training."""
         is_train = name == "train"
         if is_train:

@@ -17,10 +17,18 @@ REASONS = {
     "duplicate": "the pair stands here already",
     "too_long": "a side is too long",
     "ratio": "one side is far longer than the other",
+    "columns": "a column or a label is missing",
+    "no_place": "an answer does not stand where it is said to in its context",
+    "unanswered": "the question has no answer (data.no_answer = true would teach that)",
+    "too_short": "the document is too short to be learnt from",
+    "cut": "the text is longer than max_length and was cut",
+    "split": "the text is longer than max_length and is read in several pieces",
 }
 """The findings, in the order in which they are looked for; a pair is dropped for the first that drops it."""
 
 MAX_EXAMPLES = 3
+MAX_LABELS = 50
+"""Labels that are named."""
 MAX_SHOWN = 80
 
 
@@ -80,6 +88,8 @@ class CorpusReport(Config):
     """Pairs moved to validation."""
     dropped: dict[str, int]
     """Pairs left out, by reason."""
+    rows: int | None = None
+    """Rows that these are, where one may be several or share one; as many as are kept otherwise."""
     tokens: int | None = None
     """Of plain text: its tokens, those before documents among them."""
 
@@ -110,6 +120,8 @@ class SplitReport(Config):
     """The sources kept."""
     target: Side
     """The targets kept."""
+    rows: int | None = None
+    """Rows that these are, where one may be several or share one; as many as are kept otherwise."""
     corpora: tuple[CorpusReport, ...] | None = pydantic.Field(default=None, strict=False)
     """The corpora it is mixed of, in the order of their rows; absent when it is one, each pair once an epoch."""
     text: TextCount | None = None
@@ -140,6 +152,8 @@ class Report(Config):
     """Whether one tokenizer serves both sides."""
     tokenizer_pairs: int
     """Training pairs the tokenizers learnt from: all of them, or a fixed sample of a large corpus."""
+    labels: tuple[str, ...] | None = pydantic.Field(default=None, strict=False)
+    """For a reader: the labels there are, by number; absent for pairs."""
     tags: Tags | None = None
     """The languages that can be asked for, where there are several, and their tokens."""
 
@@ -151,7 +165,12 @@ class Report(Config):
     def lines(self) -> Iterator[str]:
         """Yield the report as lines to read."""
         for name, split in self.splits().items():
-            yield from _split_lines(name, split)
+            yield from _split_lines(name, split, "pair" if self.labels is None else "example")
+        if self.labels is not None:
+            yield f"tokenizer    {self.source_vocabulary:,} tokens"
+            if self.labels:
+                yield f"labels       {len(self.labels):,}: {', '.join(self.labels[:MAX_LABELS])}"
+            return
         if self.joint:
             both = ", one for both sides" if self.train.text is None else ""
             yield f"tokenizer    {self.source_vocabulary:,} tokens{both}"
@@ -176,9 +195,10 @@ def _corpus_lines(corpus: CorpusReport) -> Iterator[str]:
     yield f"  {corpus.name}: weight {corpus.weight:g}: {counts}"
 
 
-def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
+def _split_lines(name: str, split: SplitReport, noun: str) -> Iterator[str]:
     held = f", {split.held_out:,} held out for validation" if split.held_out else ""
-    pairs = ("pair" if split.text is None else "document") + "s" * (split.read != 1)
+    noun = noun if split.text is None else "document"
+    pairs = noun if split.read == 1 else f"{noun}s"
     yield f"{name:<12} {split.read:,} {pairs} read, {split.kept:,} kept, {split.dropped:,} dropped{held}"
     for corpus in split.corpora or ():
         yield from _corpus_lines(corpus)
@@ -196,7 +216,8 @@ def _split_lines(name: str, split: SplitReport) -> Iterator[str]:
             f"{split.text.words:,} words, {split.text.bytes:,} bytes{unknown}"
         )
         return
-    for side_name, side in (("source", split.source), ("target", split.target)):
+    sides = (("source", split.source), ("target", split.target)) if noun == "pair" else (("text", split.source),)
+    for side_name, side in sides:
         unknown = _unknown(side)
         yield (
             f"  {side_name:<8} {side.tokens:>10,}  tokens; a line has {side.median} (median), "

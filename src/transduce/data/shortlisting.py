@@ -13,9 +13,9 @@ import numpy as np
 
 from transduce.data.lexicon import Lexicon, Sample
 from transduce.data.ragged import Ragged, RaggedWriter
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import Pair
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer import Tokenizer
 
 PER_TOKEN = 100
 FREQUENT = 100
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
 
 
 def tokenise(
-    pairs: Iterator[Pair], source: Tokenizer, target: Tokenizer, folder: Path, hold_out: bool
+    pairs: Iterator[Pair], source: AnyTokenizer, target: AnyTokenizer, folder: Path, hold_out: bool
 ) -> tuple[Rows, Rows]:
     """Write the tokens of pairs into a folder, so that they can be read again and again; some are held out, or none."""
     names = [(split, side) for split in ("used", "held") for side in ("source", "target")]
@@ -57,7 +57,7 @@ def tokenise(
 
 
 def build_shortlist(
-    lexicon: Lexicon, source: Tokenizer, target: Tokenizer, per_token: int = PER_TOKEN, frequent: int = FREQUENT
+    lexicon: Lexicon, source: AnyTokenizer, target: AnyTokenizer, per_token: int = PER_TOKEN, frequent: int = FREQUENT
 ) -> Shortlist:
     """Take the likeliest translations of each source token, and the most frequent target tokens for all.
 

@@ -18,9 +18,9 @@ from transduce.data.config import RATIO_FLOOR
 from transduce.data.ragged import RaggedWriter
 from transduce.data.report import MAX_EXAMPLES, Side, SplitReport
 from transduce.data.tally import Tally
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import Pair
 from transduce.text.tags import NO_LEAD, Lead
-from transduce.text.tokenizer import Tokenizer
 from transduce.text.word_cache import WordCache
 
 Lengths = NDArray[np.int64]
@@ -42,10 +42,10 @@ def token_bytes(size: int) -> int:
     return 2 if size <= 2**16 else 4
 
 
-class _SideCount:
+class SideCount:
     """Token counts of one side, by length."""
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int) -> None:
+    def __init__(self, tokenizer: AnyTokenizer, max_length: int) -> None:
         self._token = tokenizer.unknown
         self._unknown = 0
         self._by_length: NDArray[np.int64] = np.zeros(max_length + 1, dtype=np.int64)
@@ -93,12 +93,12 @@ def led(tokens: NDArray[np.uint32], lengths: Lengths, before: Sequence[int]) -> 
 class SplitWriter:
     """Writes the files of one split and counts what goes in and what does not."""
 
-    def __init__(self, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], limits: Limits) -> None:
+    def __init__(self, folder: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer], limits: Limits) -> None:
         folder.mkdir()
         self._limits = limits
         caches = {id(tokenizer): WordCache(tokenizer) for tokenizer in tokenizers}
         self._caches = [caches[id(tokenizer)] for tokenizer in tokenizers]
-        self._counts = [_SideCount(tokenizer, limits.max_length) for tokenizer in tokenizers]
+        self._counts = [SideCount(tokenizer, limits.max_length) for tokenizer in tokenizers]
         with ExitStack() as stack:
             self._tokens, self._texts = [], []
             for name, tokenizer in zip(("source", "target"), tokenizers, strict=True):

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.config import Table
 from transduce.data.blocks import BlockLengths, Blocks
 from transduce.data.config import DataConfig
 from transduce.data.corruption import longest_corrupted
 from transduce.data.folder import read_json, read_manifest
 from transduce.data.mixture import Part
 from transduce.data.ragged import OFFSET, Lengths, Ragged, open_array
-from transduce.data.report import Report, SplitReport
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.report import CorpusReport, Report, SplitReport
 from transduce.errors import DataError, SettingsError
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.text.tokenizer import TokenizerConfig
 
 SPLITS = ("train", "validation", "test", "watch")
 JOINT_TOKENIZER = "tokenizer.json"
@@ -62,7 +65,7 @@ class PairStore:
         """Open the files of a split; the report says how many pairs and of which corpora they hold."""
         sides = [Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes[side]}") for side in ("source", "target")]
         texts = [Ragged.open(folder, f"{side}.text", np.uint8) for side in ("source", "target")]
-        parts = [Part(corpus.kept, corpus.weight) for corpus in report.corpora or ()] or [Part(report.kept)]
+        parts = [Part(_rows(corpus), corpus.weight) for corpus in report.corpora or ()] or [Part(_rows(report))]
         if {len(part) for part in (*sides, *texts)} != {sum(part.size for part in parts)}:
             raise DataError(f"{folder}: its files hold different numbers of pairs; prepare the corpus again")
         sources, targets = sides
@@ -133,6 +136,10 @@ class PairStore:
             yield from zip(sources, targets, strict=True)
 
 
+def _rows(report: SplitReport | CorpusReport) -> int:
+    return report.kept if report.rows is None else report.rows
+
+
 def _strings(content: NDArray[np.uint8], lengths: NDArray[np.int64]) -> list[str]:
     block = content.tobytes()
     return [block[start:end].decode("utf-8") for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
@@ -143,7 +150,7 @@ class Prepared:
     """A prepared corpus, opened."""
 
     folder: Path
-    data: DataConfig
+    data: DataConfig | ReadingConfig
     """The settings it was made by."""
     tokenizer: TokenizerConfig
     train: PairStore
@@ -151,8 +158,8 @@ class Prepared:
     test: PairStore | None
     watch: PairStore | None
     """Pairs of what the model could do before."""
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
+    source_tokenizer: AnyTokenizer
+    target_tokenizer: AnyTokenizer
     """The same object as the source's when one tokenizer serves both."""
     report: Report
 
@@ -163,6 +170,12 @@ class Prepared:
             return self.report.train.source.longest, self.report.train.target.longest
         block = self.train.targets.block
         return longest_corrupted(block) if self.data.corrupt else (0, block - 1)
+
+
+def read_data_table(table: Table, where: str) -> DataConfig | ReadingConfig:
+    """Read a recipe's [data]: pairs or plain text, or what a reader learns from where it names a task."""
+    kind = ReadingConfig if "task" in table else DataConfig
+    return kind.from_table(table, where)
 
 
 def _open_blocks(folder: Path, dtype: str, report: SplitReport, data: DataConfig, block: int) -> PairStore:
@@ -182,16 +195,16 @@ def load_prepared(folder: Path, thorough: bool = False, block: int | None = None
     """
     manifest = read_manifest(folder, thorough)
     if JOINT_TOKENIZER in manifest.files:  # what stands there besides is not ours
-        source_tokenizer = target_tokenizer = Tokenizer.load(folder / JOINT_TOKENIZER)
+        source_tokenizer, target_tokenizer = load_tokenizer(folder / JOINT_TOKENIZER).sides()
     else:
-        source_tokenizer = Tokenizer.load(folder / SOURCE_TOKENIZER)
-        target_tokenizer = Tokenizer.load(folder / TARGET_TOKENIZER)
+        source_tokenizer = load_tokenizer(folder / SOURCE_TOKENIZER)
+        target_tokenizer = load_tokenizer(folder / TARGET_TOKENIZER)
     splits = {name: folder / name for name in SPLITS if any(Path(file).parts[0] == name for file in manifest.files)}
     if "train" not in splits:
         raise DataError(f"{folder}: has no training split; prepare the corpus again")
     where = str(folder)
     try:
-        data = DataConfig.from_table(manifest.settings.get("data", {}), where)
+        data = read_data_table(manifest.settings.get("data", {}), where)
         tokenizer = TokenizerConfig.from_table(manifest.settings.get("tokenizer", {}), where)
         report = Report.from_table(read_json(folder / REPORT), where)
     except SettingsError as error:
@@ -199,7 +212,7 @@ def load_prepared(folder: Path, thorough: bool = False, block: int | None = None
     reports = report.splits()
     if not splits.keys() <= reports.keys():
         raise DataError(f"{folder / REPORT}: speaks of other splits than there are; prepare the corpus again")
-    if data.is_text:
+    if isinstance(data, DataConfig) and data.is_text:
         dtype, size = f"<u{manifest.token_bytes['target']}", block or data.block or USUAL_BLOCK
         stores = {name: _open_blocks(path, dtype, reports[name], data, size) for name, path in splits.items()}
     else:

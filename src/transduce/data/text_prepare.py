@@ -20,9 +20,10 @@ from transduce.data.report import CorpusReport, Finding, Report, Side, SplitRepo
 from transduce.data.split import token_bytes
 from transduce.data.store import JOINT_TOKENIZER, STREAM
 from transduce.errors import DataError, SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.extension import extend
 from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizer
 
 MOST_HELD_OUT = 2**20
@@ -98,7 +99,7 @@ class _Split:
     """The stream of one split while it is written."""
 
     folder: Path
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     documents: int = 0
     tokens: int = 0
     unknown: int = 0
@@ -150,7 +151,7 @@ def prepare_text(
     folder: Path,
     work: Path,
     progress: Progress,
-    given: Tokenizer | None = None,
+    given: AnyTokenizer | None = None,
 ) -> Report:
     """Write the streams and the tokenizer of plain text into `folder` and report what was found.
 
@@ -194,8 +195,8 @@ def prepare_text(
 
 
 def _learn(
-    corpora: Sequence[_Corpus], share: float, config: TokenizerConfig, progress: Progress, given: Tokenizer | None
-) -> Tokenizer:
+    corpora: Sequence[_Corpus], share: float, config: TokenizerConfig, progress: Progress, given: AnyTokenizer | None
+) -> AnyTokenizer:
     """Learn the tokenizer from the text that is not held out, or what is to be added to one that is given."""
     if given is not None and config.extend is None:
         return given
@@ -208,7 +209,7 @@ def _learn(
     return train_tokenizer(config.kinds[1], some, config)
 
 
-def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share: float) -> SplitReport:
+def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: AnyTokenizer, share: float) -> SplitReport:
     """Tokenise the corpora of a split, but for what is held out of them."""
     split, found = _Split(folder, tokenizer), []
     for corpus in corpora:
@@ -229,7 +230,9 @@ def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share
     return split.report(found, sum(each.read for each in found), sum(each.held_out for each in found))
 
 
-def _write_held_out(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share: float) -> SplitReport | None:
+def _write_held_out(
+    folder: Path, corpora: Sequence[_Corpus], tokenizer: AnyTokenizer, share: float
+) -> SplitReport | None:
     """Tokenise what is held out of the training corpora, one after the other."""
     split = _Split(folder, tokenizer)
     for corpus in corpora:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from transduce.decoding.sliding import sliding_scores
 from transduce.models.interface import AnyTransducer
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.plain import Piece, encode_pieces
-from transduce.text.tokenizer import Tokenizer
 
 USUAL_WINDOW = 256
 """Tokens that a model without a limit of its own is given at once."""
@@ -30,7 +30,7 @@ class TextScore:
 class _Counted:
     """Documents as one stream of tokens, and how much text went through it."""
 
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     scored: int = 0
     words: int = 0
     bytes: int = 0
@@ -47,7 +47,7 @@ class _Counted:
 
 
 def score_text(
-    model: AnyTransducer, tokenizer: Tokenizer, pieces: Iterable[Piece], window: int, stride: int
+    model: AnyTransducer, tokenizer: AnyTokenizer, pieces: Iterable[Piece], window: int, stride: int
 ) -> TextScore:
     """Score every token of some documents once, with a window that moves on by `stride` tokens."""
     counted, found = _Counted(tokenizer), 0.0

@@ -20,6 +20,11 @@ METRICS: dict[str, Metric] = {
 `chrf_metric`."""
 
 
+def show_score(name: str, value: float) -> str:
+    """Write a score as a person reads it; those of readers are shares."""
+    return METRICS[name].show(value) if name in METRICS else f"{100 * value:.2f} %"
+
+
 def choose(names: Iterable[str], tokenize: str = "13a", lowercase: bool = False) -> dict[str, Metric]:
     """Return the metrics of these names, in this order; BLEU with this tokenizer, BLEU and chrF in this case."""
     known = {**METRICS, "bleu": bleu_metric(tokenize, lowercase), "chrf": chrf_metric(lowercase=lowercase)}

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
-from transduce.inspection.replay import replay
-from transduce.models.interface import AnyTransducer
+from transduce.inspection.replay import as_used, replay
+from transduce.models.interface import AnyTransducer, Reader
 from transduce.nn.tap import record
 
 
@@ -46,6 +46,24 @@ def attention_of(
         target_pieces=tuple(map(str, target_tokens) if target_pieces is None else target_pieces),
         source=source,
         translation=translation,
+    )
+
+
+def self_attention_of(
+    model: Reader, inputs: tuple[Tensor, Tensor, Tensor], pieces: Sequence[str], text: str = "", said: str = ""
+) -> AttentionMaps:
+    """Read one framed text, or pair, and return every map: tokens looking at tokens.
+
+    `inputs` are tokens, which are real, and which of two texts each is of, (1 N) each; `pieces` name the tokens.
+    """
+    with record(model) as heard, as_used(model), torch.no_grad():
+        model(*inputs)
+    return AttentionMaps(
+        maps={"encoder": _stacked([weight_1HQM[0] for weight_1HQM in heard.values()])},
+        source_pieces=tuple(pieces),
+        target_pieces=("",),  # nothing is written
+        source=text,
+        translation=said,
     )
 
 

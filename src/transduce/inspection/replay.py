@@ -21,14 +21,14 @@ def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Se
     device = next(model.parameters()).device
     source_1S = torch.tensor([list(source_tokens)], device=device)
     target_1T = torch.tensor([list(target_tokens[:-1])], device=device)
-    with _as_used(model), torch.no_grad():
+    with as_used(model), torch.no_grad():
         memory = model.encode(source_1S, torch.ones_like(source_1S, dtype=torch.bool))
         hidden: Tensor = model(target_1T, memory)[0]
     return hidden
 
 
 @contextmanager
-def _as_used(model: nn.Module) -> Iterator[None]:
+def as_used(model: nn.Module) -> Iterator[None]:
     """Without dropout, and afterwards every part as it was: a model may be looked at in the middle of training."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

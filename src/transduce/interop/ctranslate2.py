@@ -20,8 +20,8 @@ from transduce.interop.ctranslate2_spec import library, refusal, spec_of
 from transduce.interop.vocabulary_map import write_map
 from transduce.models.transformer import Transformer
 from transduce.storage import folder_aside, seal, write_json
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer import Tokenizer
 
 KIND = "ctranslate2 export"
 NOTES = "transduce.json"
@@ -82,7 +82,7 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def _config(tokenizer: Tokenizer, translates: bool) -> Table:
+def _config(tokenizer: AnyTokenizer, translates: bool) -> Table:
     start, end, unknown = (
         tokenizer.vocabulary[token]
         for token in (tokenizer.start, tokenizer.end, tokenizer.pad if tokenizer.unknown is None else tokenizer.unknown)

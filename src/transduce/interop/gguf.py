@@ -108,6 +108,11 @@ class GgufFile:
         named = {"start": "bos", "end": "eos", "pad": "padding", "unknown": "unknown"}
         return {ours: self._fields.get(f"tokenizer.ggml.{theirs}_token_id") for ours, theirs in named.items()}
 
+    @property
+    def adds_start(self) -> bool:
+        """Whether a text begins with the start token."""
+        return bool(self._fields.get("tokenizer.ggml.add_bos_token", False))
+
     def tokenizer(self) -> tokenizers.Tokenizer:
         """The tokenizer, as the library has it."""
         kind, split = self._fields.get("tokenizer.ggml.model"), self._fields.get("tokenizer.ggml.pre", "default")

@@ -10,13 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from transduce.errors import SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer import Tokenizer
 
 NAME = "vmap.txt"
 
 
-def refusal(source: Tokenizer, target: Tokenizer) -> str | None:
+def refusal(source: AnyTokenizer, target: AnyTokenizer) -> str | None:
     """Why shortlists for these tokenizers cannot be written; None where they can."""
     separators = {" ", "\t", "\r", "\n"}
     for side, tokenizer in (("source", source), ("target", target)):
@@ -25,7 +25,7 @@ def refusal(source: Tokenizer, target: Tokenizer) -> str | None:
     return None
 
 
-def write_map(shortlist: Shortlist, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def write_map(shortlist: Shortlist, source: AnyTokenizer, target: AnyTokenizer, folder: Path) -> None:
     """Write the map into the folder of an exported model."""
     reason = refusal(source, target)
     if reason is not None:

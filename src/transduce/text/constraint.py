@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from transduce.errors import DataError, SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.line import normalise
 from transduce.text.placeholder import pattern
 from transduce.text.script import any_word
-from transduce.text.tokenizer import Tokenizer
 
 
 class Constraints:
@@ -19,7 +19,7 @@ class Constraints:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: AnyTokenizer,
         prefixes: Iterable[str] = (),
         forbid: Sequence[str] = (),
         terms: Mapping[str, str] | None = None,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
 
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
@@ -36,7 +36,7 @@ class Coverage:
         return said
 
 
-def coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
+def coverage(tokenizer: AnyTokenizer, texts: Iterable[str]) -> Coverage:
     """Count what a tokenizer makes of texts; words are what stands between spaces."""
     lines = list(texts)
     rows = tokenizer.encode_batch(lines)

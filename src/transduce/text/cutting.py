@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
-from transduce.text.tokenizer import SPACE_MARK, Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.tokenizer import SPACE_MARK
+
+T = TypeVar("T")
 
 
 class Part(NamedTuple):
@@ -17,13 +20,26 @@ class Part(NamedTuple):
     """What stood before them: a space or nothing."""
     begin: int
     """How many tokens of the text stand before them."""
+    repeated: int = 0
+    """How many of them stand before every part: the language of a source."""
+
+    def of(self, all_tokens: Sequence[T]) -> list[T]:
+        """Return what belongs to these tokens, of what belongs to all tokens of the text."""
+        own = all_tokens[self.begin : self.begin + len(self.tokens) - self.repeated]
+        return [*all_tokens[: self.repeated], *own]
 
 
-def cut_tokens(tokenizer: Tokenizer, tokens: list[int], limit: int) -> list[Part]:
+def cut_tokens(tokenizer: AnyTokenizer, tokens: list[int], limit: int) -> list[Part]:
     """Cut tokens into parts of at most `limit`, where words begin, or at least characters.
 
-    Behind the last space there may be an empty part.
+    Behind the last space there may be an empty part. Languages at the beginning are put before every part.
     """
+    if leading := tokenizer.leading(tokens):
+        rest = cut_tokens(tokenizer, tokens[leading:], max(1, limit - leading))
+        return [
+            Part([*tokens[:leading], *part.tokens], part.glue, part.begin + leading, leading) if part.tokens else part
+            for part in rest
+        ]
     begins_word = _BEGINS_WORD.get(tokenizer.kind, _has_space)
     spaces = tokenizer.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut
     parts: list[Part] = []

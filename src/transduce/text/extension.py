@@ -21,6 +21,7 @@ from typing import Any
 import tokenizers
 
 from transduce.errors import SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.line import normalise
 from transduce.text.tags import tag_piece
 from transduce.text.tokenizer import Tokenizer
@@ -28,9 +29,9 @@ from transduce.text.tokenizer import Tokenizer
 Pair = tuple[str, str]
 
 
-def extend(tokenizer: Tokenizer, texts: Iterable[str], most: int, min_frequency: int) -> Tokenizer:
+def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequency: int) -> Tokenizer:
     """Return the tokenizer with at most so many new pieces, which occur so often in the texts."""
-    if tokenizer.kind not in _LEARN:
+    if not isinstance(tokenizer, Tokenizer) or tokenizer.kind not in _LEARN:
         raise SettingsError(
             f"pieces cannot be added to a tokenizer of kind {tokenizer.kind} without cutting old text in other ways; "
             f"leave out --extend-vocabulary (kinds that can be extended: {', '.join(_LEARN)})"
@@ -44,7 +45,7 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], most: int, min_frequency:
     return Tokenizer.from_json(json.dumps(content), "the extended tokenizer")
 
 
-def with_tags(tokenizer: Tokenizer, languages: Sequence[str]) -> Tokenizer:
+def with_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Tokenizer:
     """Return the tokenizer with tags for some more languages."""
     if not isinstance(tokenizer, Tokenizer):
         raise SettingsError("an imported tokenizer gets no new languages; train a model of your own for them")
@@ -78,7 +79,7 @@ def _whole(tokenizer: Tokenizer) -> dict[str, Any]:
     return content
 
 
-def made_of(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
+def made_of(old: AnyTokenizer, new: AnyTokenizer) -> list[list[int]]:
     """Return for each token that `new` has beyond `old` the tokens that `old` uses in its place.
 
     Raises ValueError where the first tokens of `new` are not those of `old`.

@@ -42,13 +42,18 @@ def normalise(text: str, where: str = "the text") -> str:
     """
     if text.isascii():
         return text
+    refuse_halves(text, where)
+    return unicodedata.normalize("NFC", text)
+
+
+def refuse_halves(text: str, where: str = "the text") -> None:
+    """Say no to half characters (lone surrogates), which no encoding has; `where` names the text in a refusal."""
     lone = _SURROGATE.search(text)
     if lone:
         raise DataError(
             f"{where}: character {lone.start() + 1} is a lone surrogate (U+{ord(lone[0]):04X}), which is half a "
             "character; it was damaged before it came here, fix or remove it"
         )
-    return unicodedata.normalize("NFC", text)
 
 
 class Meter:

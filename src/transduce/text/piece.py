@@ -13,6 +13,8 @@ PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 """Special pieces: tokens 0, 1, 2, and 3 for the kinds that can meet something unknown."""
 
 
+MASK = "<mask>"
+"""Stands where a piece was hidden; only tokenizers made for readers have it, as their last token."""
 SENTINELS = 100
 """How many sentinels a vocabulary usually has: tokens that stand for what was taken out of a text."""
 
@@ -47,3 +49,17 @@ def byte_symbols() -> list[str]:
 def byte_fallbacks() -> list[str]:
     """Return the piece of each byte 0..255 in a vocabulary of characters: `<0x00>` to `<0xFF>`."""
     return [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def read_byte_symbols(piece: str) -> str:
+    """Return what a piece of a byte-level vocabulary says; bytes that are no whole character as `<0xNN>`.
+
+    A piece that is not made of such symbols, as special ones are, stands as it is.
+    """
+    if not _BYTE_OF.keys() >= set(piece):
+        return piece
+    text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
+    return "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+
+
+_BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}

@@ -14,8 +14,8 @@ import pydantic
 
 from transduce.config import Config
 from transduce.errors import DataError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.line import read_lines
-from transduce.text.tokenizer import Tokenizer
 
 DocumentRule = Literal["blank", "line", "file"]
 
@@ -105,7 +105,7 @@ def _place(text: str) -> int | None:
     return MOST_CHARACTERS if len(text) > MOST_CHARACTERS else None
 
 
-def encode_pieces(tokenizer: Tokenizer, pieces: Sequence[Piece]) -> list[list[int]]:
+def encode_pieces(tokenizer: AnyTokenizer, pieces: Sequence[Piece]) -> list[list[int]]:
     """Return the tokens of each piece; those of a document's pieces together are the tokens of the document."""
     marked = tokenizer.kind in _MARKED
     rows = tokenizer.encode_batch([_unmarked(piece) if marked else piece.text for piece in pieces])

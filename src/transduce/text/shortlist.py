@@ -20,8 +20,8 @@ from safetensors.numpy import save
 
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage import file_aside
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.rows import take_rows
-from transduce.text.tokenizer import Tokenizer
 
 Integers = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ class Shortlist:
         found, _ = take_rows(self.tokens, self.offsets[known], self.offsets[known + 1])
         return np.union1d(self.always, found)
 
-    def save(self, path: Path, source: Tokenizer, target: Tokenizer) -> None:
+    def save(self, path: Path, source: AnyTokenizer, target: AnyTokenizer) -> None:
         """Write the file, whole or not at all; the same lists always give the same bytes."""
         arrays = {"tokens": self.tokens, "offsets": self.offsets, "always": self.always}
         note = {"kind": KIND, "format": FORMAT, **fingerprint(source, target)}
@@ -54,7 +54,7 @@ class Shortlist:
             aside.write_bytes(save(arrays, {"shortlist": json.dumps({**note, "sha256": _digest(arrays, note)})}))
 
     @classmethod
-    def load(cls, path: str | Path, source: Tokenizer, target: Tokenizer) -> Shortlist:
+    def load(cls, path: str | Path, source: AnyTokenizer, target: AnyTokenizer) -> Shortlist:
         """Read a file of `save`; what is damaged, or belongs to other tokenizers than these, is refused."""
         path = Path(path)
         arrays, note = _read(path)
@@ -72,7 +72,7 @@ class Shortlist:
         return cls(arrays["tokens"], arrays["offsets"], arrays["always"])
 
 
-def fingerprint(source: Tokenizer, target: Tokenizer) -> dict[str, str]:
+def fingerprint(source: AnyTokenizer, target: AnyTokenizer) -> dict[str, str]:
     """What tells tokenizers apart."""
     return {
         side: hashlib.sha256(tokenizer.to_json().encode("utf-8")).hexdigest()

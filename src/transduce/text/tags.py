@@ -10,8 +10,10 @@ A model's notes (`config.json` of its folder) hold a table `tags`, whoever made 
         "source_of": {"en": 5}          tokens that say in which language the text is, put before it; left out where
     }                                   a model needs none
 
-Ours put `>>de<<` before the source, as Marian does. M2M100 and NLLB have their token of the source's language before
-the source and that of the wanted one at the beginning of the target. Johnson et al. 2017 is where this comes from.
+Where a folder has this note, its tokenizers are used without languages of their own (`bare`): whatever stands before
+a text stands there by the note. Ours put `>>de<<` before the source, as Marian does. M2M100 and NLLB have their token
+of the source's language before the source and that of the wanted one at the beginning of the target. Johnson et al.
+2017 is where this comes from.
 """
 
 from __future__ import annotations
@@ -132,9 +134,16 @@ def listed(names: Sequence[str], most: int = 20) -> str:
 class Languages:
     """What one model can be asked for, and what it is asked for unless somebody says otherwise."""
 
-    def __init__(self, notes: Mapping[str, Any], sizes: tuple[int, int]) -> None:
-        """Read the notes of a model folder whose vocabularies have these sizes."""
+    def __init__(
+        self, notes: Mapping[str, Any], sizes: tuple[int, int], opening: Sequence[int] = (), reads_tags: bool = False
+    ) -> None:
+        """Read the notes of a model folder whose vocabularies have these sizes.
+
+        `opening` is what its answers begin with where the notes name no languages; `reads_tags` says that a text may
+        begin with its tag.
+        """
         self.tags = Tags.of_notes(notes, "the model folder", sizes)
+        self._usual, self._reads_tags = Lead([], list(opening)), reads_tags
         self._pair = notes.get("source_language"), notes.get("target_language")
         self.to: str | None = None
         """The language to translate into."""
@@ -150,6 +159,8 @@ class Languages:
     def lead(self, to: str | None = None, of: str | None = None) -> Lead:
         """Return what goes before a text to be translated into a language, which is in another."""
         to, of = to or self.to, of or self.of
+        if self.tags is not None and to is None and self._reads_tags:
+            return NO_LEAD  # each text may say it itself
         if self.tags is not None:
             return self.tags.lead(to, of)
         if to not in (None, self._pair[1]):
@@ -157,7 +168,7 @@ class Languages:
             raise SettingsError(
                 f"the model cannot be asked for '{to}': it translates from {source} into {target}; leave out --to"
             )
-        return NO_LEAD
+        return self._usual
 
     @property
     def read(self) -> int:

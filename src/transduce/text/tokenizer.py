@@ -29,16 +29,19 @@ from tokenizers import models, pre_tokenizers
 from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage import storage_errors
+from transduce.text.framing import frame
 from transduce.text.line import normalise
 from transduce.text.piece import (
     END,
     LOSSLESS,
+    MASK,
     PAD,
     START,
     UNKNOWN,
     Kind,
     byte_fallbacks,
     byte_symbols,
+    read_byte_symbols,
     sentinels,
     smallest_size,
     specials,
@@ -58,7 +61,7 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-SPELLED = rf"(?:<(?:pad|s|/s|unk|extra_id_\d+)>|>>{NAME}<<)"
+SPELLED = rf"(?:<(?:pad|s|/s|unk|mask|extra_id_\d+)>|>>{NAME}<<)"
 """What a special piece looks like, the tag of a language too."""
 
 _SPELLED_SPECIAL = re.compile(rf"^\\(?=\\*{SPELLED}$)")
@@ -147,10 +150,14 @@ class Tokenizer:
     end: int
     unknown: int | None
     """Token of what the vocabulary lacks; None for the lossless kinds."""
+    mask: int | None
+    """Token of a piece that was hidden; None where the tokenizer was not made for a reader."""
     sentinels: list[int]
     """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
     tags: dict[str, int]
     """Token of each language that can be asked for; most tokenizers have none."""
+    opening: tuple[int, ...] = ()
+    """What every answer begins with; only imported tokenizers have something there."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
@@ -159,11 +166,12 @@ class Tokenizer:
         _check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
         self._library = library
-        self._reserved = frozenset(_sentinels(library))
+        self._reserved = frozenset((*_sentinels(library), MASK))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
+        self.mask = vocabulary.get(MASK)
         self.tags = _tags(library)
         self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
         self._silent = {self.pad, self.start, self.end, *self.tags.values()}
@@ -178,9 +186,48 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"Tokenizer(kind={self.kind!r}, size={self.size})"
 
+    def sides(self) -> tuple[Self, Self]:
+        """Return the tokenizer of sources and that of targets, where one serves both."""
+        return self, self
+
+    def bare(self) -> Self:
+        """Return the tokenizer without languages of its own; only imported ones have any."""
+        return self
+
+    @property
+    def reads_tags(self) -> bool:
+        """Whether a tag at the beginning of a text is read as one; people have `--to` for that."""
+        return False
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """Return the language tag that a text begins with, and the rest; only imported tokenizers have tags."""
+        return "", text
+
+    def leading(self, tokens: Sequence[int]) -> int:
+        """Return how many tokens at the beginning are such tags."""
+        return 0
+
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without start or end."""
         return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
+
+    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
+        encoding = self._library.encode(normalise(text), add_special_tokens=False)
+        return list(encoding.ids), [(int(start), int(end)) for start, end in encoding.offsets]
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        pair: str | Sequence[str] | None = None,
+        *,
+        padding: bool | str = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+    ) -> dict[str, Any]:
+        """Frame texts, or pairs of texts, as a reader reads them; see `framing.frame`."""
+        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; the same as `encode` one by one, but faster."""
@@ -194,6 +241,11 @@ class Tokenizer:
         """
         shown = [token for token in tokens if token not in self._silent]
         return str(self._library.decode(shown, skip_special_tokens=False))
+
+    @property
+    def closes_spaces(self) -> bool:
+        """Whether `decode` takes away spaces that stood there before the next token came."""
+        return self.kind == "wordpiece"
 
     @property
     def vocabulary(self) -> list[str]:
@@ -210,8 +262,7 @@ class Tokenizer:
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
         if self.kind in ("bpe", "unigram", "byte"):
-            text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
-            piece = "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
+            piece = read_byte_symbols(piece)
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
@@ -275,16 +326,7 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a `tokenizer.json` that `save` wrote."""
-        path = Path(path)
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
-        except UnicodeDecodeError:
-            raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
-        return cls.from_json(text, str(path))
+        return cls.from_json(read_file(Path(path)), str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
@@ -297,6 +339,18 @@ class Tokenizer:
             raise ModelFolderError(
                 f"{where}: is not a tokenizer made by transduce ({_one_line(error)}); copy the right file there"
             ) from None
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a tokenizer's file."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
 
 
 _BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
@@ -333,7 +387,7 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
     added = library.get_added_tokens_decoder().values()
     special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
     tags = {piece for piece in special if tagged_language(piece) is not None}
-    if special - tags != needed or len(added) != len(special):
+    if special - tags - {MASK} != needed or len(added) != len(special):
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
         )

@@ -13,6 +13,7 @@ from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.line import normalise
 from transduce.text.piece import (
     KINDS,
+    MASK,
     UNKNOWN,
     byte_fallbacks,
     byte_symbols,
@@ -49,6 +50,15 @@ def train_tokenizers(
         return joint, joint
     source = train_tokenizer(source_kind, (source for source, _ in texts()), config, languages)
     return source, train_tokenizer(target_kind, (target for _, target in texts()), config)
+
+
+def train_reading_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+    """Return the tokenizer of a reader: one more token, the last, stands for what is hidden."""
+    kind, room = config.kind, config.vocab_size - 1
+    library = train_tokenizer(kind, texts, config.but(vocab_size=max(room, smallest_size(kind)))).to_json()
+    reading = tokenizers.Tokenizer.from_str(library)
+    reading.add_special_tokens([AddedToken(MASK, normalized=False, special=True)])
+    return Tokenizer(reading)
 
 
 def train_tokenizer(

@@ -95,8 +95,22 @@ class TrainingConfig(Config):
     """Updates between two lines of the journal."""
     validate_every: Count = 1000
     """Updates between two validations; a checkpoint is saved with each."""
-    metric: Literal["loss", "bleu", "chrf", "exact_match", "word_error_rate", "phoneme_error_rate"] = "loss"
-    """What the best checkpoint is chosen by; all but loss translate validation pairs."""
+    metric: Literal[
+        "loss",
+        "bleu",
+        "chrf",
+        "exact_match",
+        "word_error_rate",
+        "phoneme_error_rate",
+        "label_accuracy",
+        "macro_f1",
+        "micro_f1",
+        "word_accuracy",
+        "span_f1",
+        "answer_f1",
+    ] = "loss"
+    """What the best checkpoint is chosen by; all but loss translate validation pairs, or for a reader (those from
+    label_accuracy on, and exact_match) ask it about validation examples."""
     decode_pairs: Annotated[int, Field(ge=0, le=1_000_000)] = 200
     """Validation pairs that are translated each time, greedily; 0 for none."""
     patience: Annotated[int, Field(ge=0, le=1_000_000)] = 0

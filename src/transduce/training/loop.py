@@ -13,18 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transduce.data.batches import Batch, Position
+from transduce.data.batches import Position
 from transduce.data.store import Prepared
-from transduce.errors import SettingsError, TransduceError
+from transduce.errors import TransduceError
 from transduce.models.interface import Model
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.calibration import Calibration
 from transduce.training.config import TrainingConfig
-from transduce.training.feed import Feed
 from transduce.training.interruption import Interruption
 from transduce.training.keeping import Keeper
+from transduce.training.material import build_feed, build_validator, build_watcher
 from transduce.training.memory import SMALLEST_SLICE, expected_peak, ran_out_of_memory
+from transduce.training.objective import AnyBatch
 from transduce.training.ranks import ALONE, Ranks
+from transduce.training.reading_validation import ReadingValidator
 from transduce.training.reporter import Plan, Reporter, Step, Validation
 from transduce.training.resident import resident_bytes
 from transduce.training.resume import Progress
@@ -56,12 +58,9 @@ class Trainer:
         self.updater = Updater(model, prepared.target_tokenizer.pad, config, ranks)
         self.calibration = Calibration(self.updater.workers)
         self.schedule = build_schedule(config, model.width)
-        self.feed = Feed(prepared, config, self.updater.device, (model.max_source, model.max_target))
-        validation, workers = prepared.validation, self.updater.workers
-        self.validator = Validator(workers, prepared, validation, config) if validation is not None else None
-        self.watcher = Validator(workers, prepared, prepared.watch, config) if prepared.watch is not None else None
-        if self.watcher is not None and self.validator is None:
-            raise SettingsError("pairs are watched beside validation pairs, and there are none; give some")
+        self.feed = build_feed(prepared, config, model)
+        self.validator = build_validator(prepared, config, self.updater.workers)
+        self.watcher = build_watcher(prepared, config, self.updater.workers)
         self.keeper = Keeper(folder, config, self.updater, facts)
         self.checkpoints, self.journal = self.keeper.checkpoints, self.keeper.journal
         self.progress = Progress(slice_tokens=config.slice_size)
@@ -100,18 +99,18 @@ class Trainer:
         self.updater.workers.close()
         self.journal.close()
 
-    def _updates(self) -> Iterator[tuple[list[Batch], Position]]:
+    def _updates(self) -> Iterator[tuple[list[AnyBatch], Position]]:
         """Yield the batches of each update, and the position behind them."""
         if self._is_over():
             return
-        batches: list[Batch] = []
+        batches: list[AnyBatch] = []
         for position, batch in self.feed.starting(self.progress.position):
             batches.append(batch)
             if len(batches) == self.config.accumulate:
                 yield batches, position
                 batches = []
 
-    def _timed_update(self, batches: list[Batch], position: Position, reporter: Reporter) -> Step:
+    def _timed_update(self, batches: list[AnyBatch], position: Position, reporter: Reporter) -> Step:
         began = time.perf_counter()
         progress = self.progress
         update = progress.update + 1
@@ -134,7 +133,7 @@ class Trainer:
             self.journal.time("calibrated", threads=threads, tokens_per_second=self.calibration.speeds)
         return Step(update, epoch, outcome.loss / outcome.tokens, rate, outcome.gradient_norm, outcome.tokens, seconds)
 
-    def _update(self, batches: list[Batch], update: int, rate: float, reporter: Reporter) -> Outcome:
+    def _update(self, batches: list[AnyBatch], update: int, rate: float, reporter: Reporter) -> Outcome:
         return self._in_memory(lambda size: self.updater.update(batches, update, rate, size), reporter)
 
     def _in_memory(self, work: Callable[[int], T], reporter: Reporter) -> T:
@@ -220,7 +219,7 @@ class Trainer:
         self.keeper.save(progress)
         self.keeper.thin_out(progress.best_update)
 
-    def _look(self, validator: Validator) -> Validation:
+    def _look(self, validator: Validator | ReadingValidator) -> Validation:
         """See how good what would be kept now is, on pairs of now and of before."""
         with self.keeper.kept_in_place():
             found = validator.validate(self.progress.update)

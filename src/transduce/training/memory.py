@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from transduce.data.batches import Batch
+from transduce.data.reading.batch import ReadingBatch
+from transduce.data.reading.config import ReadingConfig, Task
 from transduce.data.store import Prepared
+from transduce.training.objective import AnyBatch
 from transduce.training.resident import resident_bytes
 from transduce.training.sharding import local
 from transduce.training.update import Updater
@@ -84,8 +88,10 @@ def fitting_slice(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
     return slice_tokens
 
 
-def _longest(corpus: Prepared, tokens: int) -> Batch:
+def _longest(corpus: Prepared, tokens: int) -> AnyBatch:
     """One slice of pairs as long as the longest; what they say does not matter."""
+    if isinstance(corpus.data, ReadingConfig):
+        return _longest_reading(corpus.data.task, corpus.report.train.source.longest + 2, tokens)
     longest_source, longest_target = corpus.longest
     rows = max(1, tokens // (1 + max(longest_source, longest_target)))
     source = torch.full((rows, longest_source + 1), corpus.source_tokenizer.end)
@@ -96,4 +102,22 @@ def _longest(corpus: Prepared, tokens: int) -> Batch:
         target=target,
         num_target_tokens=rows * (longest_target + 1),
         rows=torch.zeros(rows, dtype=torch.int64).numpy(),
+    )
+
+
+def _longest_reading(task: Task, length: int, tokens: int) -> ReadingBatch:
+    """The same for a reader; of every seventh piece something is wanted, as of hidden ones."""
+    rows = max(1, tokens // length)
+    texts = torch.zeros(rows, length, dtype=torch.int64)
+    wanted = texts[:, : {"classify": 1, "answer": 2}.get(task, length)].clone()
+    if task == "mask":
+        wanted[:, 1:] = torch.where(torch.arange(1, length) % 7 == 0, 0, -1)
+    return ReadingBatch(
+        tokens=texts,
+        allowed=torch.ones_like(texts, dtype=torch.bool),
+        segments=texts,
+        wanted=wanted,
+        num_target_tokens=rows,
+        num_rows=rows,
+        rows=np.zeros(rows, dtype=np.int64),
     )

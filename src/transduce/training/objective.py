@@ -5,12 +5,26 @@ from __future__ import annotations
 from torch import Tensor
 
 from transduce.data.batches import Batch
-from transduce.models.interface import AnyTransducer
+from transduce.data.reading.batch import ReadingBatch
+from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
 from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
+from transduce.training.reading_objective import reading_loss
+
+AnyBatch = Batch | ReadingBatch
+"""Pairs for a transducer, or texts for a reader."""
 
 
-def batch_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+def batch_loss(model: Model, batch: AnyBatch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+    """Return what is minimised, by what the model is: a transducer's loss of pairs, or a reader's of its answers."""
+    if isinstance(batch, ReadingBatch):
+        assert isinstance(model, Reader), "what is prepared for a reader is read by one"
+        return reading_loss(model, batch, smoothing, r_drop)
+    assert isinstance(model, Transducer), "pairs are for transducers"
+    return pair_loss(model, batch, pad, smoothing, r_drop)
+
+
+def pair_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Read the source, then every target token given the true ones before it, all at once.
 
     Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With

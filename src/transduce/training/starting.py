@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from transduce.checkpoint import KIND, WEIGHTS, describe_model, find_model, load_weights
 from transduce.errors import ModelFolderError, SettingsError, suggestion
+from transduce.models.interface import Model, Reader
 from transduce.storage import verify
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.extension import made_of
-from transduce.text.tokenizer import Tokenizer
 
 MOST_NAMED = 5
 """Weights that a sentence names; of more it says how many."""
@@ -81,20 +82,27 @@ def start_from(model: nn.Module, folder: Path) -> Taken:
     return taken
 
 
-def start_whole(model: nn.Module, folder: Path, source: Tokenizer, target: Tokenizer) -> int:
+def begin(model: Model, folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> str:
+    """Give a model the weights that it begins with; return what was done in one line.
+
+    A reader takes what fits, since its head is new with every task; any other model takes all there is.
+    """
+    if isinstance(model, Reader):
+        if _more_tokens(folder, source, target)["source"]:
+            raise SettingsError(f"{folder}: knows fewer tokens than the corpus has; a reader keeps the tokens it has")
+        return f"starting from {folder}: {start_from(model, folder)}"
+    added = start_whole(model, folder, source, target)
+    more = f", with {added:,} more token{'s' * (added > 1)}" if added else ""
+    return f"starting from the weights of {folder}{more}"
+
+
+def start_whole(model: nn.Module, folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> int:
     """Give a model all weights of a folder; return how many tokens it has besides the folder's.
 
     `source` and `target` are the model's tokenizers: the folder's, or those with pieces added. The vector of a new
     piece is the mean of those that stood in its place before.
     """
-    old, weights = describe_model(folder, hash_up_to=0), folder_weights(folder)
-    try:
-        more = {"source": made_of(old.source_tokenizer, source), "target": made_of(old.target_tokenizer, target)}
-    except ValueError:
-        raise SettingsError(
-            f"{folder}: the corpus was tokenised otherwise than by this folder's tokenizers; prepare it with "
-            f"tokenizer.folder = '{folder}'"
-        ) from None
+    weights, more = folder_weights(folder), _more_tokens(folder, source, target)
     for name, weight in model.named_parameters():
         given, parts = weights.get(name), more["source" if name.startswith("source_embedding.") else "target"]
         if given is not None and parts and len(weight) == len(given) + len(parts):
@@ -103,6 +111,18 @@ def start_whole(model: nn.Module, folder: Path, source: Tokenizer, target: Token
     if taken.new or taken.reshaped or taken.unused:
         raise ModelFolderError(f"{folder}: its weights are not this model's: {taken}")
     return len(more["source"]) if source is target else len(more["source"]) + len(more["target"])
+
+
+def _more_tokens(folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> dict[str, list[list[int]]]:
+    """For each token that a side has besides the folder's, those that stood in its place before."""
+    old = describe_model(folder, hash_up_to=0)
+    try:
+        return {"source": made_of(old.source_tokenizer, source), "target": made_of(old.target_tokenizer, target)}
+    except ValueError:
+        raise SettingsError(
+            f"{folder}: the corpus was tokenised otherwise than by this folder's tokenizers; prepare it with "
+            f"tokenizer.folder = '{folder}'"
+        ) from None
 
 
 def freeze(model: nn.Module, patterns: Iterable[str]) -> list[str]:

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 
-from transduce.data.batches import Batch
 from transduce.errors import SettingsError
 from transduce.models.interface import Model
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.product import set_half_products
 from transduce.training.config import TrainingConfig
 from transduce.training.gradient_sum import GradientSum
-from transduce.training.objective import batch_loss
+from transduce.training.objective import AnyBatch, batch_loss
 from transduce.training.optimizer import build_optimizer, gradient_norm, scale_gradients, set_learning_rate
 from transduce.training.ranks import ALONE, Ranks
 from transduce.training.sharding import is_sharded
@@ -44,12 +42,12 @@ class Slice(NamedTuple):
 
     batch: int
     first_row: int
-    rows: Batch
+    rows: AnyBatch
     weight: float = 1.0
     """0 for one that a rank computes only to keep step with the others."""
 
 
-def cut(batches: Sequence[Batch], tokens: int, ranks: int = 1) -> list[Slice]:
+def cut(batches: Sequence[AnyBatch], tokens: int, ranks: int = 1) -> list[Slice]:
     """Cut batches into slices of equally many rows but for one, about `tokens` of a side in each, padding included.
 
     Each rank gets equally many of every batch's slices, as long as there are rows for all.
@@ -57,22 +55,11 @@ def cut(batches: Sequence[Batch], tokens: int, ranks: int = 1) -> list[Slice]:
     """
     slices = []
     for index, batch in enumerate(batches):
-        count, width = len(batch.source), max(batch.source.shape[1], batch.target.shape[1] - 1)
-        pieces = min(count, ranks * -(-count * width // (tokens * ranks)))
+        count = len(batch)
+        pieces = min(count, ranks * -(-count * batch.width // (tokens * ranks)))
         edges = [count * piece // pieces for piece in range(pieces + 1)]
-        slices += [Slice(index, start, _rows(batch, start, stop)) for start, stop in pairwise(edges)]
+        slices += [Slice(index, start, batch.part(start, stop)) for start, stop in pairwise(edges)]
     return slices
-
-
-def _rows(batch: Batch, start: int, stop: int) -> Batch:
-    part = slice(start, stop)
-    return replace(
-        batch,
-        source=batch.source[part],
-        source_allowed=batch.source_allowed[part],
-        target=batch.target[part],
-        rows=batch.rows[part],
-    )
 
 
 class Updater:
@@ -95,7 +82,7 @@ class Updater:
         for each in self.workers.models:
             set_half_products(each, half and not self._autocast)
 
-    def update(self, batches: Sequence[Batch], update: int, rate: float, slice_tokens: int) -> Outcome:
+    def update(self, batches: Sequence[AnyBatch], update: int, rate: float, slice_tokens: int) -> Outcome:
         """Move the weights by the mean gradient over all real tokens; if it is not finite, leave them be."""
         tokens = sum(batch.num_target_tokens for batch in batches)
         slices = self._slices(batches, slice_tokens)
@@ -120,14 +107,14 @@ class Updater:
             self.optimizer.step()
         return Outcome(loss, tokens, norm, finite)
 
-    def _slices(self, batches: Sequence[Batch], tokens: int) -> list[Slice]:
+    def _slices(self, batches: Sequence[AnyBatch], tokens: int) -> list[Slice]:
         """Cut batches up; a sharded model needs all ranks for every slice, so that each takes equally many."""
         slices = cut(batches, tokens, self.ranks.world)
         if self.sharded:
             slices += [slices[-1]._replace(weight=0.0)] * (-len(slices) % self.ranks.world)
         return slices
 
-    def try_out(self, batch: Batch, slice_tokens: int) -> None:
+    def try_out(self, batch: AnyBatch, slice_tokens: int) -> None:
         """Go forwards and backwards through one slice and forget it, to see what it takes."""
         model = self.workers.models[0].train()
         self._sum.begin()

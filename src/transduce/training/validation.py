@@ -14,6 +14,7 @@ from transduce.data.blocks import Blocks
 from transduce.data.store import PairStore, Prepared
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request, SearchOptions
+from transduce.errors import SettingsError
 from transduce.evaluation.catalog import METRICS
 from transduce.evaluation.perplexity import bits_per_byte, perplexity
 from transduce.models.interface import AnyTransducer
@@ -42,7 +43,8 @@ class Validator:
         self.workers, self.store, self.config = workers, store, config
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         self.batches = validation_batches(store, config.slice_size)
-        self.lead = 0 if prepared.report.tags is None else prepared.report.tags.lengths[1]
+        tags = prepared.report.tags
+        self.lead = len(prepared.target_tokenizer.opening) if tags is None else tags.lengths[1]
         """Tokens that every answer begins with."""
         self.decoded = range(min(len(store), config.decode_pairs) if not prepared.data.is_text else 0)
         self.device = workers.models[0].device
@@ -86,6 +88,8 @@ class Validator:
     def better(self, new: Validation, best: float | None) -> tuple[bool, float]:
         """Return whether this is the best so far by the recipe's metric, and the score it was judged by."""
         name = self.config.metric
+        if name != "loss" and name not in METRICS:
+            raise SettingsError(f"training.metric: '{name}' is for readers; pairs have {', '.join(METRICS)}")
         score = new.loss if name == "loss" else new.scores[name]
         higher = name != "loss" and METRICS[name].higher_is_better
         return best is None or math.isnan(best) or (score > best if higher else score < best), score

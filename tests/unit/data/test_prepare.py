@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.data.preparation import WORDS, counts, run, texts, tsv
 
+from tests.unit.data.preparation import WORDS, counts, run, texts, tsv
 from transduce.data import prepare as prepare_module
 from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare

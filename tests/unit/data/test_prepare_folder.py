@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.data.preparation import WORDS, everything, run, texts, tsv
 
+from tests.unit.data.preparation import WORDS, everything, run, texts, tsv
 from transduce.data import audit
 from transduce.data import prepare as prepare_module
 from transduce.data.config import DataConfig

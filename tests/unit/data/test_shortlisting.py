@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.unit.copier import tokenizer
 
+from tests.unit.copier import tokenizer
 from transduce.data.lexicon import Lexicon, Sample, learn_lexicon
 from transduce.data.ragged import Ragged
 from transduce.data.shortlisting import build_shortlist, measure_coverage

@@ -1,0 +1,201 @@
+"""Examples from files: labelled texts, tagged words, questions with answers, sentences of documents; one at a time.
+
+What can be read but not used is yielded with the reason, to be counted; what is no such file at all is an error with
+its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from transduce.data.reading.config import ReadingFiles, Task
+from transduce.errors import DataError, suggestion
+from transduce.text.line import normalise, read_lines
+
+Answer = tuple[str, int]
+"""What the answer says, and at which character of the context it starts."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One text with what is to be said of it. Which fields are used depends on the task."""
+
+    line: int
+    """Where it stands, counted from 1."""
+    texts: tuple[str, ...] = ()
+    """One text or two; the words of a sentence; question and context."""
+    labels: tuple[str, ...] = ()
+    """The label of a text; one for each word."""
+    answers: tuple[Answer, ...] = ()
+    """The answers that were given; none where the context has none."""
+    fault: str | None = None
+    """Why it cannot be used; a key of `report.REASONS`."""
+
+
+def read_examples(files: ReadingFiles, task: Task) -> Iterator[Example]:
+    """Yield the examples of a file; for mask, every line is one, and a blank one ends a document."""
+    layout = files.layout(task)
+    if layout == "lines":
+        return (Example(number, (line.strip(),)) for number, line in enumerate(read_lines(files.path), start=1))
+    if layout == "conll":
+        return _sentences(files)
+    if layout == "squad":
+        return _squad(files.path)
+    return _answers(files.path) if task == "answer" else _labelled(files, layout == "jsonl")
+
+
+def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
+    second = files.second
+    if is_json:
+        names = [files.text or "text", *([] if second is None else [second]), files.label or "label"]
+        for number, table in _objects(files.path):
+            values = [table.get(str(name)) for name in names]
+            yield _checked(number, [_scalar(value) for value in values])
+        return
+    lines = enumerate(read_lines(files.path), start=1)
+    default = 1 if second is None else 2
+    columns = [
+        0 if files.text is None else files.text,
+        *([] if second is None else [second]),
+        default if files.label is None else files.label,
+    ]
+    if any(isinstance(column, str) for column in columns):
+        header = next((line for _, line in lines), "").split("\t")
+        columns = [_column(header, column, files.path) for column in columns]
+    places = [int(column) for column in columns]
+    for number, line in lines:
+        cells = line.split("\t")
+        yield _checked(number, [cells[place].strip() if place < len(cells) else None for place in places])
+
+
+def _checked(number: int, values: list[str | None]) -> Example:
+    """Texts, then the label."""
+    *texts, label = values
+    if any(value is None for value in values) or not label:
+        return Example(number, tuple(text or "" for text in texts), (label or "",), fault="columns")
+    found = tuple(text or "" for text in texts)
+    return Example(number, found, (label,), fault=None if all(found) else "empty")
+
+
+def _scalar(value: Any) -> str | None:
+    if isinstance(value, bool) or value is None or isinstance(value, dict | list):
+        return None if not isinstance(value, bool) else str(value).lower()
+    return normalise(str(value)).strip()
+
+
+def _column(header: list[str], column: int | str, path: str) -> int:
+    if isinstance(column, int):
+        return column
+    if column not in header:
+        raise DataError(f"{path}: its first line names no column '{column}'{suggestion(column, header)}")
+    return header.index(column)
+
+
+def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            table = json.loads(line)
+        except (ValueError, RecursionError):
+            raise DataError(f"{path}: line {number} is no JSON; every line must be one object") from None
+        if not isinstance(table, dict):
+            raise DataError(f"{path}: line {number} is no JSON object; write {{…}} on every line")
+        yield number, table
+
+
+def _sentences(files: ReadingFiles) -> Iterator[Example]:
+    """CoNLL: a word per line with its columns, a blank line between sentences; in CoNLL-U, # begins a remark and
+    words that are written together (1-2) or left out (1.1) stand on lines of their own, which are not words."""
+    split_by_tabs = files.is_conllu
+    word = 1 if files.is_conllu and files.text is None else files.text or 0
+    label = (3 if files.is_conllu else -1) if files.label is None else files.label
+    if isinstance(word, str) or isinstance(label, str):
+        raise DataError(f"{files.path}: the columns of CoNLL are numbers, not names")
+    words: list[str] = []
+    labels: list[str] = []
+    first, fault = 1, None
+    for number, line in enumerate(read_lines(files.path), start=1):
+        if not line.strip():
+            if words or fault:
+                yield Example(first, tuple(words), tuple(labels), fault=fault)
+            words, labels, first, fault = [], [], number + 1, None
+            continue
+        if line.startswith("#") and files.is_conllu:
+            continue
+        cells = line.split("\t") if split_by_tabs or "\t" in line else line.split()
+        if files.is_conllu and not cells[0].isdecimal():
+            continue
+        if cells[0] == "-DOCSTART-":
+            continue
+        if not max(word, label) < len(cells) or -label > len(cells) or not cells[word].strip() or not cells[label]:
+            fault = "columns"
+            continue
+        words.append(cells[word])
+        labels.append(cells[label])
+    if words or fault:
+        yield Example(first, tuple(words), tuple(labels), fault=fault)
+
+
+def _squad(path: str) -> Iterator[Example]:
+    """SQuAD's JSON, or a list of flat objects."""
+    try:
+        content = json.loads("\n".join(read_lines(path)))
+    except (ValueError, RecursionError):
+        raise DataError(f"{path}: is no JSON; give a file as SQuAD's, or JSONL named so") from None
+    for number, table in enumerate(_flat(content, path), start=1):
+        yield _question(number, table)
+
+
+def _flat(content: Any, path: str) -> Iterator[dict[str, Any]]:
+    if isinstance(content, list):
+        yield from (table for table in content if isinstance(table, dict))
+        return
+    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
+        raise DataError(f"{path}: has no list 'data'; give a file as SQuAD's, or JSONL named so")
+    for article in content["data"]:
+        for paragraph in article.get("paragraphs", []) if isinstance(article, dict) else ():
+            for question in paragraph.get("qas", []) if isinstance(paragraph, dict) else ():
+                yield {**question, "context": paragraph.get("context")}
+
+
+def _answers(path: str) -> Iterator[Example]:
+    for number, table in _objects(path):
+        yield _question(number, table)
+
+
+def _question(number: int, table: dict[str, Any]) -> Example:
+    """One question with its context; an answer that does not stand where it should makes it unusable."""
+    question, context = (_scalar(table.get(name)) for name in ("question", "context"))
+    raw = table.get("context")
+    if question is None or context is None or not isinstance(raw, str):
+        return Example(number, (question or "", context or ""), fault="columns")
+    if not question or not context:
+        return Example(number, (question, context), fault="empty")
+    found = []
+    for text, start in _given(table.get("answers")):
+        said, place = normalise(text), len(normalise(raw[:start]))  # characters that NFC joins count once
+        if not said or normalise(raw)[place : place + len(said)] != said:
+            return Example(number, (question, normalise(raw)), fault="no_place")
+        found.append((said, place))
+    if not found and not table.get("is_impossible") and table.get("answers"):
+        return Example(number, (question, normalise(raw)), fault="columns")
+    return Example(number, (question, normalise(raw)), answers=tuple(found))
+
+
+def _given(answers: Any) -> Iterator[tuple[str, int]]:
+    """[{text, answer_start}, …] as in SQuAD, or {text: […], answer_start: […]} as the hub's tables have it."""
+    if isinstance(answers, dict):
+        texts, starts = answers.get("text"), answers.get("answer_start")
+        if isinstance(texts, list) and isinstance(starts, list):
+            answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
+        else:
+            answers = [answers]
+    for answer in answers if isinstance(answers, list) else ():
+        if isinstance(answer, dict) and isinstance(answer.get("text"), str):
+            start = answer.get("answer_start")
+            if isinstance(start, int) and start >= 0:
+                yield answer["text"], start

@@ -1,0 +1,137 @@
+"""How the examples of each task become rows of a prepared corpus, with the text that they are judged by later."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.reading.corpus import Example
+from transduce.data.reading.document import paired, segments
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.reading_row import WordPieces, answer_wanted, label_row, tag_rows, tag_wanted, windows
+
+Note = tuple[Example, str]
+"""An example, and a reason of `report.REASONS`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: what is read, what is wanted, and both as text, with the first of an example's rows."""
+
+    tokens: list[int]
+    wanted: list[int]
+    text: str = ""
+    gold: str = ""
+
+
+class Encoder(ABC):
+    """Makes rows of examples."""
+
+    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
+        self.data, self.tokenizer = data, tokenizer
+        self.numbers = {label: number for number, label in enumerate(labels)}
+
+    @abstractmethod
+    def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
+        """Return the rows of a unit, and what is to be said of some of its examples."""
+
+    def keeps(self, reason: str) -> bool:
+        """Whether an example with this note was used all the same."""
+        return reason in ("cut", "split")
+
+
+class LabelEncoder(Encoder):
+    """A text or pair with its label."""
+
+    def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
+        rows, notes = [], list[Note]()
+        for example in examples:
+            tokens, was_cut = label_row(self.tokenizer, example.texts, self.data.max_length)
+            if was_cut:
+                notes.append((example, "cut"))
+            (label,) = example.labels
+            rows.append(Row(tokens, [self.numbers[label]], json.dumps(example.texts), json.dumps(label)))
+        return rows, notes
+
+
+class TagEncoder(Encoder):
+    """Words with their labels."""
+
+    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
+        super().__init__(data, tokenizer, labels)
+        self.pieces = WordPieces(tokenizer)
+
+    def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
+        rows, notes = list[Row](), list[Note]()
+        for example in examples:
+            several = tag_rows(self.pieces.of(example.texts), self.data.max_length)
+            if len(several) > 1:
+                notes.append((example, "split"))
+            text, gold, done = json.dumps(example.texts), json.dumps(example.labels), 0
+            for tokens, begins in several:
+                labels = example.labels[done : done + len(begins)]
+                rows.append(Row(tokens, tag_wanted(len(tokens), begins, labels, self.numbers), text, gold))
+                text, gold, done = "", "", done + len(begins)
+        return rows, notes
+
+
+class AnswerEncoder(Encoder):
+    """A question with every window of its context."""
+
+    def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
+        rows, notes = list[Row](), list[Note]()
+        for example in examples:
+            question, context = example.texts
+            if not example.answers and not self.data.no_answer:
+                notes.append((example, "unanswered"))
+                continue
+            several = windows(self.tokenizer, question, context, self.data.max_length, self.data.stride)
+            if len(several) > 1:
+                notes.append((example, "split"))
+            text, gold = json.dumps(example.texts), json.dumps([answer for answer, _ in example.answers])
+            for window in several:
+                wanted = [0, 0]
+                if example.answers:
+                    said, start = example.answers[0]
+                    wanted = answer_wanted(window, start, start + len(said))
+                rows.append(Row(window.tokens, wanted, text, gold))
+                text, gold = "", ""
+        return rows, notes
+
+
+class MaskEncoder(Encoder):
+    """A document; what is wanted of a row is only which document it is of, the rest is drawn in every epoch."""
+
+    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
+        super().__init__(data, tokenizer, labels)
+        self.document = 0
+
+    def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
+        sentences = self.tokenizer.encode_batch([example.texts[0] for example in examples])
+        frame = 3 if self.data.next_sentence else 2
+        room = self.data.max_length - frame
+        if self.data.next_sentence:
+            pairs = paired(segments(sentences, room // 2))
+            found = [[*first, self.tokenizer.end, *second] for first, second in pairs]
+        else:
+            found = [one for one in segments(sentences, room) if one]
+        self.document += 1
+        if not found:
+            return [], [(example, "too_short") for example in examples]
+        return [Row(tokens, [self.document]) for tokens in found], []
+
+
+_ENCODERS: dict[str, type[Encoder]] = {
+    "mask": MaskEncoder,
+    "classify": LabelEncoder,
+    "tag": TagEncoder,
+    "answer": AnswerEncoder,
+}
+
+
+def encoder_for(data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> Encoder:
+    """Return what makes rows for a task."""
+    return _ENCODERS[data.task](data, tokenizer, labels)

@@ -1,0 +1,100 @@
+"""How good a reader is on a file of examples: what it says of them beside what is true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from transduce.config import Table
+from transduce.data.batches import validation_batches
+from transduce.data.reading.batch import collate_reading
+from transduce.data.reading.config import ReadingConfig, ReadingFiles
+from transduce.data.reading.corpus import Example, read_examples
+from transduce.data.reading.document import documents
+from transduce.data.reading.encoding import encoder_for
+from transduce.data.reading.masking import Masking
+from transduce.data.store import PairStore
+from transduce.decoding.reading import answers_to
+from transduce.errors import DataError, SettingsError
+from transduce.evaluation.perplexity import perplexity
+from transduce.evaluation.reading import judge_answers
+from transduce.models.reading_head import LanguageHead
+from transduce.reader import ReaderModel
+from transduce.training.reading_objective import reading_loss
+
+TOGETHER = 1024
+FIXED_SEED = 0
+"""Of the masks, the same as a run's validation has."""
+
+
+def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None) -> Table:
+    """Read a file as the reader's task has it and return the scores, with the lines left out by reason.
+
+    `columns` say where text and label stand; by default where they stood in training.
+    """
+    if reader.task == "none":
+        raise SettingsError("this reader has no head that could be right or wrong; train one for a task first")
+    files = ReadingFiles.from_table({**(reader.notes.get("columns") or {}), **(columns or {}), "path": path}, path)
+    settings = {name: reader.notes[name] for name in ("max_length", "stride", "no_answer") if reader.notes.get(name)}
+    data = ReadingConfig.from_table({"task": reader.task, "train": files.to_table(), **settings}, path)
+    examples = read_examples(files, data.task)
+    if data.task == "mask":
+        asks = isinstance(reader.model.head, LanguageHead) and reader.model.head.follows is not None
+        return _masked(reader, data.but(next_sentence=asks), examples)
+    gold: list[Any] = []
+    said: list[Any] = []
+    left_out: dict[str, int] = {}
+    while some := list(islice(examples, TOGETHER)):
+        usable = [example for example in some if _reason(example, data, left_out) is None]
+        said += answers_to(reader.engine, data.task, [example.texts for example in usable])
+        gold += [_true(example, data.task) for example in usable]
+    if not gold:
+        raise DataError(f"{path}: has no example that can be used ({left_out or 'it is empty'}); check its columns")
+    return {"examples": len(gold), "left_out": left_out, **judge_answers(data.task, gold, said)}
+
+
+def _reason(example: Example, data: ReadingConfig, left_out: dict[str, int]) -> str | None:
+    reason = example.fault
+    if reason is None and data.task == "answer" and not example.answers and not data.no_answer:
+        reason = "unanswered"
+    if reason is not None:
+        left_out[reason] = left_out.get(reason, 0) + 1
+    return reason
+
+
+def _true(example: Example, task: str) -> Any:
+    if task == "classify":
+        return example.labels[0]
+    return list(example.labels) if task == "tag" else [answer for answer, _ in example.answers]
+
+
+def _masked(reader: ReaderModel, data: ReadingConfig, lines: Iterator[Example]) -> Table:
+    """Loss, perplexity and accuracy of hidden pieces, always the same ones."""
+    tokenizer = reader.tokenizer
+    encoder = encoder_for(data, tokenizer, ())
+    rows = [row for document in documents(lines) for row in encoder.rows(document)[0]]
+    if not rows:
+        raise DataError("there is no text to hide anything in; give a file with sentences")
+    store = PairStore.of([row.tokens for row in rows], [row.wanted for row in rows])
+    store = PairStore.of(*Masking(data, tokenizer, FIXED_SEED).examples(store, range(len(rows)), 0))
+    loss, asked, correct = 0.0, 0, 0
+    with torch.inference_mode():
+        for batch_rows in validation_batches(store, 4096):
+            batch = collate_reading(store, np.asarray(batch_rows), tokenizer.specials, "mask")
+            result = reading_loss(reader.model, batch.to(reader.model.device), smoothing=0.0)
+            loss += float(result.plain)
+            asked += batch.num_target_tokens
+            correct += int(result.correct)
+    worth = perplexity(loss, asked)
+    return {
+        "rows": len(rows),
+        "hidden": asked,
+        "loss": loss / asked,
+        "perplexity": worth if math.isfinite(worth) else None,
+        "accuracy": correct / asked,
+    }

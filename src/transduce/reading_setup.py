@@ -1,0 +1,74 @@
+"""The settings of a run of a reader: what is chosen for its task, and which do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from transduce.advice import Advice
+from transduce.config import Config
+from transduce.data.config import DataConfig
+from transduce.data.reading.config import ReadingConfig
+from transduce.errors import SettingsError
+from transduce.models import catalog
+from transduce.models.bert import BertConfig
+from transduce.training.config import TrainingConfig
+
+FOR_PAIRS = ("subword_dropout", "source_vectors", "target_vectors")
+"""Settings of [training] that mean nothing to a reader."""
+
+
+def advise_reader(task: str) -> Advice:
+    """Choose tokenizer, model and training for a reader: what BERT was trained with, at a laptop's size."""
+    mask = task == "mask"
+    training: dict[str, Any] = {
+        "tokens": 4096 if mask else 2048,
+        "updates": 20_000 if mask else 2000,
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "schedule": "linear",
+        "learning_rate": 5e-4 if mask else 2e-4,
+        "warmup": 1000 if mask else 200,
+        "betas": [0.9, 0.999],
+        "epsilon": 1e-6,
+        "clip": 1.0,
+        "validate_every": 1000 if mask else 200,
+    }
+    reasons = [
+        "a reader of 4 layers of 256 with WordPiece, as BERT is built",
+        f"AdamW with a peak of {training['learning_rate']:g} that falls in a line, as BERT is trained",
+    ]
+    tokenizer = {"kind": "wordpiece", "vocab_size": 8000, "joint": True}
+    model = {"name": "bert", "preset": "bert_mini"}
+    return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def with_head(data: DataConfig | ReadingConfig, model: Config, given: Mapping[str, Any], where: str) -> Config:
+    """Give a reader the head that its task needs; `given` is the [model] table, which may not ask for another."""
+    if not isinstance(data, ReadingConfig) or not isinstance(model, BertConfig):
+        return model
+    head = given.get("head", data.head)
+    if head not in (data.head, "none"):
+        raise SettingsError(f"{where}: the task {data.task} needs model.head = '{data.head}', not '{head}'")
+    return model.but(head=data.head, **({"next_sentence": data.next_sentence} if data.task == "mask" else {}))
+
+
+def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training: TrainingConfig, where: str) -> None:
+    """Say no to a reader without a task, a task without a reader, and texts longer than a reader reads."""
+    name = catalog.name_of(model)
+    reason = None
+    if not isinstance(data, ReadingConfig):
+        if isinstance(model, BertConfig):
+            reason = f"a {name} reads texts and writes none; say in data.task what it should learn: mask, classify, "
+            reason += "tag or answer"
+    elif not isinstance(model, BertConfig):
+        reason = f"data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
+    elif data.max_length > model.max_positions:
+        reason = (
+            f"data.max_length = {data.max_length} is more than the {model.max_positions} positions that the model "
+            "learns; set data.max_length or model.max_positions"
+        )
+    elif given := [setting for setting in FOR_PAIRS if getattr(training, setting)]:
+        reason = f"training.{given[0]} is for pairs; leave it out for a reader"
+    if reason is not None:
+        raise SettingsError(f"{where}: {reason}")

@@ -1,0 +1,77 @@
+"""What a reader minimises: the cross-entropy of what its head says.
+
+Where pieces are hidden and pairs are asked about too, both losses are means of their own that are added (Devlin et al.
+2019, section A.2); smoothed labels and R-Drop mean the same as for pairs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from transduce.data.reading.batch import ReadingBatch
+from transduce.models.interface import Reader, Reading
+from transduce.models.reading_head import LanguageHead, SpanHead
+from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.paired_cross_entropy import paired_cross_entropy
+
+
+def reading_loss(model: Reader, batch: ReadingBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+    """Read the texts, twice if both readings should agree, and compare what is said with what is wanted."""
+    twice = r_drop > 0 and model.training
+    readings = [model(batch.tokens, batch.allowed, batch.segments) for _ in range(2 if twice else 1)]
+    head = model.head
+    if isinstance(head, LanguageHead):
+        return _language_loss(head, readings, batch, smoothing, r_drop)
+    if isinstance(head, SpanHead):
+        scores, wanted_N = [head.places(reading).flatten(0, 1) for reading in readings], batch.wanted.flatten()
+    else:
+        assert head is not None, "a reader without a head was refused before"
+        wanted_N = batch.wanted[:, 0] if batch.wanted.shape[1] == 1 else batch.wanted[batch.wanted >= 0]
+        picked = slice(None) if batch.wanted.shape[1] == 1 else batch.wanted >= 0
+        scores = [head(reading)[picked] for reading in readings]
+    return score_cross_entropy(scores, wanted_N, smoothing, r_drop)
+
+
+def _language_loss(
+    head: LanguageHead, readings: list[Reading], batch: ReadingBatch, smoothing: float, r_drop: float
+) -> CrossEntropy:
+    wanted = batch.wanted.clone()
+    wanted[:, 0] = -1
+    hidden_BN = wanted >= 0
+    vectors = [head.vectors(reading.states[hidden_BN]) for reading in readings]
+    output, half = head.output, head.output.half_products and head.training
+    if len(vectors) == 2:
+        pair = (vectors[0], vectors[1])
+        loss = paired_cross_entropy(pair, output.weight, output.bias, wanted[hidden_BN], smoothing, r_drop, half)
+    else:
+        loss = linear_cross_entropy(vectors[0], output.weight, output.bias, wanted[hidden_BN], smoothing, half)
+    if head.follows is None:
+        return loss
+    follows = score_cross_entropy([head.next_sentence(r) for r in readings], batch.wanted[:, 0], smoothing, r_drop)
+    share = batch.num_target_tokens / batch.num_rows  # sums are divided by the hidden pieces of the whole batch
+    return loss._replace(smoothed=loss.smoothed + share * follows.smoothed)
+
+
+def score_cross_entropy(scores: list[Tensor], wanted: Tensor, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+    """Compare scores of few candidates with the true ones; minus infinity stands for none.  (N C), (N) -> sums.
+
+    Of two readings it is the mean of both, and α/4 of what they disagree, as in `nn.paired_cross_entropy`.
+    """
+    logs = [(score if score.dtype.itemsize >= 4 else score.float()).log_softmax(dim=1) for score in scores]
+    possible_NC = scores[0] > -torch.inf
+    others_N = (possible_NC.sum(dim=1) - 1).clamp(min=1)
+    smoothed = logs[0].new_zeros(())
+    plain = logs[0].new_zeros(())
+    for log_NC in logs:
+        true_N = log_NC.gather(1, wanted[:, None])[:, 0]
+        spread_N = log_NC.masked_fill(~possible_NC, 0.0).sum(dim=1) - true_N
+        loss_N = -(1.0 - smoothing) * true_N - smoothing * spread_N / others_N
+        smoothed = smoothed + loss_N.sum() / len(logs)
+        plain = plain - true_N.detach().sum() / len(logs)
+    if len(logs) == 2:
+        first, second = (log_NC.masked_fill(~possible_NC, 0.0) for log_NC in logs)
+        apart_NC = (first.exp() - second.exp()) * (first - second)
+        smoothed = smoothed + r_drop / 4 * apart_NC.sum()
+    correct = (logs[0].argmax(dim=1) == wanted).sum()
+    return CrossEntropy(smoothed, plain, correct)

@@ -1,0 +1,191 @@
+"""`transduce read`, `embed`, `evaluate` and `inspect` with readers, and the wrong verb for a folder."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import transduce
+from transduce.cli.main import run
+
+RECIPE = """
+[data]
+task = "{task}"
+train = {{path = "{path}"}}
+max_length = 16
+validation_share = 0.1
+
+[tokenizer]
+kind = "wordpiece"
+vocab_size = 120
+min_frequency = 1
+
+[model]
+name = "bert"
+model_dim = 16
+ffn_dim = 24
+num_heads = 2
+num_layers = 1
+max_positions = 16
+
+[training]
+tokens = 256
+updates = 12
+validate_every = 6
+threads = 1
+learning_rate = 0.01
+schedule = "constant"
+warmup = 2
+label_smoothing = 0.0
+"""
+TEXTS = {
+    "classify": "".join(f"the film was {('fine', 'dull')[n % 2]} {n}\t{'+-'[n % 2]}\n" for n in range(60)),
+    "tag": "\n".join(f"Anna{n} B-PER\nsees O\nRome{n} B-LOC\n" for n in range(40)),
+    "mask": "".join(f"the film was fine {n}\nthe play is dull\n\n" for n in range(40)),
+    "answer": "".join(
+        json.dumps(
+            {
+                "question": "where ?",
+                "context": f"{n} is in Rome",
+                "answers": [{"text": "Rome", "answer_start": len(f"{n} is in ")}],
+            }
+        )
+        + "\n"
+        for n in range(40)
+    ),
+}
+FILES = {"classify": "a.tsv", "tag": "a.conll", "mask": "a.txt", "answer": "a.jsonl"}
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run for each task; nobody may change them."""
+    folder = tmp_path_factory.mktemp("readers")
+    stderr, sys.stderr = sys.stderr, io.StringIO()
+    try:
+        for task, text in TEXTS.items():
+            path = folder / FILES[task]
+            path.write_text(text, encoding="utf-8")
+            (folder / f"{task}.toml").write_text(RECIPE.format(task=task, path=path), encoding="utf-8")
+            assert run(["train", "--recipe", str(folder / f"{task}.toml"), "--output", str(folder / task)]) == 0
+    finally:
+        sys.stderr = stderr
+    return folder
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_one_line_in_one_line_out(
+    readers: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(b"the film was fine\n\nthe film was dull\tthe film\n")
+    assert run(["read", str(readers / "classify")]) == 0
+    first, blank, third = lines(capsys)
+    label, probability = first.split("\t")
+    assert label in "+-" and 0.5 <= float(probability) <= 1 and blank == "" and third
+    typed(b"Anna1 sees Rome2\n")
+    assert run(["read", str(readers / "tag")]) == 0
+    assert len(lines(capsys)[0].split()) == 3
+    typed(b"where ?\t7 is in Rome\n")
+    assert run(["read", str(readers / "answer")]) == 0
+    text, start, end, _ = lines(capsys)[0].split("\t")
+    assert "7 is in Rome"[int(start) : int(end)] == text
+    typed(b"the <mask> was fine\n")
+    assert run(["read", str(readers / "mask"), "--json"]) == 0
+    (guesses,) = json.loads(lines(capsys)[0])
+    assert len(guesses) == 5 and guesses[0].keys() == {"piece", "probability"}
+
+
+def test_json_is_what_python_says(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("the film was fine\n\n")
+    assert run(["read", str(readers / "classify"), str(tmp_path / "a.txt"), "--json"]) == 0
+    first, blank = lines(capsys)
+    reader = transduce.load(readers / "classify")
+    assert isinstance(reader, transduce.ReaderModel)
+    (said,) = reader.read(["the film was fine"])
+    assert json.loads(first) == said._asdict()  # type: ignore[union-attr]
+    assert blank == "null"
+
+
+def test_vectors_are_the_same_as_npy_and_as_json(
+    readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"the film {n}\n" for n in range(9)) + "one\ttwo\n")
+    arguments = ["embed", str(readers / "mask"), str(tmp_path / "a.txt"), "--normalise"]
+    assert run(arguments) == 0
+    rows = [json.loads(line)["vector"] for line in lines(capsys)]
+    assert run([*arguments, "--output", str(tmp_path / "v.npy")]) == 0
+    assert "10 vectors of 16" in capsys.readouterr().err
+    found = np.load(tmp_path / "v.npy", allow_pickle=False)
+    assert found.shape == (10, 16) and found.dtype == np.float32
+    np.testing.assert_allclose(found, rows, atol=1e-6)
+    assert run([*arguments, "--output", "v.txt"]) == 2
+    assert "vectors are written as .npy" in capsys.readouterr().err
+    assert run([*arguments, "--pool", "pooled"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [
+        ("classify", {"label_accuracy", "macro_f1", "micro_f1"}),
+        ("tag", {"word_accuracy", "span_f1"}),
+        ("answer", {"exact_match", "answer_f1"}),
+        ("mask", {"loss", "perplexity", "accuracy"}),
+    ],
+)
+def test_a_reader_is_evaluated_on_a_file_of_its_task(
+    readers: Path, task: str, names: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["evaluate", str(readers / task), "--path", str(readers / FILES[task]), "--json"]) == 0
+    found = json.loads(lines(capsys)[0])
+    assert names < found.keys()
+    assert run(["evaluate", str(readers / task), "--path", str(readers / FILES[task])]) == 0
+    assert {line.split()[0] for line in lines(capsys)} >= names
+
+
+def test_a_reader_shows_where_it_looked(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
+    output = str(tmp_path / "look")
+    assert run(["inspect", str(readers / "classify"), "the film", "--second", "was fine", "--output", output]) == 0
+    assert lines(capsys)[0].startswith("the film | was fine  →  ")
+    assert "the film | was fine" in (tmp_path / "look.html").read_text(encoding="utf-8")
+    assert (tmp_path / "look.png").stat().st_size > 1000
+    assert run(["inspect", str(readers / "classify"), "the film", "--kind", "cross", "--output", output]) == 2
+
+
+def test_the_wrong_verb_is_told_which_is_the_right_one(
+    readers: Path, place: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = str(readers / "tag")
+    for arguments, said in (
+        (["translate", reader], "ask it with `transduce read`"),
+        (["score", reader, "--source", "a.txt", "--target", "b.txt"], "ask it with `transduce read`"),
+        (["evaluate", reader, "--source", "a.txt", "--target", "b.txt"], "give --path FILE alone"),
+        (["evaluate", reader, "--path", "none.conll"], "none.conll"),
+        (["read", "run"], "use `transduce translate`"),
+        (["embed", "run"], "use `transduce translate`"),
+        (["inspect", "run", "a b", "--second", "c"], "--second is for readers"),
+    ):
+        typed(b"a\n")
+        assert run(arguments) > 0
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1 and error.startswith("error: "), (arguments, error)
+
+
+def test_lines_that_are_no_questions_are_refused(
+    readers: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed(b"no tab here\n")
+    assert run(["read", str(readers / "answer")]) == 65
+    assert "line 1 is no question and text" in capsys.readouterr().err
+    typed(b"a\tb\tc\n")
+    assert run(["read", str(readers / "classify")]) == 65
+    assert "line 1 has 3 columns" in capsys.readouterr().err

@@ -1,0 +1,129 @@
+"""Files of examples: what is read, and what is counted as unusable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transduce.data.reading.config import ReadingConfig, ReadingFiles
+from transduce.data.reading.corpus import Example, read_examples
+from transduce.data.reading.document import documents, paired, segments
+from transduce.errors import DataError, SettingsError
+
+
+def written(folder: Path, name: str, text: str) -> ReadingFiles:
+    (folder / name).write_text(text, encoding="utf-8")
+    return ReadingFiles(path=str(folder / name))
+
+
+def test_a_tsv_has_text_and_label_by_number(tmp_path: Path) -> None:
+    files = written(tmp_path, "a.tsv", "good film\tpos\n\tneg\nno label\nlabel missing\t\n bad  \tneg\tmore\n")
+    found = list(read_examples(files, "classify"))
+    assert [example.fault for example in found] == [None, "empty", "columns", "columns", None]
+    assert found[0] == Example(1, ("good film",), ("pos",))
+    assert found[4] == Example(5, ("bad",), ("neg",))
+
+
+def test_a_tsv_has_columns_by_the_names_of_its_first_line(tmp_path: Path) -> None:
+    files = written(tmp_path, "a.tsv", "gold\tfirst\tsecond\nyes\tA cat.\tAn animal.\n")
+    named = files.but(text="first", second="second", label="gold")
+    assert list(read_examples(named, "classify")) == [Example(2, ("A cat.", "An animal."), ("yes",))]
+    with pytest.raises(DataError, match="no column 'frist'; did you mean 'first'"):
+        list(read_examples(named.but(text="frist"), "classify"))
+
+
+def test_jsonl_has_keys_and_numbers_become_labels(tmp_path: Path) -> None:
+    lines = [{"text": "a", "label": 1}, {"text": "b", "label": True}, {"text": "c"}, {"text": "", "label": "x"}]
+    files = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))
+    found = list(read_examples(files, "classify"))
+    assert [(example.labels, example.fault) for example in found] == [
+        (("1",), None),
+        (("true",), None),
+        (("",), "columns"),
+        (("x",), "empty"),
+    ]
+    with pytest.raises(DataError, match="line 1 is no JSON"):
+        list(read_examples(written(tmp_path, "b.jsonl", "nothing"), "classify"))
+
+
+def test_conllu_leaves_out_remarks_and_what_is_no_word(tmp_path: Path) -> None:
+    text = (
+        "# text = Don't go\n1-2\tDon't\t_\t_\t_\n1\tDo\tdo\tAUX\tx\n2\tn't\tnot\tPART\tx\n2.1\tempty\t_\tVERB\tx\n"
+        "3\tgo\tgo\tVERB\tx\n\n# next\n1\tYes\tyes\tINTJ\tx\n"
+    )
+    found = list(read_examples(written(tmp_path, "a.conllu", text), "tag"))
+    assert [example.texts for example in found] == [("Do", "n't", "go"), ("Yes",)]
+    assert found[0].labels == ("AUX", "PART", "VERB")
+    other = read_examples(ReadingFiles(path=str(tmp_path / "a.conllu"), label=2), "tag")
+    assert next(other).labels == ("do", "not", "go")
+
+
+def test_conll_has_its_label_last_and_a_broken_line_spoils_its_sentence(tmp_path: Path) -> None:
+    text = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\nalone\n\nBonn\tNNP\tB-LOC\n"
+    found = list(read_examples(written(tmp_path, "a.conll", text), "tag"))
+    assert [(example.texts, example.labels) for example in found if example.fault is None] == [
+        (("EU", "rejects"), ("B-ORG", "O")),
+        (("alone",), ("alone",)),
+        (("Bonn",), ("B-LOC",)),
+    ]
+    fixed = ReadingFiles(path=str(tmp_path / "a.conll"), label=2)
+    assert [example.fault for example in read_examples(fixed, "tag")] == [None, "columns", None]
+
+
+def test_squad_and_flat_questions_are_read_alike(tmp_path: Path) -> None:
+    context = "Cafe\u0301 Anna is in Rome."  # two characters that NFC makes one
+    answer = {"text": "Rome", "answer_start": context.index("Rome")}
+    whole = {"data": [{"paragraphs": [{"context": context, "qas": [{"question": "Where?", "answers": [answer]}]}]}]}
+    squad = written(tmp_path, "a.json", json.dumps(whole))
+    flat = written(tmp_path, "a.jsonl", json.dumps({"question": "Where?", "context": context, "answers": [answer]}))
+    (first,), (second,) = list(read_examples(squad, "answer")), list(read_examples(flat, "answer"))
+    assert first.texts == second.texts == ("Where?", "Café Anna is in Rome.")
+    assert first.answers == second.answers == (("Rome", 16),)
+    said, start = first.answers[0]
+    assert first.texts[1][start : start + len(said)] == said
+    columns = {"question": "Q", "context": "a b", "answers": {"text": ["b"], "answer_start": [2]}}
+    assert next(read_examples(written(tmp_path, "b.jsonl", json.dumps(columns)), "answer")).answers == (("b", 2),)
+
+
+def test_an_answer_that_does_not_stand_there_is_unusable(tmp_path: Path) -> None:
+    lines = [
+        {"question": "Q", "context": "abc", "answers": [{"text": "c", "answer_start": 1}]},
+        {"question": "Q", "context": "abc", "answers": []},
+        {"question": "Q", "answers": []},
+        {"question": " ", "context": "abc", "answers": []},
+    ]
+    files = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))
+    found = list(read_examples(files, "answer"))
+    assert [example.fault for example in found] == ["no_place", None, "columns", "empty"]
+    with pytest.raises(DataError, match="no list 'data'"):
+        list(read_examples(written(tmp_path, "c.json", "{}"), "answer"))
+
+
+def test_blank_lines_end_documents(tmp_path: Path) -> None:
+    files = written(tmp_path, "a.txt", "one\ntwo\n\n\n  \nthree\n")
+    found = [[line.texts[0] for line in document] for document in documents(read_examples(files, "mask"))]
+    assert found == [["one", "two"], ["three"]]
+
+
+def test_segments_hold_whole_sentences_as_long_as_they_fit() -> None:
+    assert segments([[1, 2], [3], [4, 5, 6], [7] * 7], 4) == [[1, 2, 3], [4, 5, 6], [7] * 4, [7] * 3]
+    assert paired([[1], [2], [3, 4, 5]]) == [([1], [2]), ([3], [4, 5])]
+    assert paired([[1]]) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"task": "classify", "train": {"path": "a.tsv", "format": "conll"}}, "reads tsv or jsonl, not conll"),
+        ({"task": "tag", "train": {"path": "a", "second": 1}}, "a second text is for labels of pairs"),
+        ({"task": "tag", "train": {"path": "a"}, "test": {"path": "b", "weight": 2.0}}, "a weight is for training"),
+        ({"task": "tag", "train": []}, "names no examples"),
+        ({"task": "tag", "train": {"pth": "a"}}, "did you mean 'path'"),
+        ({"task": "tga", "train": {"path": "a"}}, "task"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(table: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        ReadingConfig.from_table(table, "recipe")

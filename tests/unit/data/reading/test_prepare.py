@@ -1,0 +1,219 @@
+"""Preparing examples: rows, reports that add up, and what is held out, left out or cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transduce.data.prepare import prepare
+from transduce.data.reading.batch import collate_reading
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.reading.masking import FOREIGN, Masking
+from transduce.data.store import Prepared, load_prepared
+from transduce.errors import DataError
+from transduce.text.tokenizer import TokenizerConfig
+
+PIECES = TokenizerConfig(kind="wordpiece", vocab_size=200, min_frequency=1)
+WORDS = ["der", "hund", "läuft", "über", "die", "wiese", "und", "bellt", "laut", "am", "alten", "tor", "vorbei"]
+
+
+def prepared(folder: Path, size: int = 200, **table: object) -> Prepared:
+    data = ReadingConfig.from_table({"max_length": 16, **table}, "a test")
+    prepare(data, PIECES.but(vocab_size=size), folder / "data")
+    return load_prepared(folder / "data", thorough=True)
+
+
+def test_labelled_texts_become_rows_and_every_line_is_accounted_for(tmp_path: Path) -> None:
+    lines = [f"{WORDS[n % 12]} {WORDS[(n // 3) % 12]} {n}\t{'ab'[n % 2]}" for n in range(60)]
+    extra = ["\ta", "kein Etikett", lines[0], lines[1], " ".join(WORDS * 3) + "\tc"]
+    (tmp_path / "train.tsv").write_text("\n".join([*lines, *extra]) + "\n", encoding="utf-8")
+    (tmp_path / "test.tsv").write_text(lines[5].replace("\tb", "\td") + "\n", encoding="utf-8")
+    found = prepared(
+        tmp_path,
+        task="classify",
+        train={"path": str(tmp_path / "train.tsv")},
+        test={"path": str(tmp_path / "test.tsv")},
+        validation_share=0.1,
+    )
+    report = found.report.train
+    dropped = {reason: finding.dropped for reason, finding in report.findings.items() if finding.dropped}
+    assert dropped == {"empty": 1, "leaked_source": 1, "duplicate": 2, "columns": 1}
+    assert report.findings["cut"].kept == 1
+    assert report.read == 65 == report.kept + report.held_out + report.dropped
+    assert found.report.labels == ("a", "b", "c", "d")
+    assert found.validation is not None and len(found.validation) == report.held_out == 6
+    texts = {text for text, _ in found.train.texts()}
+    assert not texts & {text for text, _ in found.validation.texts()}
+    batch = collate_reading(found.train, np.arange(4), found.source_tokenizer.specials, "classify")
+    for row in range(4):
+        text, gold = found.train.text(row)
+        assert found.report.labels[int(batch.wanted[row, 0])] == json.loads(gold)
+        real = batch.tokens[row][batch.allowed[row]].tolist()
+        tokenizer = found.source_tokenizer
+        assert real == [tokenizer.start, *tokenizer.encode(json.loads(text)[0]), tokenizer.end]
+
+
+def test_pairs_have_their_second_text_in_the_second_segment(tmp_path: Path) -> None:
+    lines = [f"{word} hund\t{word} tor {n}\tx" for n, word in enumerate(WORDS)]
+    (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = prepared(
+        tmp_path, task="classify", train={"path": str(tmp_path / "a.tsv"), "second": 1}, validation_share=0.0
+    )
+    tokenizer = found.source_tokenizer
+    framed = [tokenizer(*line.split("\t")[:2]) for line in lines]
+    batch = collate_reading(found.train, np.arange(len(lines)), tokenizer.specials, "classify")
+    for row, expected in enumerate(framed):
+        assert batch.tokens[row][batch.allowed[row]].tolist() == expected["input_ids"]
+        assert batch.segments[row][batch.allowed[row]].tolist() == expected["token_type_ids"]
+    assert int(batch.segments[~batch.allowed].sum()) == 0
+
+
+def test_words_have_their_label_at_their_first_piece_and_long_sentences_are_split(tmp_path: Path) -> None:
+    sentences = [WORDS[:n] for n in range(1, 13)] + [WORDS * 3]
+    text = "\n\n".join("\n".join(f"{word} T{len(word)}" for word in words) for words in sentences)
+    (tmp_path / "a.conll").write_text(text + "\n", encoding="utf-8")
+    found = prepared(tmp_path, task="tag", train={"path": str(tmp_path / "a.conll")}, validation_share=0.0)
+    assert found.report.train.findings["split"].kept >= 1
+    assert found.report.train.rows is not None and found.report.train.rows > found.report.train.kept == 13
+    tokenizer, labels = found.source_tokenizer, found.report.labels or ()
+    said: list[str] = []
+    batch = collate_reading(found.train, np.arange(len(found.train)), tokenizer.specials, "tag")
+    for row in range(len(found.train)):
+        for place in np.flatnonzero(batch.wanted[row].numpy() >= 0).tolist():
+            assert not tokenizer.vocabulary[int(batch.tokens[row, place])].startswith("##")
+            said.append(labels[int(batch.wanted[row, place])])
+    assert sorted(said) == sorted(f"T{len(word)}" for words in sentences for word in words)
+    assert batch.num_target_tokens == len(said)
+    assert batch.tokens.shape[1] <= 16
+
+
+def test_an_answer_stands_in_the_windows_that_hold_all_of_it(tmp_path: Path) -> None:
+    context = " ".join(WORDS * 4)
+    start = context.index("alten tor", 100)
+    example = {"question": "wo?", "context": context, "answers": [{"text": "alten tor", "answer_start": start}]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(example) + "\n", encoding="utf-8")
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0, stride=6)
+    tokenizer = found.source_tokenizer
+    batch = collate_reading(found.train, np.arange(len(found.train)), tokenizer.specials, "answer")
+    hits = 0
+    for tokens, (first, last) in zip(batch.tokens.tolist(), batch.wanted.tolist(), strict=True):
+        if first:
+            assert tokenizer.decode(tokens[first : last + 1]) == "alten tor"
+            hits += 1
+    assert 1 <= hits < len(found.train)
+    seen = {token for row in batch.tokens.tolist() for token in row}
+    assert seen >= set(tokenizer.encode(context))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("plain")
+    lines = []
+    for n in range(120):
+        lines += [" ".join(WORDS[(n + shift) % 12] for shift in range(4 + n % 5)) for _ in range(3)] + [""]
+    (folder / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    return prepared(folder, 50, task="mask", train={"path": str(folder / "a.txt")}, validation_share=0.05)
+
+
+def masking(plain: Prepared, seed: int = 3, **changes: object) -> Masking:
+    assert isinstance(plain.data, ReadingConfig)
+    return Masking(plain.data.but(**changes), plain.source_tokenizer, seed)
+
+
+def test_hidden_pieces_are_a_function_of_seed_epoch_and_row(plain: Prepared) -> None:
+    first = masking(plain).examples(plain.train, [5, 9, 2], 4)
+    again = masking(plain).examples(plain.train, [9], 4)
+    assert [first[0][1]] == again[0] and [first[1][1]] == again[1]
+    assert masking(plain).examples(plain.train, [5, 9, 2], 5) != first
+    assert masking(plain, seed=4).examples(plain.train, [5, 9, 2], 4) != first
+
+
+def test_pieces_are_hidden_at_the_paper_rates(plain: Prepared) -> None:
+    """15 % are asked for; of them 80 % are hidden, 10 % exchanged, 10 % left; half of the pairs are foreign."""
+    make, tokenizer = masking(plain, mask_rate=0.15), plain.source_tokenizer
+    rows = range(len(plain.train))
+    asked = hidden = kept = total = foreign = pairs = 0
+    for epoch in range(30):
+        for read, wanted in zip(*make.examples(plain.train, rows, epoch), strict=True):
+            pairs += 1
+            foreign += wanted[0] == 1 + FOREIGN
+            for token, true in zip(read, wanted[1:], strict=True):
+                total += token != tokenizer.end
+                asked += true > 0
+                hidden += true > 0 and token == tokenizer.mask
+                kept += true > 0 and token == true - 1
+                assert true > 0 or token != tokenizer.mask
+    assert asked / total == pytest.approx(0.15, abs=0.02)
+    assert hidden / asked == pytest.approx(0.8, abs=0.02)
+    assert kept / asked == pytest.approx(0.1, abs=0.02)
+    assert foreign / pairs == pytest.approx(0.5, abs=0.04)
+
+
+def test_what_was_hidden_restores_the_row_and_foreign_halves_are_of_other_documents(plain: Prepared) -> None:
+    end = plain.source_tokenizer.end
+    for row, (read, wanted) in enumerate(
+        zip(*masking(plain).examples(plain.train, range(len(plain.train)), 0), strict=True)
+    ):
+        restored = [true - 1 if true else token for token, true in zip(read, wanted[1:], strict=True)]
+        original = plain.train.source(row).tolist()
+        cut = original.index(end)
+        assert restored[: cut + 1] == original[: cut + 1]
+        if wanted[0] == 1 + FOREIGN:
+            others = [
+                other
+                for other in range(len(plain.train))
+                if plain.train.source(other).tolist()[plain.train.source(other).tolist().index(end) :] == restored[cut:]
+            ]
+            assert any(plain.train.target(other)[0] != plain.train.target(row)[0] for other in others)
+        else:
+            assert restored == original
+
+
+def test_whole_words_are_hidden_or_none_of_them(plain: Prepared) -> None:
+    make, tokenizer = masking(plain, whole_words=True, mask_rate=0.3), plain.source_tokenizer
+    starts = {n for n, piece in enumerate(tokenizer.vocabulary) if not piece.startswith("##")}
+    several = 0
+    for _, wanted, row in zip(*make.examples(plain.train, range(80), 0), range(80), strict=True):
+        if wanted[0] == 1 + FOREIGN:
+            continue
+        tokens, asked = plain.train.source(row).tolist(), [true > 0 for true in wanted[1:]]
+        for place in range(1, len(tokens)):
+            if tokens[place] not in starts and tokens[place - 1] != tokenizer.end:
+                assert asked[place] == asked[place - 1]
+                several += asked[place]
+    assert several > 0
+
+
+def test_one_document_cannot_be_asked_whether_sentences_follow(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(" ".join(WORDS) for _ in range(9)), encoding="utf-8")
+    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_share": 0.0}
+    with pytest.raises(DataError, match="two training documents or more"):
+        prepared(tmp_path, **table)
+    found = prepared(tmp_path, **table, next_sentence=False)
+    read, wanted = masking(found).examples(found.train, [0], 0)
+    assert wanted[0][0] == 0 and len(read[0]) <= 14
+
+
+def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
+    for name, count in (("a", 6), ("b", 4)):
+        lines = [f"{WORDS[n]} {name}\t{name}" for n in range(count)]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    train = [{"path": str(tmp_path / "a.tsv")}, {"path": str(tmp_path / "b.tsv"), "weight": 2.0}]
+    found = prepared(tmp_path, task="classify", train=train, validation_share=0.0)
+    assert [(part.size, part.weight) for part in found.train.parts] == [(6, 1.0), (4, 2.0)]
+
+
+def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("x\ta\ny\tb\n", encoding="utf-8")
+    (tmp_path / "b.tsv").write_text("no label\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"nothing is left of the test examples.*columns 1"):
+        prepared(
+            tmp_path,
+            task="classify",
+            train={"path": str(tmp_path / "a.tsv")},
+            test={"path": str(tmp_path / "b.tsv")},
+            validation_share=0.0,
+        )
