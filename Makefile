@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model docs clean
+.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-fine-tuning docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,7 +44,7 @@ learn: .venv/.developer ## Train every model until it reaches its bound (minutes
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model ## Measure against peers, all of the bench-* targets
+bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning ## Measure against peers, all of the bench-* targets
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -57,6 +57,9 @@ bench-decode: .venv/.developer ## Decoding speed beside Hugging Face, beside CTr
 
 bench-train: .venv/.developer ## Training speed and memory beside torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
+
+bench-fine-tuning: .venv/.developer ## A model that starts from another beside one from chance, on Multi30k (twenty minutes)
+	@$(BIN)/python bench/fine_tuning.py
 
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
