@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-fine-tuning docs clean
+.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging bench-fine-tuning docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ bench-fine-tuning: .venv/.developer ## A model that starts from another beside o
 
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
+
+bench-tagging: .venv/.developer ## What pre-training a small BERT adds to tagging, three seeds (a quarter of an hour)
+	@$(BIN)/python bench/tagging.py
 
 docs: .venv/.developer ## Run every example and command of the documents
 	@$(BIN)/pytest tests/documents

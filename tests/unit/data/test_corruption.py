@@ -44,7 +44,7 @@ def test_inputs_of_512_leave_targets_of_114_as_in_their_released_setting() -> No
 
 def test_the_papers_example() -> None:
     """Figure 2 of the paper: what is left and what is asked for, sentinels in their order."""
-    words = "Thank you for inviting me to your party last week .".split()
+    words = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week", "."]
     tokens = np.arange(len(words))
     for seed in range(500):
         source, target = corrupted(tokens, SENTINELS, draw(seed))

@@ -22,7 +22,23 @@ from transduce.training import run_folder
 from transduce.training.interruption import Interrupted
 from transduce.translator import load
 
-WORDS = "the sea rose and fell under a pale moon while ships slept in their harbour".split()
+WORDS = [
+    "the",
+    "sea",
+    "rose",
+    "and",
+    "fell",
+    "under",
+    "a",
+    "pale",
+    "moon",
+    "while",
+    "ships",
+    "slept",
+    "in",
+    "their",
+    "harbour",
+]
 BLOCK = 23
 
 
@@ -40,12 +56,24 @@ def tables(corpus: Path, **changes: Table) -> Table:
         "data": {"train": {"text": str(corpus)}, "validation_share": 0.1},
         "tokenizer": {"kind": "character"},
         "model": {
-            **{"name": "gpt", "model_dim": 14, "num_heads": 2, "ffn_dim": 19, "num_layers": 1},
-            **{"max_positions": BLOCK, "dropout": 0.1},
+            "name": "gpt",
+            "model_dim": 14,
+            "num_heads": 2,
+            "ffn_dim": 19,
+            "num_layers": 1,
+            "max_positions": BLOCK,
+            "dropout": 0.1,
         },
         "training": {
-            **{"threads": 1, "tokens": 101, "updates": 17, "schedule": "constant", "warmup": 0, "log_every": 3},
-            **{"learning_rate": 0.01, "validate_every": 5, "optimizer": "adamw"},
+            "threads": 1,
+            "tokens": 101,
+            "updates": 17,
+            "schedule": "constant",
+            "warmup": 0,
+            "log_every": 3,
+            "learning_rate": 0.01,
+            "validate_every": 5,
+            "optimizer": "adamw",
         },
     }
     return merge(base, changes)
@@ -73,7 +101,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(kind: str, corpus: Path
     for update in (13, 44):
         stop = StopAt(update=update)
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-            patch.setattr("transduce.run.listening", lambda _, stop=stop: _nothing(stop))
+            patch.setattr("transduce.run.listening", lambda _, stop=stop: Deaf(stop))
             train(wanted, stopped, resume=stopped.exists(), reporter=stop)
     train(wanted, stopped, resume=True)
     assert (whole / "journal.jsonl").read_bytes() == (stopped / "journal.jsonl").read_bytes()
@@ -81,7 +109,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(kind: str, corpus: Path
         assert sha256(whole / "model" / name) == sha256(stopped / "model" / name)
 
 
-class _nothing:  # noqa: N801
+class Deaf:
     """Stands where signals are listened to."""
 
     def __init__(self, stop: StopAt) -> None:
@@ -158,8 +186,14 @@ def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path
         "tokenizer": {"kind": "word", "min_frequency": 1},
         "model": {"preset": "t5_mini", "model_dim": 32, "num_heads": 2, "ffn_dim": 64, "num_layers": 1, "dropout": 0.0},
         "training": {
-            **{"threads": 1, "tokens": 100, "updates": 120, "schedule": "constant", "warmup": 10},
-            **{"learning_rate": 5e-3, "validate_every": 120, "label_smoothing": 0.0},
+            "threads": 1,
+            "tokens": 100,
+            "updates": 120,
+            "schedule": "constant",
+            "warmup": 10,
+            "learning_rate": 5e-3,
+            "validate_every": 120,
+            "label_smoothing": 0.0,
         },
     }
     folder = train(Recipe.from_tables(wanted, "a test"), tmp_path / "run")
