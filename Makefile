@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn real-weights torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging docs clean
+.PHONY: help demo test check learn real-weights torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging bench-fine-tuning docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,7 +51,7 @@ real-weights: .venv/.developer .weights ## Import models that others trained, 19
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model ## Measure against peers, all of the bench-* targets
+bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning ## Measure against peers, all of the bench-* targets
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -64,6 +64,9 @@ bench-decode: .venv/.developer ## Decoding speed beside Hugging Face, beside CTr
 
 bench-train: .venv/.developer ## Training speed and memory beside torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
+
+bench-fine-tuning: .venv/.developer ## A model that starts from another beside one from chance, on Multi30k (twenty minutes)
+	@$(BIN)/python bench/fine_tuning.py
 
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
