@@ -20,8 +20,10 @@ from transduce.data.report import CorpusReport, Finding, Report, Side, SplitRepo
 from transduce.data.split import token_bytes
 from transduce.data.store import JOINT_TOKENIZER, STREAM
 from transduce.errors import DataError, SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.extension import extend
 from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizer
 
 MOST_HELD_OUT = 2**20
@@ -97,7 +99,7 @@ class _Split:
     """The stream of one split while it is written."""
 
     folder: Path
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
     documents: int = 0
     tokens: int = 0
     unknown: int = 0
@@ -143,11 +145,21 @@ class _Split:
         )
 
 
-def prepare_text(data: DataConfig, config: TokenizerConfig, folder: Path, work: Path, progress: Progress) -> Report:
-    """Write the streams and the tokenizer of plain text into `folder` and report what was found."""
+def prepare_text(
+    data: DataConfig,
+    config: TokenizerConfig,
+    folder: Path,
+    work: Path,
+    progress: Progress,
+    given: AnyTokenizer | None = None,
+) -> Report:
+    """Write the streams and the tokenizer of plain text into `folder` and report what was found.
+
+    `given` is a tokenizer that is there already, to be used as it is or extended.
+    """
     if not config.joint:
         raise SettingsError("tokenizer.joint: plain text has one side and needs one tokenizer; leave it out")
-    splits = {"test": (data.test,), "validation": (data.validation,), "train": data.corpora}
+    splits = {name: data.of_split(name) for name in ("test", "watch", "validation", "train")}
     corpora = {
         name: [_Corpus(work / name / str(at), file) for at, file in enumerate(files) if isinstance(file, TextFile)]
         for name, files in splits.items()
@@ -158,7 +170,7 @@ def prepare_text(data: DataConfig, config: TokenizerConfig, folder: Path, work: 
         if several and not any(corpus.characters for corpus in several):
             raise DataError(f"{several[0].file.name}: there is no text in it; check the {name} corpus")
     share = 0.0 if data.validation is not None else data.validation_share
-    tokenizer = _learn(corpora["train"], share, config, progress)
+    tokenizer = _learn(corpora["train"], share, config, progress, given)
     (folder / JOINT_TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
     reports = {}
     for name, several in corpora.items():
@@ -174,6 +186,7 @@ def prepare_text(data: DataConfig, config: TokenizerConfig, folder: Path, work: 
         train=reports["train"],
         validation=reports.get("validation"),
         test=reports.get("test"),
+        watch=reports.get("watch"),
         source_vocabulary=tokenizer.size,
         target_vocabulary=tokenizer.size,
         joint=True,
@@ -181,15 +194,22 @@ def prepare_text(data: DataConfig, config: TokenizerConfig, folder: Path, work: 
     )
 
 
-def _learn(corpora: Sequence[_Corpus], share: float, config: TokenizerConfig, progress: Progress) -> Tokenizer:
-    """Learn the tokenizer from the text that is not held out."""
+def _learn(
+    corpora: Sequence[_Corpus], share: float, config: TokenizerConfig, progress: Progress, given: AnyTokenizer | None
+) -> AnyTokenizer:
+    """Learn the tokenizer from the text that is not held out, or what is to be added to one that is given."""
+    if given is not None and config.extend is None:
+        return given
     every = max(1, sum(corpus.characters for corpus in corpora) // TOKENIZER_CHARACTERS)
     progress("learning the tokenizer", sum(corpus.documents for corpus in corpora))
     texts = (piece.text for corpus in corpora for piece, held in corpus.parts(share) if not held)
-    return train_tokenizer(config.kinds[1], islice(texts, 0, None, every), config)
+    some = islice(texts, 0, None, every)
+    if given is not None and config.extend is not None:
+        return extend(given, some, config.extend, config.min_frequency)
+    return train_tokenizer(config.kinds[1], some, config)
 
 
-def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share: float) -> SplitReport:
+def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: AnyTokenizer, share: float) -> SplitReport:
     """Tokenise the corpora of a split, but for what is held out of them."""
     split, found = _Split(folder, tokenizer), []
     for corpus in corpora:
@@ -210,7 +230,9 @@ def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share
     return split.report(found, sum(each.read for each in found), sum(each.held_out for each in found))
 
 
-def _write_held_out(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share: float) -> SplitReport | None:
+def _write_held_out(
+    folder: Path, corpora: Sequence[_Corpus], tokenizer: AnyTokenizer, share: float
+) -> SplitReport | None:
     """Tokenise what is held out of the training corpora, one after the other."""
     split = _Split(folder, tokenizer)
     for corpus in corpora:

@@ -167,6 +167,16 @@ class ImportedTokenizer:
         changes |= {} if opening is None else {"opening": (self._tag(opening),)}
         return ImportedTokenizer(self.config.but(**changes), self.codec, self.side)
 
+    def bare(self) -> ImportedTokenizer:
+        """Return the same tokenizer without languages of its own, for a model whose notes say where they stand."""
+        others = tuple(token for token in self.config.prefix if token not in self._tag_tokens)
+        return ImportedTokenizer(self.config.but(prefix=others, opening=()), self.codec, self.side)
+
+    @property
+    def reads_tags(self) -> bool:
+        """Whether a tag at the beginning of a text is read as one."""
+        return self.config.reads_tags
+
     def _tag(self, name: str) -> int:
         if name not in self.tags:
             raise SettingsError(f"the model knows no language '{name}'{suggestion(name, self.tags)}")

@@ -53,14 +53,18 @@ class Feed:
         start, rows = self.batches.rows(epoch, pool)
         texts = [self.prepared.train.text(int(row)) for row in rows]
         sides = []
-        for side, (dropout, stored, limit) in enumerate(
-            zip(self._dropouts, self.prepared.train.pairs, self.limits, strict=True)
+        tags = self.prepared.report.tags
+        leads = (0, 0) if tags is None else tags.lengths
+        for side, (dropout, stored, limit, lead) in enumerate(
+            zip(self._dropouts, self.prepared.train.pairs, self.limits, leads, strict=True)
         ):
             lines = [2 * (start + place) + side for place in range(len(rows))]
             tokens = dropout.encode_many([text[side] for text in texts], epoch, lines)
             sides.append(
                 [
-                    new if limit is None or len(new) < limit else stored[int(row)].tolist()
+                    [*stored[int(row)][:lead].tolist(), *new]
+                    if limit is None or lead + len(new) < limit
+                    else stored[int(row)].tolist()
                     for new, row in zip(tokens, rows, strict=True)
                 ]
             )
