@@ -47,7 +47,7 @@ LAYERS: dict[str, set[str]] = {
     "origin": {"training", "checkpoint", "models", "data", "text"},
     "recipe": {"origin", "advice", "reading_setup", "advice_text", "training", "decoding", "models", "data", "text"},
     "run": {"recipe", "origin", "training", "checkpoint", "models", "data", "text"},
-    "interop": {"models", "text", "checkpoint"},
+    "interop": {"decoding", "models", "text", "checkpoint"},
     "reproduce": {"run", "recipe", "evaluation", "inspection"},
     "serving": {"translator", "inspection"},
     "errors": set(),

@@ -106,7 +106,7 @@ class PreparationProgress:
         if stage == self._stage and (not self._live or time.monotonic() - self._shown < 0.1):
             return
         if self._live:
-            self._say(f"\r\x1b[K{stage}: {count:,} pairs")
+            self._say(f"\r\x1b[K{stage}: {count:,}")
         elif stage != self._stage:
             self._say(f"{stage} …\n")
         self._stage, self._shown = stage, time.monotonic()

@@ -10,6 +10,7 @@ from transduce.config import Config
 from transduce.text.tags import Tags, listed
 
 REASONS = {
+    "blank": "the line is blank",
     "empty": "a side is empty",
     "copy": "source and target are equal",
     "leaked_pair": "the pair stands in validation or test",
