@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import attentive_rnn, bert, gpt, t5, transformer
+from transduce.models import attentive_rnn, bert, conv_seq2seq, gpt, t5, transformer
 from transduce.models.interface import LanguageModel, Model, VocabularySizes
 from transduce.nn.initialize import initialize
 
@@ -43,6 +43,15 @@ MODELS: dict[str, Entry] = {
             "cho": attentive_rnn.cho,
             "bahdanau": attentive_rnn.bahdanau,
             "luong": attentive_rnn.luong,
+        },
+    ),
+    "conv_seq2seq": Entry(
+        conv_seq2seq.ConvSeq2Seq,
+        conv_seq2seq.ConvSeq2SeqConfig,
+        {
+            "conv_paper": conv_seq2seq.conv_paper,
+            "conv_ladder": conv_seq2seq.conv_ladder,
+            "conv_small": conv_seq2seq.conv_small,
         },
     ),
     "gpt": Entry(
