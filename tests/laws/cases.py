@@ -47,6 +47,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
     "conv_seq2seq": {"embedding_dim": 11, "hidden_dim": 7, "num_layers": 3, "decoder_layers": None},
+    "bytenet": {"model_dim": 7, "num_sets": 1, "dilations": (1, 2)},
 }
 """What makes any preset of a model small enough to try."""
 
@@ -103,6 +104,9 @@ CASES = [
     case("conv_small", tied="target", decoder_layers=4, num_layers=2),
     case("conv_small", "even_kernel", joint=True, tied="all", kernel=4, output_bias=False),
     case("conv_small", "wide_kernel", kernel=7, num_layers=1, shared_attention=True),
+    case("bytenet_paper", unit="multiplicative"),
+    case("bytenet_paper", "unstretched", stretch=1.0, extra=3, kernel=4),
+    case("bytenet_small", num_sets=2, output_bias=False),
 ]
 
 

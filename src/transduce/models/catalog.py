@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import attentive_rnn, bert, conv_seq2seq, gpt, t5, transformer
+from transduce.models import attentive_rnn, bert, bytenet, conv_seq2seq, gpt, t5, transformer
 from transduce.models.interface import LanguageModel, Model, VocabularySizes
 from transduce.nn.initialize import initialize
 
@@ -53,6 +53,11 @@ MODELS: dict[str, Entry] = {
             "conv_ladder": conv_seq2seq.conv_ladder,
             "conv_small": conv_seq2seq.conv_small,
         },
+    ),
+    "bytenet": Entry(
+        bytenet.ByteNet,
+        bytenet.ByteNetConfig,
+        {"bytenet_paper": bytenet.bytenet_paper, "bytenet_small": bytenet.bytenet_small},
     ),
     "gpt": Entry(
         gpt.Gpt,
