@@ -38,7 +38,7 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert",))
+READERS = frozenset(("bert", "neural_gpu"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -48,6 +48,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
     "conv_seq2seq": {"embedding_dim": 11, "hidden_dim": 7, "num_layers": 3, "decoder_layers": None},
     "bytenet": {"model_dim": 7, "num_sets": 1, "dilations": (1, 2)},
+    "extended_neural_gpu": {"model_dim": 7, "height": 2},
 }
 """What makes any preset of a model small enough to try."""
 
@@ -107,6 +108,8 @@ CASES = [
     case("bytenet_paper", unit="multiplicative"),
     case("bytenet_paper", "unstretched", stretch=1.0, extra=3, kernel=4),
     case("bytenet_small", num_sets=2, output_bias=False),
+    case("extended_neural_gpu", num_sets=3),
+    case("extended_neural_gpu_small", height=3, num_layers=1, output_bias=False),
 ]
 
 

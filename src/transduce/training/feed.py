@@ -36,7 +36,7 @@ class Feed:
         self._dropouts = [SubwordDropout(tokenizer, rate, config.seed) for tokenizer in tokenizers] if rate else []
         self._corruption = corruption_of(prepared, config.seed)
         pool_size = DROPPED_POOL_SIZE if rate or self._corruption else POOL_SIZE
-        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size)
+        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum)
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """Yield batches from a position on, each with the position after it."""
