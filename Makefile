@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model docs clean
+.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model reproduce-ladder-conv docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,9 @@ bench-train: .venv/.developer ## Training speed and memory beside torch.nn and H
 
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
+
+reproduce-ladder-conv: .venv/.installed ## ConvS2S of a public ladder on Multi30k, German to English (hours; RESUME=1 to go on)
+	@$(if $(RESUME),$(BIN)/transduce train --resume runs/ladder-conv,$(BIN)/transduce train --recipe recipes/reproduce/ladder-conv.toml --output runs/ladder-conv)
 
 docs: .venv/.developer ## Run every example and command of the documents
 	@$(BIN)/pytest tests/documents
