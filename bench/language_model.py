@@ -208,6 +208,8 @@ def compete(text: Path, updates: int, rounds: int, threads: int, folder: Path) -
             process.stdin.write(f"{updates * (number + 1) // rounds - updates * number // rounds}\n")
             process.stdin.flush()
             hear(name)
+        speeds = ", ".join(f"{name} {found[name]['speed'][-1]:,.0f} tokens/s" for name in CONTENDERS)
+        print(f"round {number + 1} of {rounds}: {speeds}", flush=True)
     for name, process in processes.items():
         assert process.stdin is not None
         process.stdin.close()

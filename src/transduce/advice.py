@@ -22,6 +22,8 @@ KINDS = {"kind", "source_kind", "target_kind"}
 """Settings of [tokenizer] by which a person says what a token is; then nothing is chosen there."""
 PLENTY = 300_000
 """Pairs from which on a corpus regularises itself."""
+LITTLE, MUCH = 300_000, 10_000_000
+"""Target tokens of what a model that has learned already goes on with."""
 FEW_WORDS = 300
 """A side with no more different words than this is written in symbols, not in words, …"""
 OFTEN = 5
@@ -86,6 +88,40 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
         training["subword_dropout"] = 0.1
         reasons.append("not much text: BPE-dropout of 0.1 shows each word in more than one way")
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, given: Table) -> Advice:
+    """Choose how a model that has learned already goes on with another corpus of about so many tokens.
+
+    A small rate, so that what was learned is bent and not broken, risen to in a few updates, because the moments of
+    the optimizer start from nothing; it falls to nothing in a line, and a few epochs are enough. `amount` says how
+    much text there is, and `given` is what a person said of the training.
+    """
+    tokens = given.get("tokens", 2048 if target_tokens < LITTLE else 4096)
+    epochs = 20 if target_tokens < LITTLE else 10 if target_tokens < MUCH else 3
+    size = tokens if isinstance(tokens, int) else 4096
+    per_epoch = max(1, int(target_tokens / size))
+    updates = given.get("updates", max(200, min(20_000, epochs * per_epoch)))
+    every = min(updates, max(20, min(1000, per_epoch, updates // 10)))
+    training: dict[str, Any] = {
+        "tokens": tokens,
+        "updates": updates,
+        "schedule": "linear",
+        "learning_rate": rate,
+        "warmup": min(500, updates // 10),
+        "clip": 1.0,
+        "validate_every": every,
+        "patience": 5,
+        "keep_last": 5,
+        "average": min(5, given.get("keep_last", 5)),
+    }
+    reasons = [amount, *([] if "learning_rate" in given else [f"learning rate {rate:.2g}: {why}"])]
+    chosen = {**training, **given}
+    reasons.append(
+        f"at most {updates:,} updates of {tokens} tokens, {chosen['warmup']:,} of them to warm up, "
+        f"checked every {chosen['validate_every']:,}"
+    )
+    return Advice({"training": training}, reasons)
 
 
 def _kind(side: Side, pairs: int, name: str, reasons: list[str]) -> str | None:

@@ -14,6 +14,7 @@ from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import Part, cut_tokens
 from transduce.text.placeholder import are_kept, put_back, take_out
+from transduce.text.tags import Lead
 from transduce.translation import Translation, together
 
 Worded = tuple[list[int], list[int | None]]
@@ -49,11 +50,16 @@ class Counts:
 
 
 class Answerer:
-    """Answers texts with one engine; `limit` is the longest source that its model reads, with the end token."""
+    """Answers texts with one engine; `limit` is the longest source that its model reads, with the end token.
 
-    def __init__(self, source: AnyTokenizer, target: AnyTokenizer, engine: Searcher, limit: int | None) -> None:
+    `lead` is how many tokens go before every source.
+    """
+
+    def __init__(
+        self, source: AnyTokenizer, target: AnyTokenizer, engine: Searcher, limit: int | None, lead: int = 0
+    ) -> None:
         self.source, self.target, self.engine = source, target, engine
-        self._longest = max(1, min(LONGEST_PART, (limit or LONGEST_PART + 1) - 1))
+        self._longest = max(1, min(LONGEST_PART, (limit or LONGEST_PART + 1) - 1) - lead)
 
     def answer(
         self,
@@ -63,12 +69,13 @@ class Answerer:
         constraints: Constraints,
         align: bool,
         counts: Counts,
+        leads: Sequence[Lead],
     ) -> list[list[Translation]]:
         """Answer texts; one with an answer that does not copy what it has to is read without that, which is put in."""
         parts = self.parts_of(texts)
         counts.split += sum(len(several) > 1 for several in parts)
         counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, *_ in several)
-        answers = self._search(texts, parts, prefixes, options, constraints, align)
+        answers = self._search(texts, parts, prefixes, options, constraints, align, leads)
         kept = constraints.kept
         if kept is None:
             return answers
@@ -77,8 +84,9 @@ class Answerer:
         lost = [place for place, several in enumerate(whole) if not all(several)]
         taken = [take_out(kept, texts[place]) for place in lost]
         left_over = [left for left, _ in taken]
-        mine = [prefixes[place] for place in lost]
-        again = self._search(left_over, self.parts_of(left_over), mine, options, constraints, align=self.engine.attends)
+        mine, same = [prefixes[place] for place in lost], [leads[place] for place in lost]
+        rest = self.parts_of(left_over)
+        again = self._search(left_over, rest, mine, options, constraints, self.engine.attends, same)
         for place, (left, placeholders), several in zip(lost, taken, again, strict=True):
             mended = [
                 replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else texts[place])
@@ -95,18 +103,23 @@ class Answerer:
         options: SearchOptions,
         constraints: Constraints,
         align: bool,
+        leads: Sequence[Lead],
     ) -> list[list[Translation]]:
-        """Answer texts that were cut into parts."""
+        """Answer texts that were cut into parts, each of which has its text's lead before it."""
         flat = [
-            (part.tokens, prefix if place == 0 else [], text if len(several) == 1 else self.source.decode(part.tokens))
-            for text, several, prefix in zip(texts, parts, prefixes, strict=True)
+            (
+                [*lead.source, *part.tokens[part.repeated if lead.source else 0 :]],
+                [*lead.target, *(prefix if place == 0 else [])],
+                text if len(several) == 1 else self.source.decode(part.tokens),
+            )
+            for text, several, prefix, lead in zip(texts, parts, prefixes, leads, strict=True)
             for place, part in enumerate(several)
             if part.tokens
         ]
         requests = [self.request(tokens, options, constraints, prefix, text) for tokens, prefix, text in flat]
         requests = [replace(request, id=number) for number, request in enumerate(requests)]
         hypotheses = self.engine.translate(requests)
-        links = iter(self._links_of(texts, parts, hypotheses)) if align else itertools.repeat(None)
+        links = iter(self._links_of(texts, parts, leads, hypotheses)) if align else itertools.repeat(None)
         found = iter(
             [self._translation(text, one, next(links), constraints) for one in several]
             for (_, _, text), several in zip(flat, hypotheses, strict=True)
@@ -132,7 +145,6 @@ class Answerer:
         if required and options.groups > 1:
             raise SettingsError("terms need the whole beam, which groups would divide; leave out one of them")
         is_over = constraints.is_over if constraints.stops else None
-        prefix = [*self.target.opening, *prefix]
         return Request(0, tokens, options, prefix, constraints.forbidden, required, is_over)
 
     def _translation(
@@ -143,12 +155,16 @@ class Answerer:
         return Translation(text, found.score, found.ended, tuple(missing), tuple(links or ()))
 
     def _links_of(
-        self, texts: Sequence[str], parts: Sequence[list[Part]], hypotheses: Sequence[list[Hypothesis]]
+        self,
+        texts: Sequence[str],
+        parts: Sequence[list[Part]],
+        leads: Sequence[Lead],
+        hypotheses: Sequence[list[Hypothesis]],
     ) -> list[Links | None]:
         """Which words of each hypothesis belong to which words of the text that its part was cut from."""
         read = [
-            (part.tokens, part.of(words))
-            for text, several in zip(texts, parts, strict=True)
+            led(lead.source, _without(part.repeated if lead.source else 0, (part.tokens, part.of(words))))
+            for text, several, lead in zip(texts, parts, leads, strict=True)
             for words in [self.source.words_of(text)]
             for part in several
             if part.tokens
@@ -188,6 +204,18 @@ class Answerer:
 
     def parts(self, tokens: list[int]) -> list[Part]:
         return cut_tokens(self.source, tokens, self._longest)
+
+
+def _without(count: int, worded: Worded) -> Worded:
+    """Leave out the first tokens: languages that a text says itself, where another was asked for."""
+    tokens, words = worded
+    return tokens[count:], words[count:]
+
+
+def led(lead: Sequence[int], worded: Worded) -> Worded:
+    """Put tokens that are of no word before others."""
+    tokens, words = worded
+    return [*lead, *tokens], [*[None] * len(lead), *words]
 
 
 def _instead(answers: Sequence[Translation], good: Sequence[bool], others: Sequence[Translation]) -> list[Translation]:

@@ -90,10 +90,26 @@ def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
         seal(aside, KIND)
 
 
-def load_model(folder: Path) -> ModelFolder:
-    """Read a model folder, or the model of a run folder; anything damaged or foreign is refused by name."""
+@dataclass(frozen=True)
+class Description:
+    """All that a model folder holds but its weights."""
+
+    place: Path
+    """The model folder itself, where a run was named."""
+    config: Config
+    sizes: VocabularySizes
+    source_tokenizer: AnyTokenizer
+    target_tokenizer: AnyTokenizer
+    notes: Table
+
+
+def describe_model(folder: Path, hash_up_to: int | None = None) -> Description:
+    """Read all but the weights of a model folder, or of the model of a run folder.
+
+    Every file is compared with the manifest, those of more than `hash_up_to` bytes by their size alone.
+    """
     folder = find_model(folder)
-    listed = verify(folder, KIND)["files"]
+    listed = verify(folder, KIND, hash_up_to)["files"]
     for name in (CONFIG, WEIGHTS, *([JOINT] if JOINT in listed else [SOURCE, TARGET])):
         if name not in listed:  # strangers may stand there, but nothing is read that the manifest does not vouch for
             raise ModelFolderError(f"{folder / MANIFEST}: does not list {name}; copy the folder again")
@@ -105,6 +121,14 @@ def load_model(folder: Path) -> ModelFolder:
             f"{folder}: the model knows {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
             f"{source.size:,} and {target.size:,}; load all files from one folder"
         )
+    notes = table.get("notes", {})
+    return Description(folder, config, sizes, source, target, notes if isinstance(notes, dict) else {})
+
+
+def load_model(folder: Path) -> ModelFolder:
+    """Read a model folder, or the model of a run folder; anything damaged or foreign is refused by name."""
+    found = describe_model(folder)
+    folder, config, sizes = found.place, found.config, found.sizes
     weights = load_weights(folder / WEIGHTS)
     try:
         with torch.device("meta"):  # settings may ask for more memory than there is: shapes are compared without any
@@ -113,8 +137,7 @@ def load_model(folder: Path) -> ModelFolder:
     except SettingsError as error:
         raise ModelFolderError(f"{folder / CONFIG}: {error}") from None
     put_weights(model, weights, folder / WEIGHTS)
-    notes = table.get("notes", {})
-    return ModelFolder(model.eval(), config, source, target, notes if isinstance(notes, dict) else {})
+    return ModelFolder(model.eval(), config, found.source_tokenizer, found.target_tokenizer, found.notes)
 
 
 def find_model(folder: Path) -> Path:

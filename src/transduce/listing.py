@@ -66,10 +66,11 @@ def make_shortlist(
     """
     run = Path(run)
     contents = load_model(run)
+    sizes = contents.transducer.sizes
     tokenizers = contents.source_tokenizer, contents.target_tokenizer
     prepared = _prepared(run, tokenizers)
     with _pairs(run, prepared, corpus, tokenizers) as (used, held):
-        lexicon = learn_lexicon(*used, tokenizers[0].size, tokenizers[1].size, progress=progress)
+        lexicon = learn_lexicon(*used, *sizes, progress=progress)
         shortlist = build_shortlist(lexicon, *tokenizers, per_token, frequent)
         coverage = measure_coverage(shortlist, *held) if held is not None and len(held.sources) else None
     path = run / NAME if output is None else Path(output)

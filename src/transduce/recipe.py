@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from transduce.advice import KINDS, advise, survey
+from transduce.advice import KINDS, advise, advise_going_on, survey
 from transduce.advice_text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
@@ -28,6 +28,7 @@ from transduce.decoding.options import CONTINUING, SearchOptions
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
+from transduce.origin import Origin, fit, habits, open_origin, peak_rate, settled
 from transduce.reading_setup import advise_reader, refuse_misreading, with_head
 from transduce.text.piece import SENTINELS
 from transduce.text.plain import TextFile, read_documents
@@ -57,7 +58,7 @@ class Recipe:
         model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
         data = read_data_table(tables["data"], f"{where}: data")
         model = with_head(data, model, tables.get("model", {}), where)
-        usual = _usual(data, model)
+        usual = _usual(data, model, "folder" not in tables.get("tokenizer", {}))
         recipe = cls(
             data=data.but(block=data.block or _block(model)) if isinstance(data, DataConfig) and data.is_text else data,
             tokenizer=TokenizerConfig.from_table(
@@ -96,10 +97,10 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def _usual(data: DataConfig | ReadingConfig, model: Config) -> dict[str, Table]:
+def _usual(data: DataConfig | ReadingConfig, model: Config, learns_tokenizer: bool) -> dict[str, Table]:
     """What is usual for a kind of corpus or model, where it is not what is usual otherwise."""
     return {
-        "tokenizer": {"sentinels": SENTINELS} if data.corrupt else {},
+        "tokenizer": {"sentinels": SENTINELS} if data.corrupt and learns_tokenizer else {},
         "training": {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {},
         "search": dict(CONTINUING) if catalog.is_language_model(model) else {},
     }
@@ -149,7 +150,8 @@ def read_recipe(
     """Read a recipe file, with the tables of `base` and then `table.setting=value` changes laid over it.
 
     Without a file, and where a file leaves out tokenizer, model and training altogether, they are chosen from the
-    corpus, or from what was prepared of it. Returns the recipe and the reasons for what was chosen.
+    corpus, or from what was prepared of it. A run that starts from another has that one's model and tokenizers, and
+    how it learns is chosen for going on. Returns the recipe and the reasons for what was chosen.
     """
     given = {} if path is None else read_toml(path)
     tables = given
@@ -162,7 +164,9 @@ def read_recipe(
     where = str(path) if path is not None else "the command line"
     reasons: list[str] = []
     _refuse_foreign(tables, where)
-    if not {"tokenizer", "model", "training"} & given.keys():
+    if tables.get("training", {}).get("start_from") is not None:
+        tables, reasons = _started(tables, where, prepared)
+    elif not {"tokenizer", "model", "training"} & given.keys():
         data = read_data_table(_table(tables, "data", where), f"{where}: data")
         if isinstance(data, ReadingConfig):
             advice = advise_reader(data.task)
@@ -174,6 +178,42 @@ def read_recipe(
         tables, reasons = _over(advice.tables, tables), advice.reasons
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
+
+
+def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Table, list[str]]:
+    """Fill in the tables of a run that starts from another; what a saved recipe says already is not chosen again."""
+    training = TrainingConfig.from_table(tables["training"], f"{where}: training")
+    assert training.start_from is not None
+    origin = open_origin(training.start_from)
+    tables = settled(origin, tables, where, prepared is not None)
+    if {"learning_rate", "warmup", "updates", "schedule"} <= tables["training"].keys():
+        return tables, []
+    data = read_data_table(_table(tables, "data", where), f"{where}: data")
+    if isinstance(data, ReadingConfig):
+        advice = advise_reader(data.task)
+        return merge({"training": advice.tables["training"]}, tables), advice.reasons[1:]
+    advice = advise_going_on(*_amount(data, prepared, origin), *peak_rate(origin), tables["training"])
+    tables = merge({"training": {**advice.tables["training"], **habits(origin)}}, tables)
+    return tables, [*fit(origin, _looked_at(data, prepared)), *advice.reasons]
+
+
+def _amount(data: DataConfig, prepared: Prepared | None, origin: Origin) -> tuple[str, float]:
+    """Say how much there is to learn from, in words and in target tokens, about."""
+    if data.is_text:
+        characters = _characters(data, prepared)
+        by_characters = origin.found.target_tokenizer.kind in ("character", "byte")
+        return f"{characters:,} characters of text", characters / (1 if by_characters else 4)
+    texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
+    found = survey(texts, count)
+    return f"{found.pairs:,} training pairs", found.pairs * (found.target.characters / 4 + 1)
+
+
+def _looked_at(data: DataConfig, prepared: Prepared | None) -> Iterator[tuple[str, str]]:
+    """The text that a vocabulary is judged by; plain text has no source, and once prepared is not kept."""
+    if not data.is_text:
+        return _pairs(data) if prepared is None else prepared.train.texts()
+    files = (corpus for corpus in data.corpora if isinstance(corpus, TextFile) and prepared is None)
+    return (("", piece.text) for file in files for piece in read_documents(file))
 
 
 def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:

@@ -20,6 +20,7 @@ from transduce.data.store import Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.models.interface import Model, VocabularySizes
+from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
 from transduce.text.plain import TextFile
@@ -31,8 +32,10 @@ from transduce.training.loop import Trainer
 from transduce.training.memory import batch_for, fitting_slice
 from transduce.training.ranks import Ranks, joined
 from transduce.training.reporter import Reporter, Silent
+from transduce.training.resume import Checkpoints
 from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
 from transduce.training.sharding import shard, whole
+from transduce.training.starting import begin, freeze
 from transduce.training.update import Updater
 from transduce.training.vectors import start_from_vectors
 
@@ -132,8 +135,17 @@ def _write(recipe: Recipe, folder: Path) -> None:
 
 
 def _trainer(recipe: Recipe, corpus: Prepared, folder: Path, ranks: Ranks, reporter: Reporter) -> Trainer:
-    model = _build(recipe, corpus, reporter)
-    return Trainer(model, corpus, recipe.training, folder, _facts(recipe, corpus, ranks), ranks)
+    facts, start = _facts(recipe, corpus, ranks), recipe.training.start_from
+    if start is None:
+        return Trainer(_build(recipe, corpus, reporter), corpus, recipe.training, folder, facts, ranks)
+    checkpoints = Checkpoints(folder)
+    found = checkpoints.latest()
+    if found is not None and not Path(start).exists():  # it was needed for the beginning only
+        facts["start"] = checkpoints.facts(found[0]).get("start")
+    else:
+        facts["start"] = fingerprint(start)
+    model = _build(recipe, corpus, reporter, start if found is None else None)
+    return Trainer(model, corpus, recipe.training, folder, facts, ranks)
 
 
 def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
@@ -158,7 +170,7 @@ def _corpus(
     place = folder / DATA
     if not place.exists():
         if prepared is None:
-            prepare(recipe.data, recipe.tokenizer, place, progress)
+            prepare(recipe.data, recipe.tokenizer, place, progress, given_tokenizers(recipe.tokenizer))
         else:
             found = load_prepared(prepared)
             _refuse_foreign_corpus(found, recipe)
@@ -166,12 +178,15 @@ def _corpus(
     return load_prepared(place, block=recipe.data.block)
 
 
-def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Model:
+def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | None = None) -> Model:
+    """Build the model with the weights that it begins with: drawn, or those of the folder `start`."""
     torch.set_num_threads(1)  # several slices side by side instead, see training.workers
     sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
     _refuse_too_large(recipe, sizes)
     model = catalog.build(recipe.model, sizes, recipe.training.seed)
     _refuse_too_long(model, corpus)
+    if start is not None:
+        reporter.warn(begin(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer))
     sides = (
         ("source", recipe.training.source_vectors, corpus.source_tokenizer),
         ("target", recipe.training.target_vectors, corpus.target_tokenizer),
@@ -181,6 +196,10 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Model:
             embedding = getattr(model, f"{side}_embedding")
             found = start_from_vectors(embedding, tokenizer, path, recipe.training.freeze_vectors)
             reporter.warn(f"{path}: gave vectors to {found:,} of {tokenizer.size:,} {side} tokens")
+    if recipe.training.freeze:
+        still = freeze(model, recipe.training.freeze)
+        count = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
+        reporter.warn(f"{count:,} parameters in {len(still):,} weights are held still")
     device = recipe.training.device
     return shard(model, device) if recipe.training.shard else model.to(device)
 
@@ -239,6 +258,8 @@ def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
         "target_language": recipe.data.target_language,
         "search": recipe.search.to_table(),
     }
+    if corpus.report.tags is not None:
+        notes["tags"] = corpus.report.tags.to_table()
     if isinstance(recipe.data.corpora[0], TextFile):
         notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block}
     return notes
@@ -292,8 +313,7 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     corpus = trainer.prepared
     notes = model_notes(recipe, corpus)
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
-    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts)
+    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts, trainer.progress.before)
     save_model(folder / MODEL, contents, card)
     if final is not None:
-        measures = {"loss": final.loss, "accuracy": final.accuracy, **final.measured_scores}
-        trainer.journal.write("final", updates=updates, **measures)
+        trainer.journal.write("final", updates=updates, **final.measures())

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from transduce.answering import Answerer, Counts
+from transduce.answering import Answerer, Counts, led
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.alignment import Links
 from transduce.decoding.ensemble import Ensemble
@@ -31,6 +31,7 @@ from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.sentence import Piece, joint, split_sentences
 from transduce.text.shortlist import Shortlist
+from transduce.text.tags import Languages, Lead
 from transduce.translation import Translation, together
 
 T = TypeVar("T")
@@ -77,9 +78,15 @@ class Translator:
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.transducer, contents.notes
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
+        if "tags" in contents.notes:
+            self.source, self.target = self.source.bare(), self.target.bare()
         self.model.freeze()
         self.engine = Searcher(contents)
-        self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source)
+        sizes = self.source.size, self.target.size
+        self.languages = Languages(contents.notes, sizes, self.target.opening, self.source.reads_tags)
+        """What can be asked for, and what is."""
+        lead = self.languages.read
+        self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source, lead)
         try:
             self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")
         except SettingsError as error:
@@ -107,6 +114,8 @@ class Translator:
         terms: Mapping[str, str] | None = None,
         keep: Sequence[str] = (),
         stop_at: Sequence[str] = (),
+        to: str | None = None,
+        of: str | None = None,
         **options: Any,
     ) -> list[str] | list[list[Translation]]:
         """Translate lines; with `nbest` give that many answers to each, with scores, best first.
@@ -114,15 +123,19 @@ class Translator:
         `split` translates a line of several sentences one by one; `align` says which words belong together; `prefixes`
         are what the answers begin with, one for each line; words of `forbid` are not written, and those of `terms` are
         translated as it says; what fits a regular expression of `keep` is copied (`placeholder.USUAL` has the usual
-        ones); answers end before a text of `stop_at`. Further options are those of `SearchOptions`: method, beam,
-        length_penalty, alpha, max_length, temperature, …
+        ones); answers end before a text of `stop_at`. A model of several languages has to be asked for one of them,
+        `to`; some must also be told in which language the lines are, `of`. Further options are those of
+        `SearchOptions`: method, beam, length_penalty, alpha, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
         wished = self.options(nbest=nbest, **options)
         constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
+        lead = self.languages.lead(to, of)
         answers = [
-            answer for window in windows(lines) for answer in self.answer(window, wished, constraints, split, align)
+            answer
+            for window in windows(lines)
+            for answer in self.answer(window, wished, constraints, split, align, leads=[lead] * len(window))
         ]
         constraints.refuse_leftovers()
         return [answer[0].text for answer in answers] if nbest is None else answers
@@ -151,19 +164,22 @@ class Translator:
         align: bool = False,
         choose: Callable[[list[Translation]], list[Translation]] = list,
         counts: Counts | None = None,
+        leads: Sequence[Lead] | None = None,
     ) -> list[list[Translation]]:
         """Answer a window of lines, each with as many translations as the options ask for.
 
         `split` translates a line of several sentences one by one, and puts their translations together; `align` says
         which words belong together; `choose` puts the answers to a line into another order; `counts` notes what
-        happened instead of the translator's own.
+        happened instead of the translator's own; `leads` say the languages of each line (`languages.lead`).
         """
         counts = self.counts if counts is None else counts
         constraints = constraints or self.constraints()
         texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
         prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
         sentences = [piece.sentence for several in texts for piece in several]
-        found = iter(self._answers.answer(sentences, prefixes, options, constraints, align, counts))
+        each = [self.languages.lead()] * len(texts) if leads is None else leads
+        same = [lead for several, lead in zip(texts, each, strict=True) for _ in several]
+        found = iter(self._answers.answer(sentences, prefixes, options, constraints, align, counts, same))
         answers = [choose(_of_line(several, [next(found) for _ in several], constraints)) for several in texts]
         counts.lines += len(lines)
         counts.several += sum(len(several) > 1 for several in texts)
@@ -191,11 +207,12 @@ class Translator:
         be asked is made by `options` and `constraints`; what is kept letter by letter has to wait, and is not for this.
         """
         wished, constraints = options or self.options(), constraints or self.constraints()
-        prefix, before, space = constraints.next_prefix(), "", ""
+        prefix, before, space, lead = constraints.next_prefix(), "", "", self.languages.lead()
         for piece in self._sentences(text) if split else [Piece(text, "")]:
             for place, (part, glue, *_) in enumerate(self._answers.parts_of([piece.sentence])[0]):
                 read = self.source.decode(part) if place else piece.sentence
-                request, said = self._answers.request(part, wished, constraints, prefix, read), ""
+                tokens, opening = [*lead.source, *part], [*lead.target, *prefix]
+                request, said = self._answers.request(tokens, wished, constraints, opening, read), ""
                 for longer, is_over in self._answers.said(request, constraints) if part else ():
                     if longer and not said:
                         yield glue if place else joint(before, space, longer) if before else ""
@@ -227,10 +244,12 @@ class Translator:
 
         None for a pair too long to read at once.
         """
-        sources, targets = self._encoded(pairs)
+        lead = self.languages.lead()
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        read = zip(self.source.encode_batch(sources), map(self.source.words_of, sources), strict=True)
+        written = zip(self.target.encode_batch(targets), map(self.target.words_of, targets), strict=True)
         return self._answers.links(
-            [(tokens, self.source.words_of(text)) for tokens, (text, _) in zip(sources, pairs, strict=True)],
-            [(tokens, self.target.words_of(text)) for tokens, (_, text) in zip(targets, pairs, strict=True)],
+            [led(lead.source, worded) for worded in read], [led(lead.target, worded) for worded in written]
         )
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
@@ -245,8 +264,10 @@ class Translator:
         if others:
             self.counts.split += 1
             text = self.source.decode(first)
+        lead = self.languages.lead()
+        first, words = led(lead.source, (first, words))
         source_tokens = [*first, self.source.end]
-        request = Request(0, first, self.options(**options), self.target.opening)
+        request = Request(0, first, self.options(**options), lead.target)
         best = self.engine.translate([request])[0][0]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
         with self.engine.alone():
@@ -264,10 +285,10 @@ class Translator:
         return replace(maps, links=tuple(links or ()))
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
-        return (
-            self.source.encode_batch([source for source, _ in pairs]),
-            [[*self.target.opening, *row] for row in self.target.encode_batch([target for _, target in pairs])],
-        )
+        lead = self.languages.lead()
+        sources = self.source.encode_batch([source for source, _ in pairs])
+        targets = self.target.encode_batch([target for _, target in pairs])
+        return [[*lead.source, *tokens] for tokens in sources], [[*lead.target, *tokens] for tokens in targets]
 
 
 def _of_line(

@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.documents.markdown import ROOT
+from transduce.checkpoint import ModelFolder, save_model
+from transduce.models.catalog import build
+from transduce.models.gpt import gpt_mini
+from transduce.models.interface import VocabularySizes
+from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer_training import train_tokenizer
 
 EXAMPLES = ROOT / "docs" / "examples"
 RUN_HERE = {
@@ -18,6 +24,7 @@ RUN_HERE = {
     "inspect_attention.py",
     "compare_two_models.py",
     "adding_a_model.py",
+    "look_into_a_language_model.py",
 }
 
 
@@ -81,3 +88,15 @@ def test_a_model_of_ones_own_learns_what_it_can(tmp_path: Path) -> None:
     sort, reverse = run_example("adding_a_model.py", tmp_path).splitlines()
     assert sort.endswith("→  a b c d")
     assert not reverse.endswith("→  b c a d")
+
+
+def test_heads_of_a_language_model_are_looked_into(tmp_path: Path) -> None:
+    """On a model that has learned nothing: what is printed has its form, and probabilities are probabilities."""
+    text = "The animal didn't cross the street because it was too tired."
+    tokenizer = train_tokenizer("word", [text, text], TokenizerConfig(kind="word"))
+    config = gpt_mini().but(model_dim=16, num_heads=2, ffn_dim=16, num_layers=2)
+    model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=1)
+    save_model(tmp_path / "model", ModelFolder(model, config, tokenizer, tokenizer), "a card")
+    said = run_example("look_into_a_language_model.py", tmp_path / "model").splitlines()
+    assert sum(line.endswith("%") for line in said) == 4 * 5
+    assert len([line for line in said if line.startswith("  layer")]) == 4  # two layers of two heads

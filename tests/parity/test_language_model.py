@@ -1,4 +1,4 @@
-"""Language models on text beside `transformers` with the same weights: prompts, perplexity with a sliding window."""
+"""Language models beside `transformers` with the same weights: prompts, and perplexity with a sliding window."""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ class Answering:
     """Whether answers begin with something, line by line."""
     align: bool = False
     """Whether each answer comes with the words that belong together."""
+    told: bool = False
+    """Whether the document says of each text into which language."""
 
     @property
     def fast(self) -> bool:
@@ -55,11 +57,9 @@ class Answering:
     def __call__(self, window: Window) -> Answered:
         counts = Counts()
         texts = window.texts
-        found = iter(
-            self.translator.answer(texts, self.options, self.constraints, self.split, self.align, self.choose, counts)
-            if texts
-            else ()
-        )
+        leads = [self.translator.languages.lead(to) for to in window.languages]
+        wishes = (self.options, self.constraints, self.split, self.align, self.choose, counts, leads)
+        found = iter(self.translator.answer(texts, *wishes) if texts else ())
         written = []
         for number, segment in enumerate(window.segments, start=window.first):
             answers = [next(found) for _ in segment.texts]

@@ -96,7 +96,7 @@ def _pace(answering: Answering, source: Source, before: Pace | None, watcher: Wa
         pace = wished_pace(answering.fast, wish.workers, wish.threads)
     elif before is not None and same_machine:
         pace = before  # the same windows and batches, so the same answers to the last bit
-    elif answering.prefixed or not is_file(path):  # a trial has no prefixes, and would not tell much
+    elif answering.prefixed or answering.told or not is_file(path):  # a trial has no prefixes and asks for nothing
         pace = usual_pace(answering.fast)
     else:
         sample = source.sample(SAMPLE)

@@ -49,6 +49,11 @@ class Window:
         """All that is to be translated."""
         return [text for segment in self.segments for text in segment.texts]
 
+    @property
+    def languages(self) -> list[str | None]:
+        """For each text the language that the document asks for."""
+        return [segment.to for segment in self.segments for _ in segment.texts]
+
 
 class Source:
     """The segments of a document, each handed out once."""

@@ -12,13 +12,15 @@ import click
 from transduce.config import Table
 from transduce.errors import SettingsError
 
-CORPORA = {"train": "training", "validation": "validation", "test": "test"}
+CORPORA = {"train": "training", "validation": "validation", "test": "test", "watch": "watched"}
 
 
 def corpus_options(function: Any) -> Any:
     """Add the options that name the three corpora; the training corpus has the plain names, `--mix` adds more."""
     mixed = "One more training corpus, as path=more.tsv,weight=0.5 or source=a.de,target=a.en (any number of times)."
     function = click.option("--mix", "mixed", multiple=True, metavar="SETTINGS", help=mixed)(function)
+    watched = "Watch the score on the validation pairs of another run too: what a model forgets."
+    function = click.option("--watch", metavar="RUN", help=watched)(function)
     rule = click.Choice(["blank", "line", "file"])
     what_ends = "What ends a document of plain text: a blank line (default), every line, or the end of the file."
     function = click.option("--document", type=rule, help=what_ends)(function)
@@ -42,12 +44,25 @@ def corpus_tables(options: dict[str, Any]) -> Table:
         corpus = {side: options[f"{name}_{side}"] for side in sides if options[f"{name}_{side}"]}
         if corpus:
             found[name] = corpus
+    if options["watch"] is not None:
+        if "watch" in found:
+            raise SettingsError("give --watch RUN, or files to watch, not both")
+        found["watch"] = _prepared(options["watch"])
     if options["mixed"]:
         found["train"] = [found["train"]] if "train" in found else []
         found["train"] += [_settings(text) for text in options["mixed"]]
     if options["document"]:
         _say_document(found, options["document"])
     return found
+
+
+def _prepared(folder: str) -> Table | list[Table]:
+    """Name the validation pairs of a run or prepared corpus; of several languages each by itself."""
+    from transduce.data.again import PreparedPairs
+
+    tags = PreparedPairs(prepared=folder).tags()
+    one: Table = {"prepared": folder}
+    return one if tags is None else [{**one, "target_language": language} for language in tags.languages]
 
 
 def _say_document(found: Table, rule: str) -> None:
@@ -91,7 +106,7 @@ class PreparationProgress:
         if stage == self._stage and (not self._live or time.monotonic() - self._shown < 0.1):
             return
         if self._live:
-            self._say(f"\r\x1b[K{stage}: {count:,} pairs")
+            self._say(f"\r\x1b[K{stage}: {count:,}")
         elif stage != self._stage:
             self._say(f"{stage} …\n")
         self._stage, self._shown = stage, time.monotonic()

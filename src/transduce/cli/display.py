@@ -54,10 +54,13 @@ def summarise(validation: Validation) -> str:
     if validation.bits_per_byte is not None:
         scores = f", {validation.bits_per_byte:.3f} bits per byte{scores}"
     best = ", best so far" if validation.best else ""
-    return (
+    said = (
         f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
         f"accuracy {100 * validation.accuracy:.1f} %{scores}{best}"
     )
+    if validation.watched is not None:
+        said += f"; watched: {summarise(validation.watched).partition('validation ')[2]}"
+    return said
 
 
 def translated(sample: Sample) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.language import language_options
+
 if TYPE_CHECKING:
     from transduce.reader import ReaderModel
 
@@ -24,6 +26,7 @@ _METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate; agai
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run")
+@language_options
 @click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
 @click.option("--target", "targets", multiple=True, metavar="FILE", help="References; again for more of them.")
 @click.option("--path", metavar="FILE", help="TSV or JSONL pairs; lines with one source are all its references.")
@@ -67,6 +70,8 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
     wishes = {"beam": options["beam"], "method": "greedy" if options["greedy"] else None}
     names = [run, *([options["against"]] if options["against"] else [])]
     translators = [loaded if isinstance(loaded, Translator) else load(run), *(load(name) for name in names[1:])]
+    for translator in translators:
+        translator.languages.ask_for(options["to"], options["of"])
     first, *others = [assess(translator, test, chosen, options["samples"], wishes) for translator in translators]
     compared = {
         name: compare_assessments(first, other, test, chosen, options["samples"])

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.language import language_options
+
 if TYPE_CHECKING:
     from transduce.reader import ReaderModel
 
@@ -20,6 +22,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run")
+@language_options
 @click.argument("text")
 @click.option("--output", default="attention", metavar="NAME", help="Writes NAME.html and NAME.png.", show_default=True)
 @click.option(
@@ -40,6 +43,8 @@ def command(
     top: int,
     second: str | None,
     beam: int | None,
+    to: str | None,
+    of: str | None,
 ) -> None:
     """Translate TEXT with the model in RUN and show where it looked; a reader reads it and looks at itself.
 
@@ -62,6 +67,7 @@ def command(
     translator = loaded if isinstance(loaded, Translator) else load_translator(run)
     if second is not None:
         raise SettingsError("--second is for readers, which read two texts side by side; leave it out")
+    translator.languages.ask_for(to, of)
     maps = translator.attention(text, top=top, beam=beam)
     which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
     maps.chosen(which, layer, head)  # says no before anything is written

@@ -38,16 +38,17 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     the tokenizer and writes everything into one folder that training reads. Memory does not grow with the corpus.
     Without a validation corpus some pairs are held out.
     """
-    from transduce.data.config import DataConfig
     from transduce.data.prepare import prepare
+    from transduce.data.store import read_data_table
+    from transduce.origin import given_tokenizers
     from transduce.text.tokenizer import TokenizerConfig
 
     where = options["recipe"] or "the command line"
     tables = _tables(options)
-    data = DataConfig.from_table(tables["data"], f"{where}: [data]")
+    data = read_data_table(tables["data"], f"{where}: [data]")
     tokenizer = TokenizerConfig.from_table(tables["tokenizer"], f"{where}: [tokenizer]")
     with PreparationProgress() as progress:
-        report = prepare(data, tokenizer, Path(output), progress.show)
+        report = prepare(data, tokenizer, Path(output), progress.show, given_tokenizers(tokenizer))
     if as_json:
         import json
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.language import language_options
+
 if TYPE_CHECKING:
     from transduce.translator import Translator
 
@@ -24,6 +26,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run")
+@language_options
 @click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that scores with RUN, by the mean.")
 @click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
 @click.option("--target", metavar="FILE", help="Their translations.")
@@ -41,6 +44,8 @@ def command(
     rerank: str | None,
     jsonl: bool,
     nbest: int | None,
+    to: str | None,
+    of: str | None,
     text: str | None,
     document: str | None,
     stride: int | None,
@@ -66,6 +71,7 @@ def command(
     from transduce.translator import load
 
     translator = load(run, *ensemble)
+    translator.languages.ask_for(to, of)
     if rerank is None:
         _score(translator, jsonl, **files)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ Examples:
   transduce train --text corpus.txt --output runs/author
   transduce train --text corpus.txt.gz --document file --preset gpt_mini --output runs/mini
   transduce train --resume runs/de-en
+  transduce train --from runs/de-en --source new.de --target new.en --watch runs/de-en --output runs/new
 """
 
 
@@ -30,6 +32,9 @@ Examples:
 @corpus_options
 @click.option("--recipe", metavar="FILE", help="TOML file with the tables data, tokenizer, model, training, search.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as model.num_layers=4.")
+@click.option("--from", "start", metavar="FOLDER", help="Start from a run or model folder instead of from chance.")
+@click.option("--extend-vocabulary", type=int, metavar="N", help="With --from: add up to N pieces for the new text.")
+@click.option("--freeze", multiple=True, metavar="PATTERN", help="Weights to hold still, as encoder.*; again for more.")
 @click.option("--preset", metavar="NAME", help="A model by name: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
 @click.option("--tokens", metavar="N|auto", help="Tokens of a batch; auto finds what suits the corpus and the memory.")
 @click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
@@ -88,8 +93,17 @@ def _assignments(options: dict[str, Any]) -> list[str]:
     tokens, preset = options["tokens"], options["preset"]
     if tokens is not None and tokens != "auto" and not tokens.isdecimal():
         raise SettingsError(f"--tokens is a number or auto, not '{tokens}'")
-    given = {"model.preset": preset, "training.tokens": tokens}
-    return [*options["assignments"], *(f"{name}={value}" for name, value in given.items() if value is not None)]
+    if options["extend_vocabulary"] is not None and options["start"] is None and options["recipe"] is None:
+        raise SettingsError("--extend-vocabulary adds to the tokens of a model; name it with --from")
+    given = {
+        "model.preset": preset,
+        "training.tokens": int(tokens) if tokens not in (None, "auto") else tokens,
+        "training.start_from": options["start"],
+        "training.freeze": list(options["freeze"]) or None,
+        "tokenizer.extend": options["extend_vocabulary"],
+    }
+    own = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items() if value is not None]
+    return [*options["assignments"], *own]
 
 
 def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepared | None]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.language import language_options
 from transduce.cli.search import SEARCH, method_of, search_options
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Examples:
   transduce translate runs/de-en film.srt --output film.en.srt
   transduce translate runs/de-en rows.tsv --format tsv --field 2
   echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-best 5
+  transduce translate runs/many input.txt --to de
   transduce translate runs/en-de input.en --term bank=Ufer --placeholders
   transduce translate runs/de-en input.de --int8 --shortlist runs/de-en/shortlist.safetensors
 """
@@ -35,6 +37,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run")
+@language_options
 @click.argument("file", default="-")
 @click.option("--output", default="-", metavar="FILE", help="Where to write; .gz compresses. Default: standard output.")
 @click.option("--n-best", "nbest", type=int, metavar="N", help="Print N answers as `line ||| text ||| score`.")
@@ -44,6 +47,7 @@ Examples:
     "--format", type=click.Choice(["text", "tsv", "jsonl", "srt", "po"]), help="Default: by the name of FILE."
 )
 @click.option("--field", metavar="N|KEY", help="The column of a TSV file, or the key of JSONL, to translate in place.")
+@click.option("--to-field", metavar="N|KEY", help="The column or key that says into which language, line by line.")
 @click.option("--align", is_flag=True, help="Print which words belong together: `text ||| 0-0 1-2`, source first.")
 @click.option("--stream", is_flag=True, help="Print answers as they grow, line by line.")
 @click.option("--no-split", is_flag=True, help="Translate a line of several sentences as a whole.")
@@ -96,6 +100,9 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
     from transduce.translator import load
 
     translator = load(run, *asked["ensemble"])
+    translator.languages.ask_for(asked["to"], asked["of"])
+    if asked["to_field"] is None:
+        translator.languages.lead()  # says no before anything is read or written
     translator.use("ctranslate2" if asked["int8"] else asked["engine"], "int8" if asked["int8"] else "float32")
     translator.use_shortlist(asked["shortlist"])
     method = "sample" if asked["mbr"] else method_of(asked)
@@ -109,6 +116,7 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
         listed=nbest,
         prefixed=asked["prefix"] is not None or asked["prefix_file"] is not None,
         align=asked["align"],
+        told=asked["to_field"] is not None,
     )
 
 
@@ -152,7 +160,7 @@ def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[s
     from transduce.text.line import Meter
 
     engine, meter = answering.translator.engine, Meter()
-    source = Source(segments(kind, read_lines(file, meter), asked["field"], file), meter)
+    source = Source(segments(kind, read_lines(file, meter), asked["field"], file, asked["to_field"]), meter)
     shown = output == "-" and sys.stdout.isatty()  # answers are progress enough
     size = Path(file).stat().st_size if is_file(file) and not shown else None
     with (

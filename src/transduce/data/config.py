@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 
 from transduce.config import Config
+from transduce.data.again import PreparedPairs
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import SettingsError
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
@@ -23,14 +24,19 @@ CHARACTERS_PER_TOKEN = 40
 Rule = Literal["keep", "drop"]
 
 
+Source = CorpusFiles | SyntheticTask | TextFile | PreparedPairs
+"""Where pairs come from: files, a task that makes them, what was prepared before; or a file of plain text."""
+
+
 def _which(value: Any) -> Any:
-    """Read a table with a `task` as a synthetic task, one with a `text` as plain text, any other as files of pairs, so
-    that a refusal speaks of the right one."""
-    if isinstance(value, CorpusFiles | SyntheticTask | TextFile):
+    """Read a table with a `task` as a synthetic task, one with a `text` as plain text, one with `prepared` as pairs of
+    another run, any other as files of pairs, so that a refusal speaks of the right one."""
+    if isinstance(value, Source):
         return value
     if not isinstance(value, dict):
         raise ValueError("pairs are named by a table, such as {source = 'a.txt', target = 'b.txt'}, text by {text = …}")
-    kind: type[Config] = SyntheticTask if "task" in value else TextFile if "text" in value else CorpusFiles
+    kinds: dict[str, type[Config]] = {"task": SyntheticTask, "text": TextFile, "prepared": PreparedPairs}
+    kind = next((kinds[name] for name in kinds if name in value), CorpusFiles)
     try:
         return kind.from_table(value, "it")
     except SettingsError as error:
@@ -46,13 +52,8 @@ def _which_of_many(value: Any) -> Any:
     return tuple(_which(corpus) for corpus in value)
 
 
-Source = CorpusFiles | SyntheticTask | TextFile
-Corpus = Annotated[Source, pydantic.BeforeValidator(_which)]
-"""Where pairs come from: files, or a task that makes them; or a file of plain text."""
-
-
 Mixed = Annotated[Source | tuple[Source, ...], pydantic.BeforeValidator(_which_of_many)]
-"""One corpus, or several to be mixed by their weights."""
+"""One corpus, or several: to be mixed by their weights, or one after the other."""
 
 
 class DataConfig(Config):
@@ -69,10 +70,13 @@ class DataConfig(Config):
     train: Mixed
     """The pairs to learn from: one corpus, or a list of them, each with its `weight`, which is how often its pairs are
     seen in an epoch. A pair that stands in several is taken from the one with the highest weight."""
-    validation: Corpus | None = None
+    validation: Mixed | None = None
     """The pairs to choose by; without it some are held out of the training pairs."""
-    test: Corpus | None = None
+    test: Mixed | None = None
     """The pairs to report on; never learnt from."""
+    watch: Mixed | None = None
+    """Pairs whose score is watched beside that of the validation pairs, and never learnt from or chosen by: those of
+    what a model could do before, so that one sees what it forgets."""
     validation_share: float = pydantic.Field(default=0.01, ge=0, le=0.5)
     """Share of the training pairs that is held out when there is no validation corpus (at least one source; 0 holds
     out none). All pairs of a source go together, chosen by a hash of the source text: the same source never stands
@@ -83,7 +87,7 @@ class DataConfig(Config):
     source_language: str | None = None
     """Language of the source, for the model's card and for scoring (`de`, `en-GB`, …)."""
     target_language: str | None = None
-    """Language of the target."""
+    """Language of the target. Said here it is a note; said of single corpora, the model learns to be asked for it."""
     max_length: int = pydantic.Field(default=256, ge=1, le=1_000_000)
     """Most tokens a side may have, without start and end; longer pairs are left out of every split. So are lines of
     more than 40 characters per allowed token, which are not even tokenised."""
@@ -106,17 +110,23 @@ class DataConfig(Config):
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
-        if sum(map(reads_stdin, (*self.corpora, self.validation, self.test))) > 1:
+        others = [(name, corpus) for name in ("validation", "test", "watch") for corpus in self.of_split(name)]
+        if sum(map(reads_stdin, (*self.corpora, *(corpus for _, corpus in others)))) > 1:
             raise ValueError("standard input can be only one of the corpora; give the others as files")
-        for name, corpus in (("validation", self.validation), ("test", self.test)):
-            if corpus is not None and corpus.weight is not None:
+        for name, corpus in others:
+            if corpus.weight is not None:
                 raise ValueError(f"a weight is for training corpora; leave it out of {name}")
-        given = [corpus for corpus in (*self.corpora, self.validation, self.test) if corpus is not None]
-        if len({isinstance(corpus, TextFile) for corpus in given}) > 1:
+        named = [*(("train", corpus) for corpus in self.corpora), *others]
+        if len({isinstance(corpus, TextFile) for _, corpus in named}) > 1:
             raise ValueError("some corpora are pairs and some are plain text; a model learns from one or the other")
         for name in ("block", "corrupt"):
             if getattr(self, name) is not None and not self.is_text:
                 raise ValueError(f"{name} is for plain text, {{text = 'file'}}, not for pairs; leave it out")
+        for name, corpus in named:
+            if self.languages and self.languages_of(corpus)[1] is None:
+                raise ValueError(
+                    f"some training corpora say their target_language, {corpus.name} ({name}) does not; say it too"
+                )
         return self
 
     @property
@@ -127,7 +137,25 @@ class DataConfig(Config):
     @property
     def corpora(self) -> tuple[Source, ...]:
         """The training corpora, in order."""
-        return self.train if isinstance(self.train, tuple) else (self.train,)
+        return self.of_split("train")
+
+    def of_split(self, name: str) -> tuple[Source, ...]:
+        """The corpora of train, validation, test or watch, in order."""
+        found: Source | tuple[Source, ...] | None = getattr(self, name)
+        return () if found is None else found if isinstance(found, tuple) else (found,)
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages that the model learns to be asked for; none unless training corpora name theirs."""
+        if all(corpus.target_language is None for corpus in self.corpora if not isinstance(corpus, TextFile)):
+            return []
+        return sorted({language for corpus in self.corpora if (language := self.languages_of(corpus)[1])})
+
+    def languages_of(self, corpus: Source) -> tuple[str | None, str | None]:
+        """The languages of a corpus's sources and targets, by itself or by what is said for all."""
+        if isinstance(corpus, TextFile):
+            return None, None
+        return corpus.source_language or self.source_language, corpus.target_language or self.target_language
 
 
 def reads_stdin(corpus: Source | None) -> bool:
@@ -142,4 +170,4 @@ def corpus_pairs(corpus: Source | tuple[Source, ...]) -> Iterator[Pair]:
     if isinstance(corpus, tuple):
         return chain.from_iterable(map(corpus_pairs, corpus))
     assert not isinstance(corpus, TextFile), "plain text has no pairs"
-    return corpus.pairs() if isinstance(corpus, SyntheticTask) else read_pairs(corpus)
+    return read_pairs(corpus) if isinstance(corpus, CorpusFiles) else corpus.pairs()

@@ -9,17 +9,18 @@ Unigram's may differ).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.audit import CHUNK_ROWS, HELD_OUT, MARKS, Marks, Progress, Span, Spool, spool
-from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, corpus_pairs
+from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, Source, corpus_pairs
 from transduce.data.folder import seal, written_aside
 from transduce.data.marking import hold_out, mark_duplicates, mark_leaks
 from transduce.data.reading.config import ReadingConfig
@@ -29,9 +30,12 @@ from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
 from transduce.data.tally import Tally
 from transduce.data.text_prepare import prepare_text
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingsError
 from transduce.storage import write_json
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.any_tokenizer import AnyTokenizer, is_joint
+from transduce.text.extension import extend, with_tags
+from transduce.text.tags import NO_LEAD, Lead, Tags, listed
+from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizers
 
 TOKENIZER_PAIRS = 1_000_000
@@ -39,13 +43,21 @@ TOKENIZER_PAIRS = 1_000_000
 
 
 def prepare(
-    data: DataConfig | ReadingConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress | None = None
+    data: DataConfig | ReadingConfig,
+    tokenizer: TokenizerConfig,
+    folder: Path,
+    progress: Progress | None = None,
+    given: Given | None = None,
 ) -> Report:
-    """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found."""
+    """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found.
+
+    `given` are the tokenizers that `tokenizer.folder` names; others are learned.
+    """
+    assert (given is None) == (tokenizer.folder is None), "whoever names a folder has to open it"
     if isinstance(data, ReadingConfig):
-        return prepare_reading(data, tokenizer, folder, progress)
+        return prepare_reading(data, tokenizer, folder, progress, None if given is None else _read_by(given, tokenizer))
     with written_aside(folder) as aside:
-        preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None))
+        preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), given)
         report = preparation.run()
         shutil.rmtree(preparation.work)
         write_json(aside / REPORT, report.to_table())
@@ -57,12 +69,34 @@ def prepare(
     return report
 
 
+class Given(NamedTuple):
+    """Tokenizers that are there already."""
+
+    source: AnyTokenizer
+    target: AnyTokenizer
+    """The same object as the source's when one serves both."""
+    tags: Tags | None = None
+    """The languages that their model can be asked for."""
+
+
+def _read_by(given: Given, config: TokenizerConfig) -> AnyTokenizer:
+    """The tokenizer of a reader, which has one side and is taken as it is."""
+    if config.extend is not None:
+        raise SettingsError("--extend-vocabulary is for models that write; a reader keeps the tokens that it has")
+    return given.source
+
+
 class _Preparation:
     """One preparation on its way."""
 
-    def __init__(self, data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress) -> None:
+    def __init__(
+        self, data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress, given: Given | None
+    ) -> None:
         self.data = data
         self.tokenizer = tokenizer
+        self.given = given
+        self.tags = None if given is None else given.tags
+        """The languages that can be asked for."""
         self.folder = folder
         self.work = folder / "work"
         self.progress = progress
@@ -75,7 +109,8 @@ class _Preparation:
 
     def run(self) -> Report:
         if self.data.is_text:
-            return prepare_text(self.data, self.tokenizer, self.folder, self.work, self.progress)
+            known = None if self.given is None else self.given.target
+            return prepare_text(self.data, self.tokenizer, self.folder, self.work, self.progress, known)
         corpora = self._read()
         train = corpora["train"]
         tokenizers, tokenizer_pairs = self._tokenizers(train)
@@ -91,18 +126,19 @@ class _Preparation:
             train=reports["train"],
             validation=reports.get("validation"),
             test=reports.get("test"),
+            watch=reports.get("watch"),
             source_vocabulary=tokenizers[0].size,
             target_vocabulary=tokenizers[1].size,
-            joint=self.tokenizer.joint,
+            joint=is_joint(*tokenizers),
             tokenizer_pairs=tokenizer_pairs,
+            tags=self.tags,
         )
 
     def _read(self) -> dict[str, Spool]:
         """Pass one over all corpora; the small ones first, so that their errors come early."""
-        wanted = {"test": (self.data.test,), "validation": (self.data.validation,), "train": self.data.corpora}
         spools = {}
-        for name, corpora in wanted.items():
-            given = [corpus for corpus in corpora if corpus is not None]
+        for name in ("test", "watch", "validation", "train"):
+            given = self.data.of_split(name)
             if not given:
                 continue
             several = len(given) > 1
@@ -128,7 +164,7 @@ class _Preparation:
         learns: NDArray[np.bool_] = marks & (self.dropped | HELD_OUT) == 0
         return learns
 
-    def _tokenizers(self, train: Spool) -> tuple[tuple[Tokenizer, Tokenizer], int]:
+    def _tokenizers(self, train: Spool) -> tuple[tuple[AnyTokenizer, AnyTokenizer], int]:
         """Learn from the training pairs and save."""
         usable = train.count(self._learns)
         if usable == 0:
@@ -143,12 +179,61 @@ class _Preparation:
                 int(np.count_nonzero(self._learns(marks) & (hashes <= highest)))
                 for _, hashes, marks in train.marked("pair")
             )
-        self.progress("learning the tokenizer", chosen)
-        source, target = train_tokenizers(self.tokenizer, lambda: self._sample(train, highest))
-        names = [JOINT_TOKENIZER] if self.tokenizer.joint else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
+        if self.given is None:
+            self.progress("learning the tokenizer", chosen)
+        else:
+            chosen = chosen if self.tokenizer.extend else 0
+        source, target = self._made(lambda: self._sample(train, highest))
+        names = [JOINT_TOKENIZER] if is_joint(source, target) else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
         for name, tokenizer in zip(names, (source, target), strict=False):
             (self.folder / name).write_text(tokenizer.to_json(), encoding="utf-8")
         return (source, target), chosen
+
+    def _made(self, texts: Callable[[], Iterator[tuple[str, str]]]) -> tuple[AnyTokenizer, AnyTokenizer]:
+        """Learn new tokenizers, or take those that were given."""
+        if self.given is not None:
+            return self._extended(self.given, texts)
+        source, target = train_tokenizers(self.tokenizer, texts, self.data.languages)
+        self.tags = Tags(of=source.tags) if self.data.languages else None
+        return source, target
+
+    def _extended(
+        self, given: Given, texts: Callable[[], Iterator[tuple[str, str]]]
+    ) -> tuple[AnyTokenizer, AnyTokenizer]:
+        """Return the given tokenizers, with what the recipe wants to be added to them."""
+        given = self._with_languages(given)
+        most, least = self.tokenizer.extend, self.tokenizer.min_frequency
+        if most is None:
+            return given.source, given.target
+        self.progress("extending the vocabulary", self.tallies["train"][0].read)
+        if given.source is given.target:
+            joint = extend(given.source, (side for pair in texts() for side in pair), most, least)
+            return joint, joint
+        source = extend(given.source, (source for source, _ in texts()), most, least)
+        return source, extend(given.target, (target for _, target in texts()), most, least)
+
+    def _with_languages(self, given: Given) -> Given:
+        """Add tags for languages that the given tokenizers lack."""
+        known = () if given.tags is None else given.tags.of
+        new = [language for language in self.data.languages if language not in known]
+        if not new:
+            return given
+        if self.tokenizer.extend is None:
+            there = f"there is {listed(sorted(known))}" if known else "it knows one way only"
+            raise SettingsError(
+                f"{self.tokenizer.folder}: the model does not translate into {listed(new)}; {there}: "
+                "--extend-vocabulary N adds languages, and N pieces for them"
+            )
+        source = with_tags(given.source, new)
+        self.tags = Tags(of=source.tags)
+        return Given(source, source if given.target is given.source else given.target, self.tags)
+
+    def _lead(self, corpus: Source) -> Lead:
+        """What goes before the sources and targets of a corpus; what every answer begins with, at least."""
+        if self.tags is None:
+            return NO_LEAD if self.given is None else Lead([], list(self.given.target.opening))
+        source, target = self.data.languages_of(corpus)
+        return self.tags.lead(target, source)
 
     def _sample(self, train: Spool, highest: np.uint64) -> Iterator[tuple[str, str]]:
         for start, hashes, marks in train.marked("pair"):
@@ -169,7 +254,9 @@ class _Preparation:
                     self.tallies["train"][span.corpus].found(reason, examples, dropped=len(rows))
                     marks[marks & mark != 0] = 0
 
-    def _write(self, name: str, corpora: Spool, tokenizers: tuple[Tokenizer, Tokenizer]) -> dict[str, SplitReport]:
+    def _write(
+        self, name: str, corpora: Spool, tokenizers: tuple[AnyTokenizer, AnyTokenizer]
+    ) -> dict[str, SplitReport]:
         """Pass two over the corpora of one split, which is two when validation is held out of training."""
         is_train = name == "train"
         if is_train:
@@ -177,6 +264,7 @@ class _Preparation:
         limits = Limits(self.data.max_length, self.data.max_ratio, drop_ratio=is_train)
         dropped = self.dropped if is_train else 0
         tallies = {"validation": [Tally(tally.corpus) for tally in self.tallies[name]], name: self.tallies[name]}
+        leads = [self._lead(corpus) for corpus in self.data.of_split(name)]
         with ExitStack() as stack:
             writers = {name: stack.enter_context(SplitWriter(self.folder / name, tokenizers, limits))}
             if corpora.count(lambda marks: (marks & HELD_OUT != 0) & (marks & dropped == 0)):
@@ -190,7 +278,8 @@ class _Preparation:
                 tallies["validation"][span.corpus].read += held_out
                 for split, chosen in ((name, used & ~is_held), ("validation", used & is_held)):
                     if chosen.any():
-                        writers[split].write(_texts(corpora, span, chosen, marks), tallies[split][span.corpus])
+                        texts, tally = _texts(corpora, span, chosen, marks), tallies[split][span.corpus]
+                        writers[split].write(texts, tally, leads[span.corpus])
                 self.progress(f"tokenising {name}", span.stop)
         held_total = [Tally.total(tallies["validation"])]
         return {

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pydantic
 
 from transduce.config import Config
+from transduce.text.tags import Tags, listed
 
 REASONS = {
+    "blank": "the line is blank",
     "empty": "a side is empty",
     "copy": "source and target are equal",
     "leaked_pair": "the pair stands in validation or test",
@@ -141,6 +143,8 @@ class Report(Config):
     """The validation split."""
     test: SplitReport | None = None
     """The test split."""
+    watch: SplitReport | None = None
+    """The pairs that are watched beside the validation split."""
     source_vocabulary: int
     """Tokens the source tokenizer knows."""
     target_vocabulary: int
@@ -151,10 +155,12 @@ class Report(Config):
     """Training pairs the tokenizers learnt from: all of them, or a fixed sample of a large corpus."""
     labels: tuple[str, ...] | None = pydantic.Field(default=None, strict=False)
     """For a reader: the labels there are, by number; absent for pairs."""
+    tags: Tags | None = None
+    """The languages that can be asked for, where there are several, and their tokens."""
 
     def splits(self) -> dict[str, SplitReport]:
         """Return the splits there are, by name."""
-        splits = {"train": self.train, "validation": self.validation, "test": self.test}
+        splits = {"train": self.train, "validation": self.validation, "test": self.test, "watch": self.watch}
         return {name: split for name, split in splits.items() if split is not None}
 
     def lines(self) -> Iterator[str]:
@@ -171,7 +177,9 @@ class Report(Config):
             yield f"tokenizer    {self.source_vocabulary:,} tokens{both}"
         else:
             yield f"tokenizers   {self.source_vocabulary:,} source and {self.target_vocabulary:,} target tokens"
-        if self.train.text is None and self.tokenizer_pairs < self.train.kept:
+        if self.tags is not None:
+            yield f"languages    {listed(self.tags.languages)}"
+        if self.train.text is None and 0 < self.tokenizer_pairs < self.train.kept:
             yield f"  learnt from a fixed sample of {self.tokenizer_pairs:,} training pairs"
         copies = self.train.findings.get("copy")
         if copies is not None and copies.kept:

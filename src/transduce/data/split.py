@@ -20,7 +20,7 @@ from transduce.data.report import MAX_EXAMPLES, Side, SplitReport
 from transduce.data.tally import Tally
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import Pair
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.tags import NO_LEAD, Lead
 from transduce.text.word_cache import WordCache
 
 Lengths = NDArray[np.int64]
@@ -82,10 +82,18 @@ class Texts:
     """Gives one of them, by its place here, with its line number."""
 
 
+def led(tokens: NDArray[np.uint32], lengths: Lengths, before: Sequence[int]) -> tuple[NDArray[np.uint32], Lengths]:
+    """Put the same tokens before each of some rows that stand one after the other; return rows and lengths."""
+    if not before:
+        return tokens, lengths
+    starts = np.repeat(np.cumsum(lengths) - lengths, len(before))
+    return np.insert(tokens, starts, np.tile(np.array(before, dtype=np.uint32), len(lengths))), lengths + len(before)
+
+
 class SplitWriter:
     """Writes the files of one split and counts what goes in and what does not."""
 
-    def __init__(self, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], limits: Limits) -> None:
+    def __init__(self, folder: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer], limits: Limits) -> None:
         folder.mkdir()
         self._limits = limits
         caches = {id(tokenizer): WordCache(tokenizer) for tokenizer in tokenizers}
@@ -99,11 +107,13 @@ class SplitWriter:
                 self._texts.append(stack.enter_context(RaggedWriter(folder, f"{name}.text", np.uint8)))
             self._files = stack.pop_all()
 
-    def write(self, texts: Texts, tally: Tally) -> None:
-        """Tokenise pairs and append those within the limits."""
+    def write(self, texts: Texts, tally: Tally, lead: Lead = NO_LEAD) -> None:
+        """Tokenise pairs and append those within the limits, each side with its lead before it."""
         sides = (texts.sources, texts.targets)
-        encoded = [cache.encode(side) for cache, side in zip(self._caches, sides, strict=True)]
-        kept = self._keeps(texts, encoded[0][1], encoded[1][1], tally)
+        encoded = [
+            led(*cache.encode(side), before) for cache, side, before in zip(self._caches, sides, lead, strict=True)
+        ]
+        kept = self._keeps(texts, encoded[0][1], encoded[1][1], tally, lead)
         for side, (tokens, lengths) in enumerate(encoded):
             if not kept.all():
                 tokens, lengths = tokens[np.repeat(kept, lengths)], lengths[kept]
@@ -112,7 +122,7 @@ class SplitWriter:
             self._texts[side].append_bytes([text.encode() for text in compress(sides[side], kept.tolist())])
         tally.kept += int(np.count_nonzero(kept))
 
-    def _keeps(self, texts: Texts, source: Lengths, target: Lengths, tally: Tally) -> Chosen:
+    def _keeps(self, texts: Texts, source: Lengths, target: Lengths, tally: Tally, lead: Lead) -> Chosen:
         """Return which pairs stay; each of the others is counted for the first reason against it."""
         shorter, longer = np.minimum(source, target), np.maximum(source, target)
         kept = np.ones(len(source), dtype=np.bool_)
@@ -125,7 +135,8 @@ class SplitWriter:
             if dropped:
                 kept[places] = False
 
-        found("empty", shorter == 0, dropped=True)  # the tokenizer drops some invisible characters
+        empty = (source == len(lead.source)) | (target == len(lead.target))
+        found("empty", empty, dropped=True)  # the tokenizer drops some invisible characters
         found("too_long", longer > self._limits.max_length, dropped=True)
         extreme = longer > self._limits.max_ratio * np.maximum(shorter, RATIO_FLOOR)
         found("ratio", extreme, dropped=self._limits.drop_ratio)

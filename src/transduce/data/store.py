@@ -21,9 +21,10 @@ from transduce.data.ragged import OFFSET, Lengths, Ragged, open_array
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.report import CorpusReport, Report, SplitReport
 from transduce.errors import DataError, SettingsError
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
+from transduce.text.tokenizer import TokenizerConfig
 
-SPLITS = ("train", "validation", "test")
+SPLITS = ("train", "validation", "test", "watch")
 JOINT_TOKENIZER = "tokenizer.json"
 SOURCE_TOKENIZER = "source.tokenizer.json"
 TARGET_TOKENIZER = "target.tokenizer.json"
@@ -155,8 +156,10 @@ class Prepared:
     train: PairStore
     validation: PairStore | None
     test: PairStore | None
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
+    watch: PairStore | None
+    """Pairs of what the model could do before."""
+    source_tokenizer: AnyTokenizer
+    target_tokenizer: AnyTokenizer
     """The same object as the source's when one tokenizer serves both."""
     report: Report
 
@@ -192,10 +195,10 @@ def load_prepared(folder: Path, thorough: bool = False, block: int | None = None
     """
     manifest = read_manifest(folder, thorough)
     if JOINT_TOKENIZER in manifest.files:  # what stands there besides is not ours
-        source_tokenizer = target_tokenizer = Tokenizer.load(folder / JOINT_TOKENIZER)
+        source_tokenizer, target_tokenizer = load_tokenizer(folder / JOINT_TOKENIZER).sides()
     else:
-        source_tokenizer = Tokenizer.load(folder / SOURCE_TOKENIZER)
-        target_tokenizer = Tokenizer.load(folder / TARGET_TOKENIZER)
+        source_tokenizer = load_tokenizer(folder / SOURCE_TOKENIZER)
+        target_tokenizer = load_tokenizer(folder / TARGET_TOKENIZER)
     splits = {name: folder / name for name in SPLITS if any(Path(file).parts[0] == name for file in manifest.files)}
     if "train" not in splits:
         raise DataError(f"{folder}: has no training split; prepare the corpus again")
@@ -223,6 +226,7 @@ def load_prepared(folder: Path, thorough: bool = False, block: int | None = None
         train=stores["train"],
         validation=stores.get("validation"),
         test=stores.get("test"),
+        watch=stores.get("watch"),
         source_tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
         report=report,

@@ -14,6 +14,7 @@ import pydantic
 
 from transduce.config import Config
 from transduce.text.corpus import Pair
+from transduce.text.tags import NAME
 
 TaskName = Literal["copy", "reverse", "sort", "addition", "recall"]
 
@@ -35,6 +36,10 @@ class SyntheticTask(Config):
     """How many different symbols there are (keys for recall; addition always has ten digits)."""
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each of its pairs is seen in an epoch, 1 if not given."""
+    source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
+    """What its sources are called, as of files."""
+    target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
+    """What its targets are called: several tasks for one model are told apart by it."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:

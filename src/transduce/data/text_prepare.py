@@ -20,16 +20,21 @@ from transduce.data.report import CorpusReport, Finding, Report, Side, SplitRepo
 from transduce.data.split import token_bytes
 from transduce.data.store import JOINT_TOKENIZER, STREAM
 from transduce.errors import DataError, SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.extension import extend
 from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizer
 
 MOST_HELD_OUT = 2**20
 """Characters of a corpus that are held out at most."""
 TOKENIZER_CHARACTERS = 2**27
 """Characters that a tokenizer learns from, about; of more text, every so many pieces."""
-CHUNK_PIECES = 256
-"""Pieces that are read or tokenised together."""
+CHUNK_CHARACTERS, CHUNK_PIECES = 2**18, 256
+"""Text and pieces that are tokenised together, about; what the library returns for a character takes some 100 bytes."""
+
+READ_PIECES = 64
+"""Pieces that are read back together."""
 
 
 @dataclass
@@ -70,8 +75,8 @@ class _Corpus:
 
     def read(self) -> Iterator[Piece]:
         """Yield the pieces again."""
-        for start in range(0, self.pieces, CHUNK_PIECES):
-            stop = min(start + CHUNK_PIECES, self.pieces)
+        for start in range(0, self.pieces, READ_PIECES):
+            stop = min(start + READ_PIECES, self.pieces)
             begins = np.fromfile(self.folder / "begins", np.uint8, count=stop - start, offset=start)
             yield from map(Piece, read_strings(self.folder, "pieces", start, stop), begins.astype(bool).tolist())
 
@@ -97,7 +102,8 @@ class _Split:
     """The stream of one split while it is written."""
 
     folder: Path
-    tokenizer: Tokenizer
+    tokenizer: AnyTokenizer
+    progress: Progress = lambda stage, count: None
     documents: int = 0
     tokens: int = 0
     unknown: int = 0
@@ -117,6 +123,7 @@ class _Split:
                     self.tokens += len(row)
                     self.unknown += self.tokenizer.count_unknown(tokens)
                 self._count([piece.text for piece in chunk])
+                self.progress(f"tokenising {self.folder.name}", self.documents)
         return self.documents - before[0], self.tokens - before[1]
 
     def _count(self, texts: Sequence[str]) -> None:
@@ -128,14 +135,14 @@ class _Split:
 
     def report(self, corpora: Sequence[CorpusReport], read: int, held_out: int) -> SplitReport:
         """Return what was counted."""
-        empty = sum(corpus.dropped.get("empty", 0) for corpus in corpora)
+        empty = sum(corpus.dropped.get("blank", 0) for corpus in corpora)
         is_mixed = len(corpora) > 1 or any(corpus.weight != 1 for corpus in corpora)
         unknown = None if self.tokenizer.unknown is None else self.unknown
         return SplitReport(
             read=read,
             kept=self.documents,
             held_out=held_out,
-            findings={"empty": Finding(dropped=empty)} if empty else {},
+            findings={"blank": Finding(dropped=empty)} if empty else {},
             source=Side(tokens=0),
             target=Side(tokens=self.tokens, unknown=unknown),
             corpora=tuple(corpora) if is_mixed else None,
@@ -143,11 +150,21 @@ class _Split:
         )
 
 
-def prepare_text(data: DataConfig, config: TokenizerConfig, folder: Path, work: Path, progress: Progress) -> Report:
-    """Write the streams and the tokenizer of plain text into `folder` and report what was found."""
+def prepare_text(
+    data: DataConfig,
+    config: TokenizerConfig,
+    folder: Path,
+    work: Path,
+    progress: Progress,
+    given: AnyTokenizer | None = None,
+) -> Report:
+    """Write the streams and the tokenizer of plain text into `folder` and report what was found.
+
+    `given` is a tokenizer that is there already, to be used as it is or extended.
+    """
     if not config.joint:
         raise SettingsError("tokenizer.joint: plain text has one side and needs one tokenizer; leave it out")
-    splits = {"test": (data.test,), "validation": (data.validation,), "train": data.corpora}
+    splits = {name: data.of_split(name) for name in ("test", "watch", "validation", "train")}
     corpora = {
         name: [_Corpus(work / name / str(at), file) for at, file in enumerate(files) if isinstance(file, TextFile)]
         for name, files in splits.items()
@@ -158,22 +175,21 @@ def prepare_text(data: DataConfig, config: TokenizerConfig, folder: Path, work: 
         if several and not any(corpus.characters for corpus in several):
             raise DataError(f"{several[0].file.name}: there is no text in it; check the {name} corpus")
     share = 0.0 if data.validation is not None else data.validation_share
-    tokenizer = _learn(corpora["train"], share, config, progress)
+    tokenizer = _learn(corpora["train"], share, config, progress, given)
     (folder / JOINT_TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
     reports = {}
     for name, several in corpora.items():
         if several and name != "train":
-            progress(f"tokenising {name}", 0)
-            reports[name] = _write(folder / name, several, tokenizer, 0.0)
-    progress("tokenising train", 0)
-    reports["train"] = _write(folder / "train", corpora["train"], tokenizer, share)
-    if share and (held := _write_held_out(folder / "validation", corpora["train"], tokenizer, share)) is not None:
+            reports[name] = _write(_Split(folder / name, tokenizer, progress), several, 0.0)
+    reports["train"] = _write(_Split(folder / "train", tokenizer, progress), corpora["train"], share)
+    if share and (held := _hold_out(folder / "validation", corpora["train"], tokenizer, share)) is not None:
         reports["validation"] = held
     documents = sum(corpus.documents for corpus in corpora["train"])
     return Report(
         train=reports["train"],
         validation=reports.get("validation"),
         test=reports.get("test"),
+        watch=reports.get("watch"),
         source_vocabulary=tokenizer.size,
         target_vocabulary=tokenizer.size,
         joint=True,
@@ -181,17 +197,24 @@ def prepare_text(data: DataConfig, config: TokenizerConfig, folder: Path, work: 
     )
 
 
-def _learn(corpora: Sequence[_Corpus], share: float, config: TokenizerConfig, progress: Progress) -> Tokenizer:
-    """Learn the tokenizer from the text that is not held out."""
+def _learn(
+    corpora: Sequence[_Corpus], share: float, config: TokenizerConfig, progress: Progress, given: AnyTokenizer | None
+) -> AnyTokenizer:
+    """Learn the tokenizer from the text that is not held out, or what is to be added to one that is given."""
+    if given is not None and config.extend is None:
+        return given
     every = max(1, sum(corpus.characters for corpus in corpora) // TOKENIZER_CHARACTERS)
     progress("learning the tokenizer", sum(corpus.documents for corpus in corpora))
     texts = (piece.text for corpus in corpora for piece, held in corpus.parts(share) if not held)
-    return train_tokenizer(config.kinds[1], islice(texts, 0, None, every), config)
+    some = islice(texts, 0, None, every)
+    if given is not None and config.extend is not None:
+        return extend(given, some, config.extend, config.min_frequency)
+    return train_tokenizer(config.kinds[1], some, config)
 
 
-def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share: float) -> SplitReport:
+def _write(split: _Split, corpora: Sequence[_Corpus], share: float) -> SplitReport:
     """Tokenise the corpora of a split, but for what is held out of them."""
-    split, found = _Split(folder, tokenizer), []
+    found = []
     for corpus in corpora:
         documents, tokens = split.write(piece for piece, held in corpus.parts(share) if not held)
         found.append(
@@ -201,7 +224,7 @@ def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share
                 read=corpus.documents + corpus.empty,
                 kept=documents,
                 held_out=corpus.documents - documents,
-                dropped={"empty": corpus.empty} if corpus.empty else {},
+                dropped={"blank": corpus.empty} if corpus.empty else {},
                 tokens=tokens,
             )
         )
@@ -210,7 +233,7 @@ def _write(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share
     return split.report(found, sum(each.read for each in found), sum(each.held_out for each in found))
 
 
-def _write_held_out(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokenizer, share: float) -> SplitReport | None:
+def _hold_out(folder: Path, corpora: Sequence[_Corpus], tokenizer: AnyTokenizer, share: float) -> SplitReport | None:
     """Tokenise what is held out of the training corpora, one after the other."""
     split = _Split(folder, tokenizer)
     for corpus in corpora:
@@ -223,6 +246,13 @@ def _write_held_out(folder: Path, corpora: Sequence[_Corpus], tokenizer: Tokeniz
 
 
 def _chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    left = iter(pieces)
-    while chunk := list(islice(left, CHUNK_PIECES)):
+    chunk: list[Piece] = []
+    characters = 0
+    for piece in pieces:
+        chunk.append(piece)
+        characters += len(piece.text)
+        if len(chunk) == CHUNK_PIECES or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk

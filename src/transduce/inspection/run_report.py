@@ -139,7 +139,9 @@ def _chart_names(shown: Sequence[Mapping[str, Curve]]) -> list[str]:
 
 
 def _chart(name: str) -> dict[str, Any]:
-    title, about = CHARTS.get(name, (words(name).capitalize(), "Of the translations of validation sources."))
+    watched = name.startswith("watched_")
+    usual = "Of the pairs that are watched." if watched else "Of the translations of validation sources."
+    title, about = CHARTS.get(name, (words(name).capitalize(), usual))
     return {
         "name": name,
         "title": title,

@@ -10,6 +10,11 @@ from transduce.text.tokenizer import Tokenizer, read_file
 AnyTokenizer = Tokenizer | ImportedTokenizer
 
 
+def is_joint(source: AnyTokenizer, target: AnyTokenizer) -> bool:
+    """Whether one tokenizer serves both sides, be it as two objects that differ in what stands before a text."""
+    return source is target or source.to_json() == target.to_json()
+
+
 def load_tokenizer(path: str | Path) -> AnyTokenizer:
     """Read the file of a tokenizer, of whichever kind it says it is."""
     text = read_file(Path(path))

@@ -17,6 +17,7 @@ import pydantic
 from transduce.config import Config
 from transduce.errors import DataError, suggestion
 from transduce.text.line import MAX_LINE_BYTES, STDIN, normalise, read_lines, shown
+from transduce.text.tags import NAME
 
 __all__ = ["MAX_LINE_BYTES", "STDIN", "CorpusFiles", "Pair", "normalise", "read_lines", "read_pairs"]
 
@@ -62,6 +63,13 @@ class CorpusFiles(Config):
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each of its pairs is seen in an epoch, 1 if not given. For training corpora; 0.25 is another quarter
     of the pairs in each epoch."""
+
+    source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
+    """Language of the sources, where the corpora of a run are in several; `[data]` says it for all."""
+
+    target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
+    """Language of the targets (`de`, `pt-BR`, …). Where training corpora name one, the model learns to be asked for it:
+    a tag such as >>de<< goes before each source."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:

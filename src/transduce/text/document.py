@@ -11,7 +11,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from transduce.errors import DataError, SettingsError
@@ -27,10 +27,26 @@ class Segment:
     """What is to be translated, each without line breaks; often nothing."""
     write: Write
     """(translations) -> lines, the last line break included."""
+    to: str | None = None
+    """The language that the document itself asks for."""
 
 
-def segments(kind: str, lines: Iterable[str], field: str | None, where: str) -> Iterator[Segment]:
-    """Read a document of some kind; `field` is the column (from 1) or the key that is to be translated."""
+def segments(
+    kind: str, lines: Iterable[str], field: str | None, where: str, to_field: str | None = None
+) -> Iterator[Segment]:
+    """Read a document of some kind; `field` is the column (from 1) or the key that is to be translated.
+
+    `to_field` is the column or key that says into which language.
+    """
+    if to_field and kind not in ("tsv", "jsonl"):
+        raise SettingsError(f"--to-field is for tsv and jsonl, not for {kind}")
+    if to_field and field:
+        read, name = _COLUMNS[kind], to_field
+        return (
+            replace(read(line, field, at), to=_language(read(line, name, at), at))
+            for number, line in enumerate(lines, start=1)
+            for at in [f"{where}:{number}"]
+        )
     if kind in ("tsv", "jsonl"):
         if not field:
             raise SettingsError(f"say which field of each line is to be translated: --field, a {_FIELD[kind]}")
@@ -78,6 +94,13 @@ def _key(line: str, field: str, where: str) -> Segment:
         raise DataError(f"{where}: is no object with a text under '{field}'")
     texts = row[field].split("\n")
     return Segment(texts, lambda said: json.dumps({**row, field: "\n".join(said)}, ensure_ascii=False) + "\n")
+
+
+def _language(segment: Segment, where: str) -> str:
+    """The language that stands where a column or key says it."""
+    if len(segment.texts) != 1 or not segment.texts[0].strip():
+        raise DataError(f"{where}: does not say into which language it is to be translated")
+    return segment.texts[0].strip()
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[bool, list[str]]]:

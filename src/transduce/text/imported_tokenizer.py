@@ -39,6 +39,9 @@ MARK = re.compile(r'\s*\{\s*"imported"')
 MAX_TAG = 80
 """Characters of the longest language tag that is looked for in text."""
 
+SettingsFile = Literal["tokenizer_config.json", "special_tokens_map.json"]
+"""Names that a file may be written under: not whatever a stranger calls it."""
+
 Tokens = Annotated[tuple[int, ...], pydantic.Field(strict=False)]
 
 CLEANED = {
@@ -89,8 +92,8 @@ class ImportedConfig(Config):
     clean_up: bool = False
     """Whether decoded text is rid of the spaces before signs and English endings."""
 
-    files: dict[str, dict[str, Any]] = pydantic.Field(default_factory=dict)
-    """Settings it came with, by the names of their files; nothing here reads them."""
+    files: dict[SettingsFile, dict[str, Any]] = pydantic.Field(default_factory=dict)
+    """Settings it came with, by the names of their files, to be written again; nothing here reads them."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -156,9 +159,8 @@ class ImportedTokenizer:
         """Return this tokenizer for sources and for targets; the same one where there is no difference."""
         if self.side != "both" or not (self._language or self.opening):
             return self, self
-        return ImportedTokenizer(self.config, self.codec, "source"), ImportedTokenizer(
-            self.config, self.codec, "target"
-        )
+        source = ImportedTokenizer(self.config, self.codec, "source")
+        return source, ImportedTokenizer(self.config, self.codec, "target")
 
     def with_tags(self, before: str | None = None, opening: str | None = None) -> ImportedTokenizer:
         """Return the same tokenizer with another language before its texts, or at the beginning of answers."""
@@ -166,6 +168,16 @@ class ImportedTokenizer:
         changes: Table = {} if before is None else {"prefix": (self._tag(before), *others)}
         changes |= {} if opening is None else {"opening": (self._tag(opening),)}
         return ImportedTokenizer(self.config.but(**changes), self.codec, self.side)
+
+    def bare(self) -> ImportedTokenizer:
+        """Return the same tokenizer without languages of its own, for a model whose notes say where they stand."""
+        others = tuple(token for token in self.config.prefix if token not in self._tag_tokens)
+        return ImportedTokenizer(self.config.but(prefix=others, opening=()), self.codec, self.side)
+
+    @property
+    def reads_tags(self) -> bool:
+        """Whether a tag at the beginning of a text is read as one."""
+        return self.config.reads_tags
 
     def _tag(self, name: str) -> int:
         if name not in self.tags:

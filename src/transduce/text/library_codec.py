@@ -19,6 +19,8 @@ from transduce.errors import brief
 from transduce.text.piece import read_byte_symbols
 
 MAX_TOKENS = 10_000_000
+MAX_ADDED = 4000
+"""Pieces that a file may add to be found in text; a few hundred are usual, and the library takes the square of time."""
 
 _UNKNOWN = ""
 """What the library calls an unknown piece that is special: a name that no text can have."""
@@ -33,6 +35,8 @@ class LibraryCodec:
     """Every piece by its token, special ones too."""
     special: frozenset[int]
     """Tokens that are never found in text."""
+    unknown: int | None
+    """Token of what no piece covers."""
     frame: tuple[list[int], list[int]]
     """What the file puts before and behind a text."""
 
@@ -47,12 +51,15 @@ class LibraryCodec:
         self.names = _names(model, added)
         self.special = frozenset(token for token, name in self.names.items() if name in hidden)
         found = [token for token in added if token["content"] not in hidden]
+        if len(found) > MAX_ADDED:
+            raise ValueError(f"it adds {len(found):,} pieces to its vocabulary, more than {MAX_ADDED:,}")
         vocabulary, numbers = _searched(model, hidden, found)
         parts: Table = {"truncation": None, "padding": None, "added_tokens": [], "model": vocabulary}
         self._library = tokenizers.Tokenizer.from_str(json.dumps({**content, **parts}))
         self._library.add_tokens([_added_token(token) for token in found])
         self._token_of = None if numbers == list(range(len(numbers))) else numbers
         self._number_of = {token: number for number, token in enumerate(numbers)}
+        self.unknown = model.get("unk_id", _find(self.names, model.get("unk_token")))
         self._by_bytes = "ByteLevel" in _types(content.get("decoder"))
         self.frame = self._frame()
 
@@ -115,8 +122,9 @@ def _parts(content: Any) -> tuple[Table, list[Table]]:
         name, value = entry if isinstance(entry, tuple | list) and len(entry) == 2 else (None, None)
         if not isinstance(name, str) or type(value) not in (int, usual):
             raise ValueError(f"its vocabulary has the entry {brief(entry)}")
-    if isinstance(vocabulary, list) and type(model.get("unk_id")) is not int:
-        raise ValueError("its Unigram model has no piece for the unknown")
+    unknown = model.get("unk_id")
+    if unknown is not None and not (type(unknown) is int and 0 <= unknown < len(vocabulary)):
+        raise ValueError("its piece for the unknown is none of its pieces")
     added = content.get("added_tokens") or []
     if not isinstance(added, list) or not all(_is_added(token) for token in added):
         raise ValueError("its added pieces have no token, text and kind")
@@ -145,6 +153,10 @@ def _names(model: Table, added: list[Table]) -> dict[int, str]:
     return names
 
 
+def _find(names: dict[int, str], piece: Any) -> int | None:
+    return next((token for token, name in names.items() if name == piece), None)
+
+
 def _searched(model: Table, hidden: set[str], found: list[Table]) -> tuple[Table, list[int]]:
     """Return a model without hidden pieces, whose numbers leave no gap, and the token of each number.
 
@@ -169,12 +181,12 @@ def _searched_table(model: Table, hidden: set[str]) -> tuple[Table, list[int]]:
 
 def _searched_list(model: Table, hidden: set[str]) -> tuple[Table, list[int]]:
     """The same for a vocabulary of pieces with their scores, in the order of their tokens."""
-    vocabulary, unknown = model["vocab"], model["unk_id"]
-    if not 0 <= unknown < len(vocabulary):
-        raise ValueError("its piece for the unknown is none of its pieces")
+    vocabulary, unknown = model["vocab"], model.get("unk_id")
     lowest = min(score for _, score in vocabulary)  # what is unknown costs ten more than this, hidden pieces counted
     kept = [token for token, (name, _) in enumerate(vocabulary) if name not in hidden or token == unknown]
     pieces = [vocabulary[token] for token in kept]
+    if unknown is None:
+        return {**model, "vocab": pieces}, kept
     name = vocabulary[unknown][0]
     pieces[kept.index(unknown)] = [_UNKNOWN if name in hidden else name, lowest]
     return {**model, "vocab": pieces, "unk_id": kept.index(unknown)}, kept

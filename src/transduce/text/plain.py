@@ -28,8 +28,8 @@ _SAFE_CUT = re.compile(r".+(?=[ \n]\S)", re.DOTALL)
 """Up to the last space or line break that something else follows. Every tokenizer that cuts text into words first cuts
 there, so that tokens before and behind do not depend on each other."""
 
-_MARKED = ("bpe", "unigram")
-"""Kinds of tokenizer that put a space before every text."""
+_LETTERS = ("character", "byte")
+"""Kinds of tokenizer that any place is as good as another to cut for."""
 
 
 class TextFile(Config):
@@ -107,21 +107,26 @@ def _place(text: str) -> int | None:
 
 def encode_pieces(tokenizer: AnyTokenizer, pieces: Sequence[Piece]) -> list[list[int]]:
     """Return the tokens of each piece; those of a document's pieces together are the tokens of the document."""
-    marked = tokenizer.kind in _MARKED
-    rows = tokenizer.encode_batch([_unmarked(piece) if marked else piece.text for piece in pieces])
-    if marked:  # a piece that begins with a line break has got a space of its own before that
-        doubled = [not piece.begins and piece.text[0] == "\n" for piece in pieces]
-        rows = [row[1:] if extra else row for row, extra in zip(rows, doubled, strict=True)]
-    return rows
+    adds_space, extra = _habits(tokenizer)
+    for piece in pieces:
+        if not piece.begins and piece.text[0] not in " \n" and tokenizer.kind not in _LETTERS:
+            raise DataError(
+                f"a document has no space or line break within {MOST_CHARACTERS:,} characters, so that it cannot be "
+                "cut into words; use a tokenizer of kind character or byte, or break it into documents"
+            )
+    goes_on = [adds_space and not piece.begins and piece.text[0] == " " for piece in pieces]
+    rows = tokenizer.encode_batch(
+        [piece.text[1:] if on else piece.text for piece, on in zip(pieces, goes_on, strict=True)]
+    )
+    if not extra:
+        return rows
+    doubled = [not piece.begins and piece.text[0] == "\n" for piece in pieces]
+    return [row[extra:] if two else row for row, two in zip(rows, doubled, strict=True)]
 
 
-def _unmarked(piece: Piece) -> str:
-    """What to hand over of a piece that goes on: the tokenizer puts the space before it back."""
-    if piece.begins or piece.text[0] == "\n":
-        return piece.text
-    if piece.text[0] != " ":
-        raise DataError(
-            f"a document has no space or line break within {MOST_CHARACTERS:,} characters, so that it cannot be "
-            "cut into words; use a tokenizer of kind character or byte, or break it into documents"
-        )
-    return piece.text[1:]
+def _habits(tokenizer: AnyTokenizer) -> tuple[bool, int]:
+    """What a tokenizer does at the beginning of a text: whether it puts a space there, so that the one where a document
+    was cut has to be left out; and how many tokens it puts before a line break there."""
+    before, whole, line = tokenizer.encode("a"), tokenizer.encode("a\nb"), tokenizer.encode("\nb")
+    adds_space = tokenizer.encode("a b") == [*before, *tokenizer.encode("b")]
+    return adds_space, max(0, len(before) + len(line) - len(whole))

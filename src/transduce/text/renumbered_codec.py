@@ -24,6 +24,8 @@ class RenumberedCodec:
     """Every piece by its token."""
     special: frozenset[int]
     """Tokens that are never found in text."""
+    unknown: int
+    """Token of what no piece covers."""
 
     def __init__(
         self,
@@ -46,7 +48,8 @@ class RenumberedCodec:
         tokens = vocabulary if vocabulary is not None else {piece: token for token, piece in enumerate(model.pieces)}
         if unknown not in tokens:
             raise ValueError(f"its table of tokens lacks the piece {unknown} for what is unknown")
-        self._token_of = [tokens.get(piece, tokens[unknown]) for piece in model.pieces]
+        self.unknown = tokens[unknown]
+        self._token_of = [tokens.get(piece, self.unknown) for piece in model.pieces]
         named = [*tokens.items(), *self._further.items()]
         self.names = {token: piece for piece, token in named}
         if len(self.names) != len(named):

@@ -37,8 +37,9 @@ from numpy.typing import NDArray
 from tokenizers import models
 
 from transduce.errors import SettingsError
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.line import normalise
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import _byte_level
 
 CACHE_SIZE = 2**17
@@ -61,7 +62,7 @@ _PLACE_BITS = 32
 class SubwordDropout:
     """Tokens of a text, at random finer than the tokenizer's, as a function of (seed, epoch, line, text)."""
 
-    def __init__(self, tokenizer: Tokenizer, rate: float, seed: int) -> None:
+    def __init__(self, tokenizer: AnyTokenizer, rate: float, seed: int) -> None:
         """Leave out merges of a `bpe` tokenizer with probability `rate`: 0 is its own `encode`, 1 gives bytes."""
         if not 0 <= rate <= 1:
             raise SettingsError(f"the rate of BPE-dropout is between 0 and 1, not {rate}; most use 0.1")

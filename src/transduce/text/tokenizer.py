@@ -26,7 +26,7 @@ import pydantic
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from transduce.config import Config
+from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage import storage_errors
 from transduce.text.framing import frame
@@ -47,6 +47,7 @@ from transduce.text.piece import (
     specials,
 )
 from transduce.text.specials import Specials
+from transduce.text.tags import NAME, tagged_language
 
 SPACE_MARK = "▁"
 """Stands for a space in what `pieces` shows."""
@@ -60,7 +61,13 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """How a character tokenizer spells a byte of a character that it lacks."""
 
-_SPELLED_SPECIAL = re.compile(r"^\\(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>$)")
+SPELLED = rf"(?:<(?:pad|s|/s|unk|mask|extra_id_\d+)>|>>{NAME}<<)"
+"""What a special piece looks like, the tag of a language too."""
+
+_SPELLED_SPECIAL = re.compile(rf"^\\(?=\\*{SPELLED}$)")
+
+WITH_FOLDER = ("folder", "joint", "min_frequency", "extend")
+"""Settings of tokenizers that are not learned from nothing."""
 
 
 class TokenizerConfig(Config):
@@ -92,8 +99,20 @@ class TokenizerConfig(Config):
     """Tokens that stand for what was taken out of a text, `<extra_id_0>` and so on; of vocab_size. A hundred where
     data.corrupt needs them."""
 
+    folder: str | None = None
+    """A run or model folder whose tokenizers are used, instead of new ones that learn from the corpus; the settings
+    above but joint and min_frequency then mean nothing."""
+
+    extend: int | None = pydantic.Field(default=None, ge=1, le=1_000_000)
+    """Most pieces to add to the tokenizers of `folder`, learned from the corpus; what was there stays as it was."""
+
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
+        if self.folder is not None:
+            self._refuse_learning()
+            return self
+        if self.extend is not None:
+            raise ValueError("extend adds to tokenizers that are there; name their folder, or set vocab_size")
         source, target = self.kinds
         if self.joint and source != target:
             raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
@@ -103,6 +122,16 @@ class TokenizerConfig(Config):
                 what = "special pieces and all bytes" if kind in LOSSLESS else "special pieces and one word"
                 raise ValueError(f"vocab_size = {self.vocab_size} is too small: {what} are {smallest} already")
         return self
+
+    def _refuse_learning(self) -> None:
+        for name, field in type(self).model_fields.items():
+            if name not in WITH_FOLDER and getattr(self, name) != field.default:
+                raise ValueError(f"the tokenizers of {self.folder} are used as they are; leave out {name}")
+
+    def to_table(self) -> Table:
+        """Return plain values; what says how to learn a tokenizer is left out where none is learned."""
+        table = super().to_table()
+        return table if self.folder is None else {name: table[name] for name in WITH_FOLDER if name in table}
 
     @property
     def kinds(self) -> tuple[Kind, Kind]:
@@ -125,6 +154,8 @@ class Tokenizer:
     """Token of a piece that was hidden; None where the tokenizer was not made for a reader."""
     sentinels: list[int]
     """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
+    tags: dict[str, int]
+    """Token of each language that can be asked for; most tokenizers have none."""
     opening: tuple[int, ...] = ()
     """What every answer begins with; only imported tokenizers have something there."""
 
@@ -141,7 +172,9 @@ class Tokenizer:
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
         self.mask = vocabulary.get(MASK)
+        self.tags = _tags(library)
         self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
+        self._silent = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
 
@@ -156,6 +189,15 @@ class Tokenizer:
     def sides(self) -> tuple[Self, Self]:
         """Return the tokenizer of sources and that of targets, where one serves both."""
         return self, self
+
+    def bare(self) -> Self:
+        """Return the tokenizer without languages of its own; only imported ones have any."""
+        return self
+
+    @property
+    def reads_tags(self) -> bool:
+        """Whether a tag at the beginning of a text is read as one; people have `--to` for that."""
+        return False
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Return the language tag that a text begins with, and the rest; only imported tokenizers have tags."""
@@ -193,12 +235,11 @@ class Tokenizer:
         return [list(encoding.ids) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens without pad, start and end; bytes that are no UTF-8 become U+FFFD.
+        """Return the text of tokens without pad, start, end and tags; bytes that are no UTF-8 become U+FFFD.
 
         An unknown word stays visible as `<unk>`: a word that is missing must not look as if it had never been there.
         """
-        silent = (self.pad, self.start, self.end)
-        shown = [token for token in tokens if token not in silent]
+        shown = [token for token in tokens if token not in self._silent]
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     @property
@@ -213,10 +254,10 @@ class Tokenizer:
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Return each token as a person would like to see it: spaces as "▁", broken bytes as `<0xNN>`."""
-        return [self._show(self._pieces[token]) for token in tokens]
+        return [self._pieces[token] if token in self._silent else self._show(self._pieces[token]) for token in tokens]
 
     def _show(self, piece: str) -> str:
-        if piece in (PAD, START, END) or (piece == UNKNOWN and self.unknown is not None) or piece in self._reserved:
+        if (piece == UNKNOWN and self.unknown is not None) or piece in self._reserved:
             return piece
         if self.kind == "word":
             return _SPELLED_SPECIAL.sub("", piece)
@@ -225,15 +266,17 @@ class Tokenizer:
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
-        """Return which word of `decode(tokens)` each token is of, from 0; None for one that is nothing but space.
+        """Return which word of `decode(tokens)` each token is of, from 0; None for nothing but space, and special ones.
 
         Words are what stands between spaces. Of a text that is known, `words_of` tells it.
         """
+        said = [token not in self._silent for token in tokens]
         if self.kind == "word":
-            return list(range(len(tokens)))
+            return [count - 1 if is_said else None for count, is_said in zip(accumulate(said), said, strict=True)]
         if self.kind == "wordpiece":  # where its decoder puts spaces is known to the decoder alone
-            return [len(self.decode(tokens[: place + 1]).split()) - 1 for place in range(len(tokens))]
-        written = [self._bytes(self._pieces[token]) for token in tokens]
+            counts = [len(self.decode(tokens[: place + 1]).split()) for place in range(len(tokens))]
+            return [count - 1 if is_said else None for count, is_said in zip(counts, said, strict=True)]
+        written = [b"" if token in self._silent else self._bytes(self._pieces[token]) for token in tokens]
         owners: list[int | None] = []  # of every byte
         word, inside = -1, False
         for character in b"".join(written).decode("utf-8", errors="surrogateescape"):
@@ -254,8 +297,8 @@ class Tokenizer:
         return [bisect_right(begins, begin) - 1 for begin, _ in offsets]
 
     def _bytes(self, piece: str) -> bytes:
-        """What a piece of a lossless tokenizer stands for; special ones stand for nothing."""
-        if piece in (PAD, START, END) or piece in self._reserved:
+        """What a piece of a lossless tokenizer stands for; one that was reserved stands for nothing."""
+        if piece in self._reserved:
             return b""
         if self.kind != "character":
             return bytes(_BYTE_OF[symbol] for symbol in piece)
@@ -343,7 +386,8 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
     special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
-    if special - {MASK} != needed or len(added) != len(special):
+    tags = {piece for piece in special if tagged_language(piece) is not None}
+    if special - tags - {MASK} != needed or len(added) != len(special):
         raise ValueError(
             f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
         )
@@ -353,6 +397,12 @@ def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]
         raise ValueError("it has pieces that are not made of bytes")
     if kind not in LOSSLESS and getattr(library.model, "unk_token", None) != UNKNOWN:
         raise ValueError("it has no piece for unknown words")
+
+
+def _tags(library: tokenizers.Tokenizer) -> dict[str, int]:
+    added = library.get_added_tokens_decoder().items()
+    found = {tagged_language(token.content): number for number, token in added if token.special}
+    return {language: number for language, number in found.items() if language is not None}
 
 
 def _sentinels(library: tokenizers.Tokenizer) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -12,11 +12,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.line import normalise
 from transduce.text.piece import (
-    END,
     KINDS,
     MASK,
-    PAD,
-    START,
     UNKNOWN,
     byte_fallbacks,
     byte_symbols,
@@ -24,7 +21,8 @@ from transduce.text.piece import (
     smallest_size,
     specials,
 )
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tags import tag_piece
+from transduce.text.tokenizer import SPELLED, Tokenizer, TokenizerConfig
 
 _WORDS = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+")
 """How text is cut before pieces are learned: letters, digits, signs, each with the space before it.
@@ -33,23 +31,24 @@ GPT-2's pattern without its English endings, and with marks (\\p{M}) as part of 
 of Hindi or Thai would end one.
 """
 
-_SPELLED_SPECIAL = Regex(r"(?<!\S)(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>(?!\S))")
-_ESCAPED_SPECIAL = Regex(r"^\\(?=\\*<(?:pad|s|/s|unk|mask|extra_id_\d+)>$)")
+_SPELLED_SPECIAL = Regex(rf"(?<!\S)(?=\\*{SPELLED}(?!\S))")
+_ESCAPED_SPECIAL = Regex(rf"^\\(?=\\*{SPELLED}$)")
 """A word that spells a special piece gets a backslash, to be a word like any other; the decoder takes it off."""
 
 
 def train_tokenizers(
-    config: TokenizerConfig, texts: Callable[[], Iterator[tuple[str, str]]]
+    config: TokenizerConfig, texts: Callable[[], Iterator[tuple[str, str]]], languages: Sequence[str] = ()
 ) -> tuple[Tokenizer, Tokenizer]:
     """Return the tokenizers of source and target: the same one twice if they are joint.
 
-    `texts` starts a new pass over the pairs each time it is called; two tokenizers need two passes.
+    `texts` starts a new pass over the pairs each time it is called; two tokenizers need two passes. The source's has
+    a tag for each of the languages.
     """
     source_kind, target_kind = config.kinds
     if config.joint:
-        joint = train_tokenizer(source_kind, (side for pair in texts() for side in pair), config)
+        joint = train_tokenizer(source_kind, (side for pair in texts() for side in pair), config, languages)
         return joint, joint
-    source = train_tokenizer(source_kind, (source for source, _ in texts()), config)
+    source = train_tokenizer(source_kind, (source for source, _ in texts()), config, languages)
     return source, train_tokenizer(target_kind, (target for _, target in texts()), config)
 
 
@@ -62,14 +61,24 @@ def train_reading_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> To
     return Tokenizer(reading)
 
 
-def train_tokenizer(kind: str, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Return a tokenizer of this kind learned from the texts; size, frequency and case are the config's."""
+def train_tokenizer(
+    kind: str, texts: Iterable[str], config: TokenizerConfig, languages: Sequence[str] = ()
+) -> Tokenizer:
+    """Return a tokenizer of this kind learned from the texts; size, frequency and case are the config's.
+
+    It has a tag for each of the languages, after the other special pieces.
+    """
     if kind not in KINDS:
         raise SettingsError(f"there is no tokenizer of kind '{kind}'{suggestion(kind, KINDS)}")
-    reserved = sentinels(config.sentinels or 0)
+    special, reserved = [*specials(kind), *map(tag_piece, languages)], sentinels(config.sentinels or 0)
+    if len(languages) > config.vocab_size - smallest_size(kind) - len(reserved):
+        raise SettingsError(
+            f"tokenizer.vocab_size = {config.vocab_size:,} has no room for the tags of {len(languages)} languages; "
+            "raise it"
+        )
     smaller = config.but(vocab_size=config.vocab_size - len(reserved), sentinels=None) if kind != "byte" else config
-    library = _TRAINERS[kind](_normalised(texts), smaller)
-    if library.get_vocab_size() == len(specials(kind)):
+    library = _TRAINERS[kind](_normalised(texts), smaller, special)
+    if library.get_vocab_size() == len(special):
         raise DataError(
             f"no word occurs {config.min_frequency} times, so there is nothing to make tokens of; "
             "give more text or set tokenizer.min_frequency=1"
@@ -106,12 +115,12 @@ def _byte_level(model: models.Model, config: TokenizerConfig) -> tokenizers.Toke
     return library
 
 
-def _train_bpe(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+def _train_bpe(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     library = _byte_level(models.BPE(), config)
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
-        special_tokens=specials("bpe"),
+        special_tokens=special,
         initial_alphabet=byte_symbols(),
         show_progress=False,
     )
@@ -119,32 +128,32 @@ def _train_bpe(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Toke
     return library
 
 
-def _train_unigram(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+def _train_unigram(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     library = _byte_level(models.Unigram(), config)
     trainer = trainers.UnigramTrainer(
         vocab_size=config.vocab_size,
-        special_tokens=specials("unigram"),
+        special_tokens=special,
         initial_alphabet=byte_symbols(),
         show_progress=False,
     )
     library.train_from_iterator(texts, trainer)
-    library.model = _within(json.loads(library.to_str())["model"]["vocab"], config.vocab_size)
+    library.model = _within(json.loads(library.to_str())["model"]["vocab"], config.vocab_size, len(special))
     return library
 
 
-def _within(scores: list[tuple[str, float]], vocab_size: int) -> models.Unigram:
+def _within(scores: list[tuple[str, float]], vocab_size: int, special: int) -> models.Unigram:
     """Return the model with its best pieces and all bytes (the library may give more than it was asked for).
 
     Scores get six decimals: the library reads longer ones with an error in the last digit, so that a tokenizer loaded
     and saved again would not be the same file.
     """
-    room = vocab_size - smallest_size("unigram")
-    longer = [piece for piece, _ in scores[len(specials("unigram")) :] if len(piece) > 1]  # the best come first
+    room = vocab_size - special - len(byte_symbols())
+    longer = [piece for piece, _ in scores[special:] if len(piece) > 1]  # the best come first
     dropped = set(longer[room:])
     return models.Unigram([(piece, round(score, 6)) for piece, score in scores if piece not in dropped])
 
 
-def _train_wordpiece(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+def _train_wordpiece(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     library = tokenizers.Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     library.normalizer = _normalizer(
         config, normalizers.BertNormalizer(handle_chinese_chars=True, strip_accents=False, lowercase=False)
@@ -154,8 +163,8 @@ def _train_wordpiece(texts: Iterator[str], config: TokenizerConfig) -> tokenizer
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
-        special_tokens=specials("wordpiece"),
-        limit_alphabet=max(1, (config.vocab_size - len(specials("wordpiece"))) // 2),  # each may also be a "##" piece
+        special_tokens=special,
+        limit_alphabet=max(1, (config.vocab_size - len(special)) // 2),  # each may also be a "##" piece
         continuing_subword_prefix="##",
         show_progress=False,
     )
@@ -163,7 +172,7 @@ def _train_wordpiece(texts: Iterator[str], config: TokenizerConfig) -> tokenizer
     return library
 
 
-def _train_word(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+def _train_word(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     library = tokenizers.Tokenizer(models.WordLevel(unk_token=UNKNOWN))
     library.normalizer = _normalizer(config, normalizers.Replace(_SPELLED_SPECIAL, "\\"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), behavior="removed")
@@ -172,46 +181,46 @@ def _train_word(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Tok
     trainer = trainers.WordLevelTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
-        special_tokens=specials("word"),
+        special_tokens=special,
         show_progress=False,
     )
     library.train_from_iterator(texts, trainer)
     return library
 
 
-def _train_character(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+def _train_character(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     normalizer = _normalizer(config)
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normalizer.normalize_str(text) if config.lowercase else text)
     known = sorted(counts, key=lambda character: (-counts[character], character))
-    pieces = specials("character") + byte_fallbacks()
+    pieces = special + byte_fallbacks()
     pieces += known[: max(0, config.vocab_size - len(pieces))]
-    library = _without_merges(pieces, byte_fallback=True)
+    library = _without_merges(pieces, special, byte_fallback=True)
     library.normalizer = normalizer
     library.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return library
 
 
-def _train_byte(texts: Iterator[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+def _train_byte(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     """Nothing is learned; the texts are read only until one is not empty."""
     next(text for text in texts if text.strip())
-    library = _without_merges(specials("byte") + byte_symbols(), byte_fallback=False)
+    library = _without_merges(special + byte_symbols(), special, byte_fallback=False)
     library.normalizer = _normalizer(config)
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     library.decoder = decoders.ByteLevel()
     return library
 
 
-def _without_merges(pieces: list[str], byte_fallback: bool) -> tokenizers.Tokenizer:
+def _without_merges(pieces: list[str], special: list[str], byte_fallback: bool) -> tokenizers.Tokenizer:
     """Byte-pair encoding that never joins a pair: every symbol is its own token."""
     vocabulary = {piece: token for token, piece in enumerate(pieces)}
     library = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=byte_fallback))
-    library.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in (PAD, START, END)])
+    library.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in special])
     return library
 
 
-_TRAINERS: dict[str, Callable[[Iterator[str], TokenizerConfig], tokenizers.Tokenizer]] = {
+_TRAINERS: dict[str, Callable[[Iterator[str], TokenizerConfig, list[str]], tokenizers.Tokenizer]] = {
     "bpe": _train_bpe,
     "unigram": _train_unigram,
     "wordpiece": _train_wordpiece,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.rows import take_rows
-from transduce.text.tokenizer import Tokenizer
 
 BY_WORD = ("bpe", "unigram", "wordpiece", "word")
 """Kinds that never join two words: they cut at spaces first, and each word is told apart from what is around it."""
@@ -28,7 +28,7 @@ MAX_CHARACTERS = 2**23
 class WordCache:
     """The tokens of texts, by way of their words."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: AnyTokenizer) -> None:
         self._tokenizer = tokenizer
         self._by_word = tokenizer.kind in BY_WORD
         self._forget()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from transduce import __version__
@@ -12,7 +13,7 @@ from transduce.evaluation.catalog import show_score
 from transduce.models import catalog
 from transduce.models.interface import Reader
 from transduce.training.config import TrainingConfig
-from transduce.training.reporter import Validation
+from transduce.training.reporter import WATCHED, Validation
 
 
 class _Face(NamedTuple):
@@ -35,8 +36,12 @@ def model_card(
     updates: Sequence[int],
     final: Validation | None,
     facts: dict[str, Any],
+    before: Mapping[str, float] | None = None,
 ) -> str:
-    """Return the text of a model folder's README.md, with the header that model hubs read."""
+    """Return the text of a model folder's README.md, with the header that model hubs read.
+
+    `before` is what the model was worth before it learned this, where it started from another.
+    """
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
     reads = isinstance(contents.model, Reader)
     face = _reader(contents) if reads else _writer(contents, corpus)
@@ -53,22 +58,42 @@ def model_card(
         f"# {face.title}",
         "",
         f"{parameters:,} parameters; {face.vocabulary}. Trained by transduce {__version__} on {len(corpus.train):,} "
-        f"{face.rows}; these weights are {weights}.",
+        f"{face.rows}{_start(training)}; these weights are {weights}.",
         "",
         f"{face.use}, or in Python:",
         "",
         f"    {face.call}",
         "",
         *_scores(final, None if reads else min(training.decode_pairs, len(corpus.validation or ()))),
+        *_forgetting(final, before or {}, min(training.decode_pairs, len(corpus.watch or ()))),
         "## Data",
         "",
         *(f"    {line}" for line in corpus.report.lines()),
         "",
         f"SHA-256 of the prepared data's manifest: `{facts['data']}`",
         f"SHA-256 of the recipe: `{facts['recipe']}`",
+        *([f"SHA-256 of the manifest of {training.start_from}: `{facts['start']}`"] if "start" in facts else []),
         "",
     ]
     return "\n".join(lines)
+
+
+def _forgetting(final: Validation | None, before: Mapping[str, float], pairs: int) -> list[str]:
+    """What is left of what the model could do before."""
+    if final is None or final.watched is None:
+        return []
+    rows = []
+    for name, value in final.watched.measures().items():
+        translated = name in final.watched.scores
+        on = f"greedy, first {pairs:,} watched pairs" if translated else "all watched pairs"
+        show = partial(show_score, name) if translated else "{:.4f}".format
+        old = before.get(f"{WATCHED}{name}")
+        rows.append(f"| {name} | {'' if old is None else show(old)} | {show(value)} | {on} |")
+    return ["## Watched beside", "", "| measure | before | now | on |", "|---|---|---|---|", *rows, ""]
+
+
+def _start(training: TrainingConfig) -> str:
+    return "" if training.start_from is None else f", starting from {training.start_from}"
 
 
 def _writer(contents: ModelFolder, corpus: Prepared) -> _Face:

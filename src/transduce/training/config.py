@@ -94,6 +94,11 @@ class TrainingConfig(Config):
     """The same for the target embedding."""
     freeze_vectors: bool = False
     """Keep an embedding that was started from a file as it is, the tokens that the file lacks included."""
+    start_from: str | None = None
+    """A run or model folder whose weights the model starts with, instead of drawing them; [model] and [tokenizer] are
+    then that folder's."""
+    freeze: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    """Weights that stay as they are, by patterns of their names: `encoder.*`, `*embedding*`."""
     log_every: Count = 50
     """Updates between two lines of the journal."""
     validate_every: Count = 1000

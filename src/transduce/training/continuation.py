@@ -8,14 +8,14 @@ from transduce.data.blocks import Blocks
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import CONTINUING, Request, SearchOptions
 from transduce.models.interface import AnyTransducer
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.training.reporter import Sample
 
 LONGEST_PROMPT, LONGEST_SAMPLE = 32, 48
 """Tokens of a block that are given, and tokens that are written; fewer where a block is short."""
 
 
-def continuations(model: AnyTransducer, blocks: Blocks, tokenizer: Tokenizer, count: int) -> tuple[Sample, ...]:
+def continuations(model: AnyTransducer, blocks: Blocks, tokenizer: AnyTokenizer, count: int) -> tuple[Sample, ...]:
     """Let a model go on with the beginnings of some blocks, evenly spread; the same draws each time."""
     rows = np.unique(np.linspace(0, len(blocks) - 1, num=min(count, len(blocks))).astype(np.int64))
     found = [block.tolist() for block in blocks.rows_of(rows)]

@@ -23,6 +23,9 @@ from transduce.training.config import TrainingConfig
 DROPPED_POOL_SIZE = 8_192
 """Rows that are tokenised together: about a second's work, done every half minute."""
 
+CORRUPTED_POOL_TOKENS = 2**20
+"""Tokens of the blocks that are made into pairs together."""
+
 Limits = tuple[int | None, int | None]
 """Most tokens that a model reads of the source and of the target, start and end among them; None for no limit."""
 
@@ -35,7 +38,9 @@ class Feed:
         rate, tokenizers = config.subword_dropout, (prepared.source_tokenizer, prepared.target_tokenizer)
         self._dropouts = [SubwordDropout(tokenizer, rate, config.seed) for tokenizer in tokenizers] if rate else []
         self._corruption = corruption_of(prepared, config.seed)
-        pool_size = DROPPED_POOL_SIZE if rate or self._corruption else POOL_SIZE
+        pool_size = DROPPED_POOL_SIZE if rate else POOL_SIZE
+        if self._corruption is not None:
+            pool_size = max(64, CORRUPTED_POOL_TOKENS // prepared.train.blocks.block)
         self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum)
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:
@@ -53,14 +58,18 @@ class Feed:
         start, rows = self.batches.rows(epoch, pool)
         texts = [self.prepared.train.text(int(row)) for row in rows]
         sides = []
-        for side, (dropout, stored, limit) in enumerate(
-            zip(self._dropouts, self.prepared.train.pairs, self.limits, strict=True)
+        tags = self.prepared.report.tags
+        leads = (0, 0) if tags is None else tags.lengths
+        for side, (dropout, stored, limit, lead) in enumerate(
+            zip(self._dropouts, self.prepared.train.pairs, self.limits, leads, strict=True)
         ):
             lines = [2 * (start + place) + side for place in range(len(rows))]
             tokens = dropout.encode_many([text[side] for text in texts], epoch, lines)
             sides.append(
                 [
-                    new if limit is None or len(new) < limit else stored[int(row)].tolist()
+                    [*stored[int(row)][:lead].tolist(), *new]
+                    if limit is None or lead + len(new) < limit
+                    else stored[int(row)].tolist()
                     for new, row in zip(tokens, rows, strict=True)
                 ]
             )

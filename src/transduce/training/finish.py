@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from transduce.checkpoint import load_weights, put_weights
 from transduce.errors import ModelFolderError
@@ -29,6 +30,8 @@ def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], 
         elif trainer.validator.better(validation, trainer.validator.better(found, None)[1])[0]:
             updates, found = other, validation
     _put(trainer, updates)
+    if found is not None and trainer.watcher is not None:
+        found = replace(found, watched=trainer.watcher.validate(trainer.progress.update))
     return updates, found
 
 

@@ -22,15 +22,17 @@ from transduce.training.calibration import Calibration
 from transduce.training.config import TrainingConfig
 from transduce.training.interruption import Interruption
 from transduce.training.keeping import Keeper
-from transduce.training.material import build_feed, build_validator
+from transduce.training.material import build_feed, build_validator, build_watcher
 from transduce.training.memory import SMALLEST_SLICE, expected_peak, ran_out_of_memory
 from transduce.training.objective import AnyBatch
 from transduce.training.ranks import ALONE, Ranks
+from transduce.training.reading_validation import ReadingValidator
 from transduce.training.reporter import Plan, Reporter, Step, Validation
 from transduce.training.resident import resident_bytes
 from transduce.training.resume import Progress
 from transduce.training.schedule import build_schedule
 from transduce.training.update import Outcome, Updater
+from transduce.training.validation import Validator
 
 T = TypeVar("T")
 
@@ -58,6 +60,7 @@ class Trainer:
         self.schedule = build_schedule(config, model.width)
         self.feed = build_feed(prepared, config, model)
         self.validator = build_validator(prepared, config, self.updater.workers)
+        self.watcher = build_watcher(prepared, config, self.updater.workers)
         self.keeper = Keeper(folder, config, self.updater, facts)
         self.checkpoints, self.journal = self.keeper.checkpoints, self.keeper.journal
         self.progress = Progress(slice_tokens=config.slice_size)
@@ -72,6 +75,10 @@ class Trainer:
         if self.progress.update == 0:
             self.journal.write("began", **self.facts)
         reporter.begin(self._plan(reporter))
+        if self.progress.update == 0 and self.config.start_from is not None and self.validator is not None:
+            before = self._look(self.validator)
+            self.progress.before = before.measures()
+            self._note(before, reporter)
         for batches, position in self._updates():
             step = self._timed_update(batches, position, reporter)
             reporter.step(step)
@@ -199,8 +206,7 @@ class Trainer:
         """Look how good the model is, and save it."""
         progress = self.progress
         if self.validator is not None:
-            with self.keeper.kept_in_place():
-                validation = self.validator.validate(progress.update)
+            validation = self._look(self.validator)
             best, score = self.validator.better(validation, progress.best_score)
             best, score = bool(self.ranks.from_leader(best)), self.ranks.from_leader(score)
             if best:
@@ -213,14 +219,23 @@ class Trainer:
         self.keeper.save(progress)
         self.keeper.thin_out(progress.best_update)
 
+    def _look(self, validator: Validator | ReadingValidator) -> Validation:
+        """See how good what would be kept now is, on pairs of now and of before."""
+        with self.keeper.kept_in_place():
+            found = validator.validate(self.progress.update)
+            if self.watcher is None:
+                return found
+            return replace(found, watched=self.watcher.validate(self.progress.update))
+
     def _note(self, validation: Validation, reporter: Reporter) -> None:
+        perplexity = validation.perplexity if math.isfinite(validation.perplexity) else None
+        measures = validation.measures()
         self.journal.write(
             "validation",
             update=validation.update,
-            loss=validation.loss,
-            perplexity=validation.perplexity if math.isfinite(validation.perplexity) else None,
-            accuracy=validation.accuracy,
-            **validation.measured_scores,
+            loss=measures.pop("loss"),
+            perplexity=perplexity,
+            **measures,
             best=validation.best,
             samples=[[sample.source, sample.reference, sample.translation] for sample in validation.samples],
         )

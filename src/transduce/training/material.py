@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import Prepared
+from transduce.errors import SettingsError
 from transduce.models.interface import Model
 from transduce.training.config import TrainingConfig
 from transduce.training.feed import Feed
@@ -28,3 +29,12 @@ def build_validator(
         return None
     kind = ReadingValidator if isinstance(prepared.data, ReadingConfig) else Validator
     return kind(workers, prepared, prepared.validation, config)
+
+
+def build_watcher(prepared: Prepared, config: TrainingConfig, workers: Workers) -> Validator | None:
+    """Return what judges a run on pairs that are watched; None where there are none."""
+    if prepared.watch is None:
+        return None
+    if prepared.validation is None:
+        raise SettingsError("pairs are watched beside validation pairs, and there are none; give some")
+    return Validator(workers, prepared, prepared.watch, config)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+WATCHED = "watched_"
+"""Before the name of a measure of pairs that are watched."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -67,6 +70,14 @@ class Validation:
     best: bool = False
     bits_per_byte: float | None = None
     """Of a language model: how many bits the text would take if it were packed by it, for each byte that it has."""
+    watched: Validation | None = None
+    """The same of the pairs that are watched, of what the model could do before."""
+
+    def measures(self) -> dict[str, float]:
+        """Everything that is one number, by name; what is watched beside it."""
+        own = {"loss": self.loss, "accuracy": self.accuracy, **self.measured_scores}
+        watched = {} if self.watched is None else self.watched.measures()
+        return {**own, **{f"{WATCHED}{name}": value for name, value in watched.items()}}
 
     @property
     def measured_scores(self) -> dict[str, float]:

@@ -57,6 +57,8 @@ class Progress:
     """How often the run went back because its loss ran away."""
     divergence: Divergence = field(default_factory=Divergence)
     """What the watch over the loss remembers."""
+    before: dict[str, float] = field(default_factory=dict)
+    """What the model was worth before its first update, where it started from another, by measure."""
     journal_size: int = 0
     """Bytes of the journal when this was saved."""
 

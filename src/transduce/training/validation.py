@@ -43,9 +43,12 @@ class Validator:
         self.workers, self.store, self.config = workers, store, config
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         self.batches = validation_batches(store, config.slice_size)
+        tags = prepared.report.tags
+        self.lead = len(prepared.target_tokenizer.opening) if tags is None else tags.lengths[1]
+        """Tokens that every answer begins with."""
         self.decoded = range(min(len(store), config.decode_pairs) if not prepared.data.is_text else 0)
         self.device = workers.models[0].device
-        report = prepared.report.validation
+        report = prepared.report.validation if store is prepared.validation else prepared.report.watch
         counted = None if report is None or not isinstance(store.targets, Blocks) else report.text
         self._text_bytes = 0 if counted is None else counted.bytes
 
@@ -110,7 +113,10 @@ class Validator:
 
     def _translate(self) -> list[str]:
         options = SearchOptions(method="greedy")
-        requests = [Request(row, self.store.source(row).tolist(), options) for row in self.decoded]
+        requests = [
+            Request(row, self.store.source(row).tolist(), options, self.store.target(row)[: self.lead].tolist())
+            for row in self.decoded
+        ]
         parts = -(-len(requests) // DECODED_TOGETHER)
 
         def translate(model: AnyTransducer, part: int) -> list[str]:

@@ -6,11 +6,12 @@ import torch
 
 from transduce.errors import DataError
 from transduce.nn.embedding import Embedding
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import read_lines
-from transduce.text.tokenizer import SPACE_MARK, Tokenizer
+from transduce.text.tokenizer import SPACE_MARK
 
 
-def start_from_vectors(embedding: Embedding, tokenizer: Tokenizer, path: str, freeze: bool) -> int:
+def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str, freeze: bool) -> int:
     """Copy the vectors of the tokens that a file knows; return how many it knew.
 
     The file has a word and its numbers on each line, separated by spaces; a first line of two numbers (word2vec)

@@ -151,6 +151,17 @@ def test_a_reader_is_evaluated_on_a_file_of_its_task(
     assert {line.split()[0] for line in lines(capsys)} >= names
 
 
+def test_examples_are_prepared_by_themselves(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prepare", "--recipe", str(readers / "tag.toml"), "--output", str(tmp_path / "data")]) == 0
+    shown = lines(capsys)
+    assert shown[0].startswith("train        40 examples read, 36 kept, 0 dropped, 4 held out")
+    assert "labels       3: B-LOC, B-PER, O" in shown
+    recipe, run_folder = str(readers / "tag.toml"), str(tmp_path / "run")
+    assert run(["train", "--recipe", recipe, "--prepared", str(tmp_path / "data"), "--output", run_folder]) == 0
+    assert run(["report", run_folder, "--output", str(tmp_path / "report.html")]) == 0
+    assert "word_accuracy" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_a_reader_shows_where_it_looked(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
     output = str(tmp_path / "look")
@@ -170,6 +181,8 @@ def test_the_wrong_verb_is_told_which_is_the_right_one(
         (["score", reader, "--source", "a.txt", "--target", "b.txt"], "ask it with `transduce read`"),
         (["evaluate", reader, "--source", "a.txt", "--target", "b.txt"], "give --path FILE alone"),
         (["evaluate", reader, "--path", "none.conll"], "none.conll"),
+        (["shortlist", reader], "ask it with `transduce read`"),
+        (["generate", reader, "a"], "ask it with `transduce read`"),
         (["read", "run"], "use `transduce translate`"),
         (["embed", "run"], "use `transduce translate`"),
         (["inspect", "run", "a b", "--second", "c"], "--second is for readers"),

@@ -63,7 +63,7 @@ def test_nothing_is_lost_between_a_file_and_its_tokens(
     assert whole.report.train.text.words == len(STORIES.split())
     lines = prepared(tmp_path, {"text": stories, "document": "line"}, config, validation_share=0)
     assert documents(lines) == [line for line in STORIES.split("\n") if line]
-    assert lines.report.train.findings["empty"].dropped == 19
+    assert lines.report.train.findings["blank"].dropped == 19
     assert lines.report.train.read == lines.report.train.kept + 19 == 59
 
 

@@ -238,6 +238,7 @@ BAD: dict[str, tuple[Callable[[], str], str]] = {
     "a token below zero": (changed(lambda file: file["settings"].update(start=-1)), "no token -1"),
     "a language beyond the last": (changed(lambda file: file["settings"]["tags"].update(x=10**6)), "no token 1000000"),
     "too few tokens": (changed(few), "it has the token"),
+    "a file elsewhere": (changed(lambda file: file["settings"].update(files={"../evil": {}})), "../evil"),
     "no tokens": (changed(lambda file: file["settings"].update(size=0)), "size = 0 is not possible"),
     "what is no base 64": (changed(lambda file: file["codec"].update(sentencepiece="?")), "base64"),
     "no SentencePiece model": (changed(lambda file: file["codec"].update(sentencepiece="AAAA")), "SentencePiece model"),

@@ -153,7 +153,7 @@ def changed(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[
     return make
 
 
-ADDED = {"id": 9999, "content": "x y", "special": True, "lstrip": False, "rstrip": False, "normalized": False}
+ADDED = {"id": 9999, "content": "x y", "special": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 BAD: dict[str, Callable[[], Any]] = {
     "nothing": dict,
@@ -164,7 +164,7 @@ BAD: dict[str, Callable[[], Any]] = {
     "a number for a piece": changed("unigram", lambda file: file["model"]["vocab"].append([7, 0.0])),
     "a text for a score": changed("unigram", lambda file: file["model"]["vocab"].append(["x", "y"])),
     "three parts": changed("unigram", lambda file: file["model"]["vocab"].append(["x", 0.0, 0.0])),
-    "no unknown": changed("unigram", lambda file: file["model"].update(unk_id=None)),
+    "an unknown that is a text": changed("unigram", lambda file: file["model"].update(unk_id="<unk>")),
     "an unknown beyond": changed("unigram", lambda file: file["model"].update(unk_id=10**6)),
     "a token that is half": changed("byte bpe", lambda file: file["model"]["vocab"].update(half=0.5)),
     "a token below zero": changed("byte bpe", lambda file: file["model"]["vocab"].update(below=-1)),
@@ -175,6 +175,10 @@ BAD: dict[str, Callable[[], Any]] = {
     "added pieces in a heap": changed("byte bpe", lambda file: file.update(added_tokens={"x": 1})),
     "an added piece without a token": changed("byte bpe", lambda file: file["added_tokens"].append({"content": "x"})),
     "an added piece of two names": changed("byte bpe", lambda file: file["added_tokens"].append({**ADDED, "id": 5})),
+    "a hundred thousand added pieces": changed(
+        "byte bpe",
+        lambda file: file.update(added_tokens=[{**ADDED, "id": 9999 + n, "content": f"<{n}>"} for n in range(10**5)]),
+    ),
     "another model": changed("words", lambda file: file["model"].update(type="Transformer")),
     "a broken pattern": changed(
         "words", lambda file: file.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "(("}, "invert": False})

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.unit.foreign import t5
 
 from transduce.errors import DataError, MissingInput
 from transduce.text import plain
@@ -62,6 +63,13 @@ def test_the_tokens_of_a_long_document_do_not_depend_on_where_it_was_cut(
     assert tokens == tokenizer.encode(whole)
     if kind in LOSSLESS:
         assert tokenizer.decode(tokens) == whole
+
+
+def test_so_do_those_of_an_imported_tokenizer(long_text: str) -> None:
+    tokenizer = t5()
+    pieces = list(plain._pieces([long_text]))
+    assert len(pieces) > 100
+    assert [token for row in encode_pieces(tokenizer, pieces) for token in row] == tokenizer.encode(long_text)
 
 
 def test_a_text_without_white_space_is_cut_for_letters_and_refused_for_words(monkeypatch: pytest.MonkeyPatch) -> None:

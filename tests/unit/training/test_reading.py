@@ -18,6 +18,8 @@ from transduce.data.store import Prepared, load_prepared
 from transduce.errors import SettingsError
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
+from transduce.reader import ReaderModel
+from transduce.reader_assessment import assess_reader
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train, with_labels
 from transduce.training.interruption import Interrupted
@@ -89,7 +91,14 @@ def trainer(corpora: dict[str, tuple[Recipe, Prepared]], task: str, folder: Path
     return Trainer(model, corpus, recipe.training.but(**changes), folder, {"recipe": "of a test"})
 
 
-REGULARISED: dict[str, Any] = {"ema": 0.9, "r_drop": 2.0, "accumulate": 2, "threads": 2, "slice_tokens": 29}
+REGULARISED: dict[str, Any] = {
+    "ema": 0.9,
+    "recompute": True,
+    "r_drop": 2.0,
+    "accumulate": 2,
+    "threads": 2,
+    "slice_tokens": 29,
+}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +120,17 @@ def test_a_reader_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
     run(last)
     assert same(snapshot(last), snapshot(whole))
     assert (tmp_path / "parts/journal.jsonl").read_bytes() == (tmp_path / "whole/journal.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_half_precision_learns_about_the_same(
+    corpora: dict[str, tuple[Recipe, Prepared]], task: str, tmp_path: Path
+) -> None:
+    full, half = (
+        [step.loss for step in run(trainer(corpora, task, tmp_path / precision, updates=4, precision=precision)).steps]
+        for precision in ("float32", "bfloat16")
+    )
+    assert half == pytest.approx(full, rel=0.05) and half != full
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -182,6 +202,8 @@ def test_readers_learn_what_they_are_taught_and_the_folder_says_it_again(
     final = json.loads((folder / "journal.jsonl").read_text().splitlines()[-1])
     assert final["event"] == "final" and final[metric] >= least
     assert f"for the task {task}" in (folder / "model/README.md").read_text()
+    again = assess_reader(ReaderModel(contents), recipe.data.of_split("train")[0].path)  # type: ignore[union-attr]
+    assert again[metric] >= least
 
 
 def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> None:

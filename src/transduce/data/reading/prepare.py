@@ -29,8 +29,9 @@ from transduce.data.store import JOINT_TOKENIZER, REPORT
 from transduce.data.tally import Tally
 from transduce.errors import DataError
 from transduce.storage import write_json
+from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import Pair
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_reading_tokenizer
 
 Progress = Callable[[str, int], None]
@@ -62,7 +63,7 @@ def prepare_reading(
     tokenizer: TokenizerConfig,
     folder: Path,
     progress: Progress | None = None,
-    given: Tokenizer | None = None,
+    given: AnyTokenizer | None = None,
 ) -> Report:
     """Audit and tokenise examples into `folder`, which is written whole or not at all, and report what was found.
 
@@ -85,7 +86,7 @@ class _Preparation:
         tokenizer: TokenizerConfig,
         folder: Path,
         progress: Progress,
-        given: Tokenizer | None,
+        given: AnyTokenizer | None,
     ) -> None:
         self.data, self.tokenizer, self.folder, self.progress, self.given = data, tokenizer, folder, progress, given
         self.labels: set[str] = set()
@@ -178,7 +179,7 @@ class _Preparation:
         train: list[_Survey],
         held: list[NDArray[np.bool_]],
         dropped: list[Dropped],
-    ) -> tuple[Tokenizer, int]:
+    ) -> tuple[AnyTokenizer, int]:
         if self.given is not None:
             return self.given, 0
         chosen = [_kept(one, reasons) & ~out for one, out, reasons in zip(train, held, dropped, strict=True)]

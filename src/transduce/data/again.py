@@ -1,0 +1,70 @@
+"""Pairs that were prepared before, as a corpus for another run: what an older model was checked with, say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from transduce.config import Config
+from transduce.data.folder import read_json, read_manifest
+from transduce.data.ragged import Ragged
+from transduce.errors import DataError
+from transduce.storage import MANIFEST
+from transduce.text.corpus import Pair
+from transduce.text.tags import Tags
+
+REPORT = "report.json"
+
+
+class PreparedPairs(Config):
+    """The text of one split of a prepared corpus, or of the corpus that a run keeps."""
+
+    prepared: str
+    """Folder that `transduce prepare` or `transduce train` made."""
+    split: Literal["train", "validation", "test"] = "validation"
+    """Which of its pairs."""
+    weight: float | None = None
+    """As of any corpus."""
+    source_language: str | None = None
+    """Language of the sources."""
+    target_language: str | None = None
+    """Language of the targets; of a corpus with several, only the pairs of this one are taken."""
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        language = "" if self.target_language is None else f" into {self.target_language}"
+        return f"{self.prepared} ({self.split}{language})"
+
+    @property
+    def folder(self) -> Path:
+        """The prepared corpus itself, where a run was named."""
+        folder = Path(self.prepared)
+        return folder / "data" if (folder / "data" / MANIFEST).is_file() else folder
+
+    def tags(self) -> Tags | None:
+        """The languages of the corpus, where it has several."""
+        table = read_json(self.folder / REPORT).get("tags")
+        return None if table is None else Tags.from_table(table, str(self.folder / REPORT))
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the pairs in order; lines are counted in the split."""
+        folder = self.folder
+        manifest = read_manifest(folder)
+        if not any(Path(file).parts[0] == self.split for file in manifest.files):
+            raise DataError(f"{folder}: has no {self.split} pairs; name another corpus")
+        if f"{self.split}/source.text.bin" not in manifest.files:
+            raise DataError(f"{folder}: is of plain text, which it does not keep; name the text itself")
+        sides = [Ragged.open(folder / self.split, f"{side}.text", np.uint8) for side in ("source", "target")]
+        tags = self.tags()
+        token, first = None, None
+        if tags is not None and self.target_language in tags.of:
+            token, place = tags.of[self.target_language], tags.place
+            first = Ragged.open(folder / self.split, f"{place}.tokens", f"<u{manifest.token_bytes[place]}")
+        for row in range(len(sides[0])):
+            if first is None or token in first[row][:2]:
+                source, target = (side[row].tobytes().decode("utf-8") for side in sides)
+                yield Pair(source, target, row + 1)

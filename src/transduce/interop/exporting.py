@@ -1,0 +1,168 @@
+"""Our models as folders that Hugging Face's `transformers` loads, with the same answers.
+
+A family is chosen by what a model is made of; what none of them has is refused with the reason. Where a family has
+biases and our model has none, they are zeros. Sinusoids are laid out in another way there, so the folder brings them as
+a table.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from transduce.checkpoint import CARD, WEIGHTS, ModelFolder, save_weights, weights_of
+from transduce.config import Config, Table
+from transduce.errors import SettingsError
+from transduce.interop.huggingface.bert import BERT
+from transduce.interop.huggingface.family import BENDS, Family
+from transduce.interop.huggingface.folder import CONFIG
+from transduce.interop.huggingface.generation import write_generation
+from transduce.interop.huggingface.language_model import GPT2, LLAMA
+from transduce.interop.huggingface.rename import write_renamed
+from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
+from transduce.interop.huggingface.t5 import T5
+from transduce.interop.huggingface.tokenizer_export import export_tokenizers
+from transduce.interop.importing import GENERATION
+from transduce.models import catalog
+from transduce.models.bert import BertConfig
+from transduce.models.block import SINUSOIDS
+from transduce.models.gpt import GptConfig
+from transduce.models.interface import LanguageModel, Reader
+from transduce.models.t5 import T5Config
+from transduce.models.transformer import TransformerConfig
+from transduce.storage import folder_aside, write_json
+
+
+class Target(NamedTuple):
+    """A family, and our settings as it would have them."""
+
+    family: Family
+    config: Config
+
+
+def export(contents: ModelFolder, folder: Path) -> None:
+    """Write a folder that `transformers` loads, whole or not at all."""
+    family, config = target_of(contents.config)
+    with torch.device("meta"):
+        shapes = {
+            name: weight.shape for name, weight in weights_of(catalog.build(config, contents.model.sizes)).items()
+        }
+    own = weights_of(contents.model)
+    weights: dict[str, Tensor] = {
+        name: own[name].float().cpu() if name in own else torch.zeros(shape) for name, shape in shapes.items()
+    }
+    written = write_renamed(family.renames(config), weights) | family.added(config, weights)
+    with folder_aside(folder) as aside:
+        save_weights(aside / WEIGHTS, written)
+        write_json(aside / CONFIG, _settings(contents, family, config))
+        if not isinstance(contents.model, Reader):
+            write_json(aside / GENERATION, _generation(contents))
+        export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside)
+        card = f"---\nlibrary_name: transformers\n---\n\nA {family.architecture}, exported from transduce.\n"
+        (aside / CARD).write_text(card, encoding="utf-8")
+
+
+def target_of(config: Config) -> Target:
+    """Return the family that can express a model, or say why none can."""
+    if isinstance(config, T5Config):
+        _refuse(config, feed_forward=("relu", "gated_gelu", "gated"), ffn_bias=(False, None), attention_bias=(False,))
+        return Target(T5, config)
+    if isinstance(config, TransformerConfig):
+        return _encoder_decoder(config)
+    if isinstance(config, GptConfig):
+        return _language_model(config)
+    if isinstance(config, BertConfig):
+        return Target(BERT, config)
+    raise SettingsError(
+        f"Hugging Face's transformers have no place for the model '{catalog.name_of(config)}'; Transformers, "
+        "T5, GPT and BERT are exported"
+    )
+
+
+def _encoder_decoder(config: TransformerConfig) -> Target:
+    _refuse(
+        config,
+        norm_kind=("layer",),
+        norm_eps=(1e-5,),
+        key_value_heads=(None, config.num_heads),
+        key_dim=(None, config.model_dim // config.num_heads),
+        value_dim=(None, config.model_dim // config.num_heads),
+        feed_forward=tuple(BENDS.values()),
+        ffn_bias=(None, True),
+        scaled_attention=(True,),
+        scaled_output=(False,),
+        final_norm=(None, config.norm == "pre"),
+        positions=(*SINUSOIDS, "learned"),
+    )
+    full = config.but(attention_bias=True)
+    if config.norm == "post":
+        _refuse(config, tied=("all", "target"))
+        return Target(MARIAN, full.but(output_bias=True))
+    _refuse(config, tied=("all",))
+    if config.positions == "sinusoidal_fairseq" and not config.output_bias:
+        return Target(M2M100, full)
+    return Target(PEGASUS, full.but(output_bias=True))
+
+
+def _language_model(config: GptConfig) -> Target:
+    _refuse(config, norm=("pre",), final_norm=(None, True), output_bias=(False,))
+    if config.positions == "rotary":
+        _refuse(config, norm_kind=("rms",), feed_forward=("gated",), ffn_bias=(None, False), scaled_attention=(True,))
+        return Target(LLAMA, config)
+    _refuse(
+        config,
+        positions=("learned",),
+        norm_kind=("layer",),
+        key_value_heads=(None, config.num_heads),
+        key_dim=(None, config.model_dim // config.num_heads),
+        value_dim=(None, config.model_dim // config.num_heads),
+        feed_forward=tuple(BENDS.values()),
+    )
+    return Target(GPT2, config.but(attention_bias=True, ffn_bias=None))
+
+
+def _refuse(config: Config, **possible: tuple[object, ...]) -> None:
+    for name, values in possible.items():
+        if getattr(config, name) not in values:
+            listed = ", ".join(str(value) for value in dict.fromkeys(values) if value is not None)
+            raise SettingsError(
+                f"no architecture of Hugging Face's has {name} = {getattr(config, name)} in such a model; "
+                f"it could be {listed}"
+            )
+
+
+def _settings(contents: ModelFolder, family: Family, config: Config) -> Table:
+    table = {"architectures": [family.architecture], **family.write(config, contents.model.sizes)}
+    if isinstance(contents.model, Reader):
+        labels = contents.notes.get("labels")
+        if isinstance(labels, list):
+            table["id2label"] = {str(number): str(name) for number, name in enumerate(labels)}
+            table["label2id"] = {str(name): number for number, name in enumerate(labels)}
+        return table | {"pad_token_id": contents.source_tokenizer.pad, "dtype": "float32"}
+    return table | _special(contents) | {"dtype": "float32"}
+
+
+def _special(contents: ModelFolder) -> Table:
+    target = contents.target_tokenizer
+    if isinstance(contents.model, LanguageModel):
+        return {"bos_token_id": target.start, "eos_token_id": target.end, "pad_token_id": target.pad}
+    return {
+        "bos_token_id": target.start,
+        "eos_token_id": target.end,
+        "pad_token_id": target.pad,
+        "decoder_start_token_id": target.start,
+        "forced_eos_token_id": None,
+    }
+
+
+def _generation(contents: ModelFolder) -> Table:
+    search = contents.notes.get("search")
+    wishes = write_generation(search) if isinstance(search, dict) else {}
+    never = {contents.target_tokenizer.pad, contents.target_tokenizer.start} - {contents.target_tokenizer.end}
+    banned = (
+        {} if isinstance(contents.model, LanguageModel) else {"bad_words_ids": [[token] for token in sorted(never)]}
+    )
+    return {**wishes, **_special(contents), **banned, "transformers_version": "5.0.0"}

@@ -1,0 +1,62 @@
+"""How a model searches unless asked: Hugging Face's `generation_config.json`, and our `[search]` table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transduce.config import Table
+from transduce.decoding.options import SearchOptions
+from transduce.models.interface import LanguageModel, Model
+
+NUMBERS = {
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "repetition_penalty": "repetition_penalty",
+    "min_new_tokens": "min_length",
+    "max_new_tokens": "max_length",
+}
+"""Their wishes that mean the same here under another name."""
+SAMPLED = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
+
+
+def read_search(table: Table, model: Model) -> Table:
+    """Return the `[search]` table that stands for their wishes; what has no meaning here is left out."""
+    beam = _number(table.get("num_beams"), 1)
+    found: Table = {ours: table[theirs] for theirs, ours in NUMBERS.items() if _is_number(table.get(theirs))}
+    if table.get("do_sample") is True:
+        found |= {"method": "sample"}
+        found |= {ours: table[theirs] for theirs, ours in SAMPLED.items() if _is_number(table.get(theirs))}
+    elif beam > 1:
+        found |= {"method": "beam", "beam": beam, "length_penalty": "power"}
+        found |= {"alpha": max(0.0, _number(table.get("length_penalty"), 1.0))}
+        if table.get("early_stopping") is True:
+            found["stop"] = "beam_finished"
+    else:
+        found["method"] = "greedy"
+    longest = _number(table.get("max_length"), 0)
+    if "max_length" not in found and longest > 0 and not isinstance(model, LanguageModel):
+        found["max_length"] = longest
+    return SearchOptions.from_table(found, "generation_config.json").to_table() if found else {}
+
+
+def write_generation(search: Table) -> Table:
+    """Return their wishes for a `[search]` table of ours."""
+    options = SearchOptions.from_table(search, "the model folder's search")
+    wishes: Table = {
+        theirs: getattr(options, ours) for theirs, ours in NUMBERS.items() if getattr(options, ours) is not None
+    }
+    wishes = {name: value for name, value in wishes.items() if name != "min_new_tokens" or value}
+    if options.method == "sample":
+        return wishes | {"do_sample": True} | {theirs: getattr(options, ours) for theirs, ours in SAMPLED.items()}
+    wishes |= {"do_sample": False, "num_beams": options.width}
+    if options.method == "beam":
+        power = options.length_penalty == "power"  # they have no other
+        wishes |= {"length_penalty": options.alpha if power else 1.0, "early_stopping": options.stop == "beam_finished"}
+    return wishes
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(value: Any, otherwise: Any) -> Any:
+    return value if _is_number(value) else otherwise

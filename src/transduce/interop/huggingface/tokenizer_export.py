@@ -1,0 +1,89 @@
+"""Tokenizers as files that `transformers` loads: ours as a `tokenizer.json`, imported ones as what they came from.
+
+It then gives our tokens with the end token behind them, and our texts. Two tokenizers stand in two folders, that of
+targets within the other: `AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from transduce.config import Table
+from transduce.errors import SettingsError
+from transduce.interop.huggingface.tokenizer import SPIECE, TARGET, TARGET_VOCABULARY
+from transduce.interop.huggingface.tokenizer_files import TOKENIZER, VOCABULARY, template
+from transduce.interop.huggingface.tokenizer_settings import SPECIAL_TOKENS, TOKENIZER_CONFIG
+from transduce.storage import write_json
+from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.imported_tokenizer import ImportedTokenizer, SettingsFile
+from transduce.text.piece import END, PAD, START, UNKNOWN
+from transduce.text.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer import Tokenizer
+
+MODEL_FILES = {"m2m_100": "sentencepiece.bpe.model", "t5": SPIECE, "llama": "tokenizer.model"}
+"""What each family calls its SentencePiece model."""
+
+ROLES = {PAD: "pad_token", START: "bos_token", END: "eos_token", "<mask>": "mask_token"}
+
+
+def export_tokenizers(source: AnyTokenizer, target: AnyTokenizer, folder: Path) -> None:
+    """Write the files of a model's tokenizers into an existing folder."""
+    if isinstance(source, ImportedTokenizer) and isinstance(source.codec, RenumberedCodec):
+        _write_models(source, target, folder)
+        return
+    _write_one(source, folder)
+    if target is not source and target.to_json() != source.to_json():
+        (folder / TARGET).mkdir()
+        _write_one(target, folder / TARGET)
+
+
+def _write_one(tokenizer: AnyTokenizer, folder: Path) -> None:
+    if isinstance(tokenizer, Tokenizer):
+        content, files = _own(tokenizer)
+    else:
+        content, files = tokenizer.codec.to_table()["tokenizer"], tokenizer.config.files
+    write_json(folder / TOKENIZER, content)
+    for name, table in files.items():
+        write_json(folder / name, table)
+
+
+def _own(tokenizer: Tokenizer) -> tuple[Table, dict[SettingsFile, Table]]:
+    """One of our tokenizers as theirs: NFC first, the end token last, special pieces not read from text.
+
+    The unknown piece is not called special, so that it stays visible in decoded text, as it does here.
+    """
+    content: Table = json.loads(tokenizer.to_json())
+    content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != UNKNOWN]
+    own = content["normalizer"]
+    content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}, *([] if own is None else [own])]}
+    content["post_processor"] = template([], [(END, tokenizer.end)])
+    special = [token["content"] for token in content["added_tokens"] if token["special"]]
+    named: Table = {ROLES[piece]: piece for piece in special if piece in ROLES}
+    if others := [piece for piece in special if piece not in ROLES]:
+        named["additional_special_tokens"] = others
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **named,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,
+    }
+    return content, {TOKENIZER_CONFIG: settings, SPECIAL_TOKENS: named}
+
+
+def _write_models(source: ImportedTokenizer, target: AnyTokenizer, folder: Path) -> None:
+    """Write the SentencePiece models that tokenizers came from, with their tables."""
+    family = source.config.family
+    sides = {MODEL_FILES[family]: source} if family in MODEL_FILES else {"source.spm": source, "target.spm": target}
+    tables: list[Table] = []
+    for name, tokenizer in sides.items():
+        codec = tokenizer.codec if isinstance(tokenizer, ImportedTokenizer) else None
+        if not isinstance(codec, RenumberedCodec):
+            raise SettingsError("a SentencePiece tokenizer cannot be exported together with one of another kind")
+        (folder / name).write_bytes(codec.model_file)
+        if codec.vocabulary is not None and codec.vocabulary not in tables:
+            tables.append(codec.vocabulary)
+    for name, table in zip((VOCABULARY, TARGET_VOCABULARY), tables, strict=False):
+        write_json(folder / name, table)
+    for name, table in source.config.files.items():
+        write_json(folder / name, table)

@@ -1,0 +1,236 @@
+"""Whole folders: imported they say what `transformers` says, exported they are loaded there and say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+import transduce
+from tests.unit.interop.huggingface import folders
+from transduce.checkpoint import ModelFolder, load_model, save_model
+from transduce.errors import ModelFolderError, SettingsError
+from transduce.generator import Generator
+from transduce.interop.exporting import export, target_of
+from transduce.interop.importing import import_model
+from transduce.models.attentive_rnn import AttentiveRnnConfig
+from transduce.models.catalog import build
+from transduce.models.gpt import gpt_mini, llama_mini
+from transduce.models.interface import VocabularySizes
+from transduce.models.t5 import t5_mini
+from transduce.models.transformer import TransformerConfig
+from transduce.reader import ReaderModel
+from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer_training import train_tokenizer
+from transduce.translator import Translator
+
+TEXTS = ["The quick brown fox", "don't you", "two words (and more)"]
+SIDES: dict[str, Any] = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 64,
+    "scale_embedding": True,
+}
+
+
+def model_of(folder: Path, **settings: Any) -> Any:
+    """A model of `transformers` for the tokenizer in a folder, random weights, saved beside it."""
+    said = json.loads((folder / "config.json").read_text())
+    kind = {"marian": "MarianMT", "m2m_100": "M2M100", "t5": "T5", "gpt2": "GPT2", "llama": "Llama", "bert": "Bert"}
+    config = transformers.AutoConfig.for_model(**{**said, **settings})
+    ending = {"marian": "Model", "m2m_100": "ForConditionalGeneration", "t5": "ForConditionalGeneration"}
+    ending |= {"gpt2": "LMHeadModel", "llama": "ForCausalLM", "bert": "Model"}
+    model = getattr(transformers, kind[said["model_type"]] + ending[said["model_type"]])(config).eval()
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(3)
+        for name, parameter in model.named_parameters():
+            if "embed_positions" not in name:
+                parameter.copy_(torch.randn(parameter.shape) * 0.3 + ("norm" in name.lower() or ".ln_" in name))
+    model.generation_config = transformers.GenerationConfig.from_model_config(config)
+    model.save_pretrained(folder)
+    return model
+
+
+def said_by_transformers(model: Any, tokenizer: Any, text: str, **wishes: Any) -> str:
+    read = tokenizer(text, return_tensors="pt")
+    config = model.config
+    framing = {config.pad_token_id, getattr(config, "decoder_start_token_id", None)} - {None, config.eos_token_id}
+    never = [[token] for token in framing] or None
+    found = model.generate(
+        read.input_ids,
+        attention_mask=read.attention_mask,
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=12,
+        bad_words_ids=never,
+        **wishes,
+    )[0]
+    return str(tokenizer.decode(found, skip_special_tokens=True))
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "tokenizer"),
+    [
+        (folders.marian, {**SIDES, "activation_function": "swish"}, "MarianTokenizer"),
+        (folders.t5_library, {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}, "AutoTokenizer"),
+    ],
+    ids=["marian", "t5"],
+)
+def test_a_translator_says_what_theirs_says_and_comes_back(
+    make: Callable[[Path], Path], settings: dict[str, Any], tokenizer: str, tmp_path: Path
+) -> None:
+    folder = make(tmp_path / "theirs")
+    theirs = model_of(folder, **settings)
+    known = getattr(transformers, tokenizer).from_pretrained(folder)
+    import_model(folder, tmp_path / "ours")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Translator)
+    expected = [said_by_transformers(theirs, known, text) for text in TEXTS]
+    assert ours.translate(TEXTS, method="greedy", max_length=12, split=False) == expected
+    export(load_model(tmp_path / "ours"), tmp_path / "back")
+    again = type(theirs).from_pretrained(tmp_path / "back")
+    assert _same_weights(again, theirs)
+    assert [said_by_transformers(again, known, text) for text in TEXTS] == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (folders.gpt2, {"n_embd": 16, "n_head": 2, "n_layer": 2, "n_positions": 64}),
+        (
+            folders.smollm,
+            {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+            | {"num_key_value_heads": 2},
+        ),
+    ],
+    ids=["gpt2", "llama"],
+)
+def test_a_language_model_goes_on_as_theirs_and_comes_back(
+    make: Callable[[Path], Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = make(tmp_path / "theirs")
+    theirs = model_of(folder, **settings)
+    known = transformers.AutoTokenizer.from_pretrained(folder)
+    import_model(folder, tmp_path / "ours")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Generator)
+    expected = [said_by_transformers(theirs, known, text) for text in TEXTS]
+    found = ours.generate(TEXTS, method="greedy", max_length=12)
+    assert [text + more for text, more in zip(TEXTS, found, strict=True)] == expected
+    export(load_model(tmp_path / "ours"), tmp_path / "back")
+    again = type(theirs).from_pretrained(tmp_path / "back")
+    assert _same_weights(again, theirs)
+
+
+def test_a_reader_gives_their_vectors_and_comes_back(tmp_path: Path) -> None:
+    folder = folders.bert(tmp_path / "theirs")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    theirs = model_of(folder, **sizes, max_position_embeddings=64)
+    known = transformers.AutoTokenizer.from_pretrained(folder)
+    import_model(folder, tmp_path / "ours")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, ReaderModel)
+    read = known(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = theirs(**read).last_hidden_state
+    real = read.attention_mask[:, :, None]
+    expected = (states * real).sum(1) / real.sum(1)
+    np.testing.assert_allclose(ours.embed(TEXTS), expected.numpy(), rtol=0, atol=1e-5)
+    export(load_model(tmp_path / "ours"), tmp_path / "back")
+    assert _same_weights(transformers.BertModel.from_pretrained(tmp_path / "back"), theirs)
+
+
+def _same_weights(found: Any, expected: Any) -> bool:
+    mine, theirs = found.state_dict(), expected.state_dict()
+    return mine.keys() == theirs.keys() and all(
+        torch.equal(mine[name], weight) for name, weight in theirs.items() if "embed_positions" not in name
+    )
+
+
+OURS = {
+    "the paper's": (TransformerConfig(model_dim=16, num_heads=2, ffn_dim=24, num_layers=2), "MarianMTModel"),
+    "pre-norm, learned": (
+        TransformerConfig(
+            model_dim=16, num_heads=2, ffn_dim=24, num_layers=2, norm="pre", positions="learned", max_positions=64
+        ),
+        "PegasusForConditionalGeneration",
+    ),
+    "t5": (t5_mini().but(model_dim=16, num_heads=2, ffn_dim=24, num_layers=2), "T5ForConditionalGeneration"),
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_was_trained_here_translates_the_same_there(name: str, tmp_path: Path) -> None:
+    config, architecture = OURS[name]
+    tokenizer = train_tokenizer("bpe", [*TEXTS] * 3, TokenizerConfig(vocab_size=300))
+    model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=2).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    contents = ModelFolder(model, config, tokenizer, tokenizer, {"search": {"method": "greedy", "max_length": 12}})
+    save_model(tmp_path / "ours", contents, "a card")
+    export(contents, tmp_path / "theirs")
+    theirs = getattr(transformers, architecture).from_pretrained(tmp_path / "theirs").eval()
+    known = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Translator)
+    found = ours.translate(TEXTS, split=False)
+    assert found == [said_by_transformers(theirs, known, text) for text in TEXTS]
+    assert len(set(found)) > 1
+
+
+def test_what_no_architecture_of_theirs_has_is_refused() -> None:
+    for config, said in (
+        (TransformerConfig(feed_forward="gated"), "feed_forward = gated"),
+        (TransformerConfig(norm="pre", positions="rotary", model_dim=16, num_heads=2), "positions = rotary"),
+        (llama_mini().but(positions="alibi"), "positions = alibi"),
+        (gpt_mini().but(norm="post"), "norm = post"),
+        (AttentiveRnnConfig(), "attentive_rnn"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            target_of(config)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model_type": "mamba"}, "model_type = 'mamba' cannot be imported"),
+        ({"n_embd": "wide"}, "n_embd should be a whole number"),
+        ({"n_embd": 8}, "has shape"),
+        ({"n_layer": 1}, "has no place in such a model"),
+        ({"n_layer": 3}, "lacks the weight"),
+        ({"activation_function": "mish"}, "activation_function = 'mish' is not known"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True is not possible"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit_are_refused_by_name_and_nothing_is_written(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    folder = folders.gpt2(tmp_path / "theirs")
+    model_of(folder, n_embd=16, n_head=2, n_layer=2, n_positions=64)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(ModelFolderError, match=said):
+        import_model(folder, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_an_export_holds_every_weight_once(tmp_path: Path) -> None:
+    folder = folders.gpt2(tmp_path / "theirs")
+    model_of(folder, n_embd=16, n_head=2, n_layer=1, n_positions=64)
+    contents = import_model(folder, tmp_path / "ours")
+    export(contents, tmp_path / "back")
+    assert load_file(tmp_path / "back" / "model.safetensors").keys() == load_file(folder / "model.safetensors").keys()
