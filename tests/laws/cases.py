@@ -38,7 +38,7 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert",))
+READERS = frozenset(("bert", "neural_gpu"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -46,6 +46,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "gpt": {"model_dim": 12, "num_heads": 2, "key_value_heads": None, "ffn_dim": 17, "num_layers": 2},
     "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
+    "conv_seq2seq": {"embedding_dim": 11, "hidden_dim": 7, "num_layers": 3, "decoder_layers": None},
+    "bytenet": {"model_dim": 7, "num_sets": 1, "dilations": (1, 2)},
+    "extended_neural_gpu": {"model_dim": 7, "height": 2},
 }
 """What makes any preset of a model small enough to try."""
 
@@ -97,6 +100,16 @@ CASES = [
     case("luong", "dot", attention="dot", input_feeding=False, cell="gru"),
     case("luong", "tied", joint=True, tied="all", hidden_dim=11),
     case("luong", "general_bidirectional", bidirectional=True, input_feeding=False),
+    case("conv_paper", max_positions=31),
+    case("conv_ladder"),
+    case("conv_small", tied="target", decoder_layers=4, num_layers=2),
+    case("conv_small", "even_kernel", joint=True, tied="all", kernel=4, output_bias=False),
+    case("conv_small", "wide_kernel", kernel=7, num_layers=1, shared_attention=True),
+    case("bytenet_paper", unit="multiplicative"),
+    case("bytenet_paper", "unstretched", stretch=1.0, extra=3, kernel=4),
+    case("bytenet_small", num_sets=2, output_bias=False),
+    case("extended_neural_gpu", num_sets=3),
+    case("extended_neural_gpu_small", height=3, num_layers=1, output_bias=False),
 ]
 
 

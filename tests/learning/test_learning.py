@@ -47,10 +47,25 @@ def exact_match(translator: transduce.Translator, sources: list[str], answers: l
         ("reverse", [], 0.99),
         ("reverse-rnn", [], 0.99),
         ("reverse-rnn", ["data.train.task=copy", "data.validation.task=copy"], 0.99),
+        ("reverse-conv", [], 0.98),
+        ("sort-bytenet", [], 0.9),
+        ("sort-bytenet", ["data.train.task=copy", "data.validation.task=copy", "training.updates=300"], 0.99),
+        ("reverse-neural-gpu", [], 0.95),
         ("sort", [], 0.97),
         ("addition", [], 0.95),
     ],
-    ids=["copy", "reverse", "reverse-rnn", "copy-rnn", "sort", "addition"],
+    ids=[
+        "copy",
+        "reverse",
+        "reverse-rnn",
+        "copy-rnn",
+        "reverse-conv",
+        "sort-bytenet",
+        "copy-bytenet",
+        "reverse-neural-gpu",
+        "sort",
+        "addition",
+    ],
 )
 def test_a_task_is_learnt_so_that_unseen_sources_are_answered_wholly_right(
     tmp_path: Path, name: str, changes: list[str], bound: float

@@ -44,5 +44,7 @@ def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Gene
 
 
 def _glorot(matrix: Tensor, generator: torch.Generator) -> None:
-    bound = (6.0 / sum(matrix.shape)) ** 0.5
+    """Of a convolution's kernel (out, in, …) every place counts as inputs and outputs of its own."""
+    places = matrix[0, 0].numel()
+    bound = (6.0 / (places * sum(matrix.shape[:2]))) ** 0.5
     matrix.uniform_(-bound, bound, generator=generator)
