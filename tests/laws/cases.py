@@ -75,6 +75,20 @@ CASES = [
     case("paper_base", "marian", joint=True, positions="sinusoidal_marian", feed_forward="silu", output_bias=True),
     case("paper_base", "torch", tied="none", final_norm=True, attention_bias=True, output_bias=True),
     case("small", "fairseq", joint=True, positions="sinusoidal_fairseq"),
+    *(
+        case("small", name, tied="target", **settings)
+        for name, settings in {
+            "window": {"attention": "window", "window": 3},
+            "window_global": {"attention": "window", "window": 2, "dilation": 2, "global_tokens": 3},
+            "window_rotary": {"attention": "window", "window": 5, "positions": "rotary", "model_dim": 12},
+            "strided": {"attention": "strided", "stride": 3, "key_value_heads": 1},
+            "low_rank": {"attention": "low_rank", "rank": 5, "max_positions": 31, "decoder_attention": "full"},
+            "linear": {"attention": "linear", "key_value_heads": 1},
+            "performer": {"attention": "performer", "features": 11},
+            "hashed": {"attention": "hashed", "hash_buckets": 4, "hash_rounds": 2, "hash_reach": 3},
+            "mixed": {"attention": "window", "window": 3, "decoder_attention": "linear"},
+        }.items()
+    ),
     case("t5_small", joint=True, buckets=8, max_distance=7),
     case("t5_base", joint=True, num_heads=7),
     case("t5_v1_1_small", joint=True, key_dim=5, value_dim=5),
@@ -87,6 +101,11 @@ CASES = [
     case("llama_mini", "grouped", model_dim=24, num_heads=4, key_value_heads=2),
     case("llama_mini", "alibi", positions="alibi", key_value_heads=1),
     case("llama_mini", "shaw", positions="shaw", max_distance=3),
+    case("llama_mini", "window", attention="window", window=3, global_tokens=1, key_value_heads=1),
+    case("llama_mini", "strided", attention="strided", stride=4),
+    case("gpt_mini", "linear", attention="linear"),
+    case("llama_mini", "performer", attention="performer", features=7, key_value_heads=1),
+    case("gpt_mini", "hashed", attention="hashed", hash_buckets=2, hash_rounds=3, hash_reach=2),
     case("sutskever"),
     case("sutskever", "bidirectional", bidirectional=True, reverse_source=False),
     case("cho"),
