@@ -74,8 +74,8 @@ class RandomFeatures(FeatureMap):
         size, dim = self.directions.shape
         blocks = []
         for _ in range(-(-size // dim)):
-            basis, _ = torch.linalg.qr(torch.randn(dim, dim, generator=generator))
-            blocks.append(basis.t())
+            basis, triangle = torch.linalg.qr(torch.randn(dim, dim, generator=generator))
+            blocks.append((basis * triangle.diagonal().sign()).t())  # without the signs some directions are likelier
         lengths = torch.randn(size, dim, generator=generator).norm(dim=1, keepdim=True)
         self.directions.copy_(torch.cat(blocks)[:size] * lengths)
 
