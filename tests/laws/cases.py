@@ -45,6 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2},
     "gpt": {"model_dim": 12, "num_heads": 2, "key_value_heads": None, "ffn_dim": 17, "num_layers": 2},
     "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
+    "universal": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4},
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
 }
 """What makes any preset of a model small enough to try."""
@@ -93,6 +94,10 @@ CASES = [
     case("t5_base", joint=True, num_heads=7),
     case("t5_v1_1_small", joint=True, key_dim=5, value_dim=5),
     case("t5_mini", joint=True),
+    case("universal_base", joint=True),
+    case("universal_base", "shared_keys", tied="target", key_value_heads=1, halting_threshold=0.9, max_offset=9),
+    case("universal_mini", tied="none", output_bias=True),
+    case("universal_mini", "no_halting", tied="target", halting=False, num_layers=3),
     case("gpt2"),
     case("gpt2_medium", feed_forward="gated_gelu", tied=False, output_bias=True),
     case("gpt_mini"),

@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import attentive_rnn, bert, gpt, t5, transformer
+from transduce.models import attentive_rnn, bert, gpt, t5, transformer, universal
 from transduce.models.interface import LanguageModel, Model, VocabularySizes
 from transduce.nn.initialize import initialize
 
@@ -64,6 +64,11 @@ MODELS: dict[str, Entry] = {
             "t5_v1_1_small": t5.t5_v1_1_small,
             "t5_mini": t5.t5_mini,
         },
+    ),
+    "universal": Entry(
+        universal.Universal,
+        universal.UniversalConfig,
+        {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
     ),
     "bert": Entry(
         bert.Bert,
