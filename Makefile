@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model docs clean
+.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-long-attention reproduce-universal docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,7 +44,7 @@ learn: .venv/.developer ## Train every model until it reaches its bound (minutes
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model ## Measure against peers, all of the bench-* targets
+bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-long-attention ## Measure against peers, all of the bench-* targets
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -60,6 +60,12 @@ bench-train: .venv/.developer ## Training speed and memory beside torch.nn and H
 
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
+
+bench-long-attention: .venv/.developer ## Time and memory of every attention kernel at 1K to 4K tokens (minutes)
+	@$(BIN)/python bench/long_attention.py
+
+reproduce-universal: .venv/.developer ## Copy and reverse learnt to length 40 and tried to 400, Universal beside Transformer (hours)
+	@$(BIN)/python bench/universal_length.py
 
 docs: .venv/.developer ## Run every example and command of the documents
 	@$(BIN)/pytest tests/documents
