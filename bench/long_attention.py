@@ -1,11 +1,11 @@
 """What attention costs on long texts, kernel by kernel: `make bench-long-attention`.
 
-A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K and 4K tokens,
+A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K or 4K tokens,
 each point in a process of its own. `full_plain` makes all weights, as the formula is written; `full_fused` is the same
 attention by torch's own fused kernel, which stores none of them. Memory is how far the peak of resident pages rose
 above what the process had before the model was built. Time is processor time, with one thread unless asked otherwise:
-other work on the machine hardly touches it. The median of the steps after the first one counts, and of the rounds, which
-alternate, the best. The last line is one JSON object.
+other work on the machine hardly touches it. The median of the steps after the first one counts, and the best of the
+rounds, which alternate. The last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class ExtraLoss(nn.Module):
     """Where a cost for each position of one side passes."""
 
     def __init__(self, side: Literal["source", "target"], weight: float) -> None:
-        """`weight` is what one of it costs, in nats; padding of a source must cost nothing, for nobody masks it later."""
+        """`weight` is what one of it costs, in nats. Padding of a source must cost nothing: nobody masks it later."""
         super().__init__()
         self.side, self.weight = side, weight
         self.heard: list[Tensor] | None = None

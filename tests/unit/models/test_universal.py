@@ -1,4 +1,4 @@
-"""What makes the Universal Transformer one: shared weights, coordinates at every step, halting, and what thinking costs."""
+"""What makes the Universal Transformer one: shared weights, coordinates at every step, halting and its cost."""
 
 from __future__ import annotations
 
