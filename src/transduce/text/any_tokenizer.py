@@ -11,9 +11,8 @@ AnyTokenizer = Tokenizer | ImportedTokenizer
 
 
 def is_joint(source: AnyTokenizer, target: AnyTokenizer) -> bool:
-    """Whether one tokenizer serves both sides; an imported one may be two objects, for what stands before a text."""
-    imported = isinstance(source, ImportedTokenizer) and isinstance(target, ImportedTokenizer)
-    return source is target or (imported and source.to_json() == target.to_json())
+    """Whether one tokenizer serves both sides, be it as two objects that differ in what stands before a text."""
+    return source is target or (isinstance(source, ImportedTokenizer) and source.to_json() == target.to_json())
 
 
 def load_tokenizer(path: str | Path) -> AnyTokenizer:
