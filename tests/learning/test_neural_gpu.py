@@ -18,7 +18,7 @@ pytestmark = pytest.mark.learning
 TASK = SyntheticTask(task="reverse", size=5000, min_length=2, max_length=6, symbols=10)
 TABLES: Table = {
     "tokenizer": {"kind": "word", "min_frequency": 1, "joint": True},
-    "model": {"preset": "neural_gpu", "model_dim": 32, "height": 2, "num_sets": 2, "dropout": 0.0},
+    "model": {"preset": "neural_gpu", "model_dim": 32, "height": 2, "num_sets": 1, "dropout": 0.0},
     "training": {
         "tokens": 400,
         "updates": 1200,
@@ -27,8 +27,7 @@ TABLES: Table = {
         "warmup": 50,
         "clip": 1.0,
         "gradient_noise": 0.0001,
-        "join_sets": 1000,
-        "curriculum": 3,
+        "curriculum": 8,
         "label_smoothing": 0.0,
         "validate_every": 400,
         "decode_pairs": 0,
