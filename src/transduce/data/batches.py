@@ -88,7 +88,7 @@ class Batches:
         self._mixture = Mixture(parts, seed)
         self._curriculum = None
         if curriculum:
-            self._curriculum = Curriculum(np.maximum(source_lengths[:], target_lengths[:]), curriculum)
+            self._curriculum = Curriculum(source_lengths, target_lengths, curriculum)
         self._size = self._mixture.size
         self.num_pools = -(-self._size // pool_size)
         self._pool_size = -(-self._size // self.num_pools)  # equal pools: a small last one would be mostly padding
