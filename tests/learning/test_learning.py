@@ -48,7 +48,7 @@ def exact_match(translator: transduce.Translator, sources: list[str], answers: l
         ("reverse-rnn", [], 0.99),
         ("reverse-rnn", ["data.train.task=copy", "data.validation.task=copy"], 0.99),
         ("reverse-conv", [], 0.98),
-        ("sort-bytenet", [], 0.9),
+        ("sort-bytenet", [], 0.97),
         ("sort-bytenet", ["data.train.task=copy", "data.validation.task=copy", "training.updates=300"], 0.99),
         ("reverse-neural-gpu", [], 0.95),
         ("sort", [], 0.97),
