@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn real-weights torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging reproduce-ladder-conv docs clean
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*/\1/p' Makefile)
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,7 +51,7 @@ real-weights: .venv/.developer .weights ## Import models that others trained, 19
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model ## Measure against peers, all of the bench-* targets
+bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning bench-long-attention ## Measure against peers, all of the bench-* targets
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -65,6 +65,9 @@ bench-decode: .venv/.developer ## Decoding speed beside Hugging Face, beside CTr
 bench-train: .venv/.developer ## Training speed and memory beside torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
 
+bench-fine-tuning: .venv/.developer ## A model that starts from another beside one from chance, on Multi30k (twenty minutes)
+	@$(BIN)/python bench/fine_tuning.py
+
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
 
@@ -73,6 +76,12 @@ bench-tagging: .venv/.developer ## What pre-training a small BERT adds to taggin
 
 reproduce-ladder-conv: .venv/.installed ## ConvS2S of a public ladder on Multi30k, German to English (hours; RESUME=1 to go on)
 	@$(if $(RESUME),$(BIN)/transduce train --resume runs/ladder-conv,$(BIN)/transduce train --recipe recipes/reproduce/ladder-conv.toml --output runs/ladder-conv)
+
+bench-long-attention: .venv/.developer ## Time and memory of every attention kernel at 1K to 4K tokens (minutes)
+	@$(BIN)/python bench/long_attention.py
+
+reproduce-universal: .venv/.developer ## Copy and reverse learnt to length 40 and tried to 400, Universal beside Transformer (hours)
+	@$(BIN)/python bench/universal_length.py
 
 docs: .venv/.developer ## Run every example and command of the documents
 	@$(BIN)/pytest tests/documents

@@ -85,8 +85,7 @@ class ReaderModel:
     def attention(self, text: Text) -> AttentionMaps:
         """Read one text or pair and return where every head looked."""
         texts = _pair(text)
-        (tokens,) = [self.engine.row(texts)]
-        inputs = self.engine.tensors([tokens])
+        inputs = self.engine.tensors([self.engine.row(texts)])
         said = ""
         if self.head in ("labels", "tags", "span"):
             said = as_text(self.read([texts[0] if len(texts) == 1 else texts])[0])

@@ -20,6 +20,7 @@ from transduce.models import (
     neural_gpu,
     t5,
     transformer,
+    universal,
 )
 from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
 from transduce.nn.initialize import initialize
@@ -101,6 +102,11 @@ MODELS: dict[str, Entry] = {
             "t5_v1_1_small": t5.t5_v1_1_small,
             "t5_mini": t5.t5_mini,
         },
+    ),
+    "universal": Entry(
+        universal.Universal,
+        universal.UniversalConfig,
+        {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
     ),
     "bert": Entry(
         bert.Bert,

@@ -8,6 +8,7 @@ from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
 from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
 from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.extra_loss import listening
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
 from transduce.training.reading_objective import reading_loss
 
@@ -15,24 +16,23 @@ AnyBatch = Batch | ReadingBatch
 """Pairs for a transducer, or texts for a reader."""
 
 
-def batch_loss(model: Model, batch: AnyBatch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+def batch_loss(model: Model, batch: AnyBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Return what is minimised, by what the model is: a transducer's loss of pairs, or a reader's of its answers."""
     if isinstance(batch, ReadingBatch):
         assert isinstance(model, Reader), "what is prepared for a reader is read by one"
         return reading_loss(model, batch, smoothing, r_drop)
     assert isinstance(model, Transducer), "pairs are for transducers"
-    return pair_loss(model, batch, pad, smoothing, r_drop)
+    return pair_loss(model, batch, smoothing, r_drop)
 
 
-def pair_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+def pair_loss(model: AnyTransducer, batch: Batch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Read the source, then every target token given the true ones before it, all at once.
 
     Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With
     `r_drop` the model reads everything twice, with different dropout, and both readings should agree.
     """
-    output_BT = batch.target[:, 1:]
-    real_BT = output_BT != pad  # no text has the pad token: the tokenizer never reads it from text
-    output_N = output_BT[real_BT]
+    real_BT = batch.target_asked  # not by the pad token: an imported tokenizer may fill up with the end token
+    output_N = batch.target[:, 1:][real_BT]
 
     def read() -> Tensor:
         memory = model.encode(batch.source, batch.source_allowed)
@@ -40,8 +40,15 @@ def pair_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r_
         return hidden_BTD[real_BT]
 
     output, half = model.output, model.output.half_products and model.training
-    if r_drop and model.training:
-        pair = (read(), read())
-        return paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)
-    hidden_ND = read()  # before the output layer is asked for: of a sharded model only what was read through is whole
-    return linear_cross_entropy(hidden_ND, output.weight, output.bias, output_N, smoothing, half)
+    twice = r_drop > 0 and model.training
+    with listening(model.extra_losses) as costs:
+        hidden = [read() for _ in range(2 if twice else 1)]
+    if twice:
+        pair = (hidden[0], hidden[1])
+        loss = paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)
+    else:  # the output layer is asked for last: of a sharded model only what was read through is whole
+        loss = linear_cross_entropy(hidden[0], output.weight, output.bias, output_N, smoothing, half)
+    for side, cost_BN in costs:
+        real_cost = cost_BN[real_BT] if side == "target" else cost_BN
+        loss = loss._replace(smoothed=loss.smoothed + real_cost.sum() / len(hidden))
+    return loss
