@@ -53,7 +53,7 @@ def exact_match(translator: transduce.Translator, sources: list[str], answers: l
         ("reverse-neural-gpu", [], 0.95),
         ("sort", [], 0.97),
         ("addition", [], 0.95),
-        ("universal-reverse", [], 0.97),
+        ("universal-reverse", [], 0.95),
         ("reverse", ["model.attention=window", "model.window=3", "model.decoder_attention=hashed"], 0.97),
         ("reverse", ["model.attention=performer", "model.features=32", "model.decoder_attention=window"], 0.97),
         ("reverse", ["model.attention=strided", "model.stride=3", "model.decoder_attention=linear"], 0.97),
