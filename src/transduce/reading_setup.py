@@ -45,8 +45,11 @@ def advise_reader(task: str) -> Advice:
 
 def with_head(data: DataConfig | ReadingConfig, model: Config, given: Mapping[str, Any], where: str) -> Config:
     """Give a reader the head that its task needs; `given` is the [model] table, which may not ask for another."""
-    if not isinstance(data, ReadingConfig) or not isinstance(model, BertConfig):
+    if not isinstance(data, ReadingConfig) or not catalog.is_reader(model):
         return model
+    if catalog.reads_stories(model) and data.task != "classify":
+        name = catalog.name_of(model)
+        raise SettingsError(f"{where}: a {name} names answers; set data.task = 'classify', not '{data.task}'")
     head = given.get("head", data.head)
     if head not in (data.head, "none"):
         raise SettingsError(f"{where}: the task {data.task} needs model.head = '{data.head}', not '{head}'")
@@ -58,12 +61,14 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
     name = catalog.name_of(model)
     reason = None
     if not isinstance(data, ReadingConfig):
-        if isinstance(model, BertConfig):
+        if catalog.is_reader(model):
             reason = f"a {name} reads texts and writes none; say in data.task what it should learn: mask, classify, "
             reason += "tag or answer"
-    elif not isinstance(model, BertConfig):
+    elif not catalog.is_reader(model):
         reason = f"data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
-    elif data.max_length > model.max_positions:
+    elif (stories := _stories(data)) and not catalog.reads_stories(model):
+        reason = f"{stories} holds stories, and a {name} reads two texts; set model.preset = 'memn2n'"
+    elif isinstance(model, BertConfig) and data.max_length > model.max_positions:
         reason = (
             f"data.max_length = {data.max_length} is more than the {model.max_positions} positions that the model "
             "learns; set data.max_length or model.max_positions"
@@ -72,3 +77,9 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
         reason = f"training.{given[0]} is for pairs; leave it out for a reader"
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
+
+
+def _stories(data: ReadingConfig) -> str | None:
+    """Name the first file of stories, if there is one."""
+    every = [files for name in ("train", "validation", "test") for files in data.of_split(name)]
+    return next((files.path for files in every if files.layout(data.task) == "babi"), None)

@@ -19,7 +19,6 @@ from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.models import catalog
-from transduce.models.bert import BertConfig
 from transduce.models.interface import Model, VocabularySizes
 from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
@@ -235,7 +234,7 @@ def _refuse_too_long(model: Model, corpus: Prepared) -> None:
 
 def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
     """Give a reader's head as many labels as there are."""
-    if not isinstance(recipe.model, BertConfig) or recipe.model.head not in ("labels", "tags"):
+    if getattr(recipe.model, "head", None) not in ("labels", "tags"):
         return recipe
     return replace(recipe, model=recipe.model.but(num_labels=len(corpus.report.labels or ("",))))
 
@@ -243,7 +242,7 @@ def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
 def without_labels(recipe: Recipe) -> Recipe:
     """Forget how many labels there are, which the data says: a recipe is the same before they are counted."""
     model = recipe.model
-    return replace(recipe, model=model.but(num_labels=1)) if isinstance(model, BertConfig) else recipe
+    return replace(recipe, model=model.but(num_labels=1)) if catalog.is_reader(model) else recipe
 
 
 def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
@@ -252,7 +251,8 @@ def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
         data = recipe.data
         kept = {name: getattr(data, name) for name in ("task", "language", "max_length", "stride", "no_answer")}
         columns = data.of_split("train")[0].to_table()
-        columns = {name: columns[name] for name in ("text", "second", "label") if columns.get(name) is not None}
+        kept_names = ("text", "second", "label", *(["format"] if columns.get("format") == "babi" else []))
+        columns = {name: columns[name] for name in kept_names if columns.get(name) is not None}
         return {**kept, "labels": list(corpus.report.labels or ()), "columns": columns}
     notes: Table = {
         "source_language": recipe.data.source_language,

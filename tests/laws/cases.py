@@ -38,7 +38,7 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert",))
+READERS = frozenset(("bert", "memory_network"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -46,6 +46,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gpt": {"model_dim": 12, "num_heads": 2, "key_value_heads": None, "ffn_dim": 17, "num_layers": 2},
     "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
+    "turing_machine": {"hidden_dim": 7, "slots": 11, "slot_dim": 3, "reads_target": True},
 }
 """What makes any preset of a model small enough to try."""
 
@@ -97,6 +98,10 @@ CASES = [
     case("luong", "dot", attention="dot", input_feeding=False, cell="gru"),
     case("luong", "tied", joint=True, tied="all", hidden_dim=11),
     case("luong", "general_bidirectional", bidirectional=True, input_feeding=False),
+    case("ntm_lstm"),
+    case("ntm_lstm", "many_heads", read_heads=3, write_heads=2, max_shift=2, num_layers=2),
+    case("ntm_feed_forward"),
+    case("lstm_alone"),
 ]
 
 

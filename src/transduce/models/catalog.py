@@ -10,8 +10,8 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import attentive_rnn, bert, gpt, t5, transformer
-from transduce.models.interface import LanguageModel, Model, VocabularySizes
+from transduce.models import attentive_rnn, bert, gpt, memory_network, t5, transformer, turing_machine
+from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
 from transduce.nn.initialize import initialize
 
 
@@ -70,6 +70,20 @@ MODELS: dict[str, Entry] = {
         bert.BertConfig,
         {"bert_base": bert.bert_base, "bert_large": bert.bert_large, "bert_mini": bert.bert_mini},
     ),
+    "memory_network": Entry(
+        memory_network.MemoryNetwork,
+        memory_network.MemoryNetworkConfig,
+        {"memn2n": memory_network.memn2n, "memn2n_layerwise": memory_network.memn2n_layerwise},
+    ),
+    "turing_machine": Entry(
+        turing_machine.TuringMachine,
+        turing_machine.TuringMachineConfig,
+        {
+            "ntm_lstm": turing_machine.ntm_lstm,
+            "ntm_feed_forward": turing_machine.ntm_feed_forward,
+            "lstm_alone": turing_machine.lstm_alone,
+        },
+    ),
 }
 
 
@@ -89,6 +103,18 @@ def is_language_model(config: Config) -> bool:
     """Whether the model that these settings belong to has no source, and goes on with a text."""
     model = entry(name_of(config)).model
     return isinstance(model, type) and issubclass(model, LanguageModel)
+
+
+def is_reader(config: Config) -> bool:
+    """Whether the model that these settings belong to reads texts and writes none."""
+    model = entry(name_of(config)).model
+    return isinstance(model, type) and issubclass(model, Reader)
+
+
+def reads_stories(config: Config) -> bool:
+    """Whether it reads any number of texts: facts, and a question as the last one."""
+    model = entry(name_of(config)).model
+    return isinstance(model, type) and issubclass(model, Reader) and model.max_texts is None
 
 
 def preset(name: str) -> tuple[str, Config]:
