@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging reproduce-ntm docs clean
+.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging reproduce-ntm reproduce-babi docs clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -66,6 +66,9 @@ bench-tagging: .venv/.developer ## What pre-training a small BERT adds to taggin
 
 reproduce-ntm: .venv/.developer ## The Neural Turing Machine's copy task to length 120, an LSTM beside it, three seeds (hours; goes on where it stopped)
 	@$(BIN)/python bench/turing_machine.py
+
+reproduce-babi: .venv/.developer ## The twenty tasks of bAbI together with one, two and three hops (an hour or more; goes on where it stopped)
+	@$(BIN)/python bench/babi.py
 
 docs: .venv/.developer ## Run every example and command of the documents
 	@$(BIN)/pytest tests/documents
