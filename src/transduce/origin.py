@@ -20,7 +20,7 @@ from transduce.models import catalog
 from transduce.storage import MANIFEST, sha256
 from transduce.text.any_tokenizer import is_joint
 from transduce.text.coverage import Coverage, coverage
-from transduce.text.tags import Tags
+from transduce.text.languages import Spoken, spoken
 from transduce.text.tokenizer import WITH_FOLDER, TokenizerConfig
 from transduce.training.run_folder import DATA, MODEL, RECIPE
 
@@ -54,12 +54,16 @@ class Origin:
     @property
     def given(self) -> Given:
         """Its tokenizers, for preparing a corpus."""
-        found = self.found
-        tags = Tags.of_notes(found.notes, self.name, found.sizes)
+        source, target, tags = self.found.source_tokenizer, self.found.target_tokenizer, self.spoken.tags
         if tags is None:
-            return Given(found.source_tokenizer, found.target_tokenizer)
-        source = found.source_tokenizer.bare()
-        return Given(source, source if self.joint else found.target_tokenizer.bare(), tags)
+            return Given(source, target)
+        return Given(source.bare(), source.bare() if source is target else target.bare(), tags)
+
+    @property
+    def spoken(self) -> Spoken:
+        """The languages that it can be asked for."""
+        found = self.found
+        return spoken(found.notes, found.source_tokenizer, found.target_tokenizer, self.name)
 
 
 def open_origin(name: str) -> Origin:
@@ -86,7 +90,8 @@ def settled(origin: Origin, tables: Table, where: str, prepared: bool = False) -
     A corpus that was prepared before has its tokenizers already: `prepared` leaves [tokenizer] as it is.
     """
     notes = origin.found.notes
-    languages = {name: notes[name] for name in ("source_language", "target_language") if notes.get(name)}
+    pair = {"source_language": origin.spoken.of, "target_language": origin.spoken.to}
+    languages = {name: language for name, language in pair.items() if language is not None}
     search = notes.get("search")
     tables = merge({"data": languages}, tables)
     if "search" not in tables and isinstance(search, dict):

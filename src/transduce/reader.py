@@ -86,8 +86,7 @@ class ReaderModel:
     def attention(self, text: Text) -> AttentionMaps:
         """Read one text or pair and return where every head looked; of a story, what each hop looked at."""
         texts = self._several(text)
-        (tokens,) = [self.engine.row(texts)]
-        inputs = self.engine.tensors([tokens])
+        inputs = self.engine.tensors([self.engine.row(texts)])
         said = ""
         if self.head in ("labels", "tags", "span"):
             said = as_text(self.read([texts[0] if len(texts) == 1 else texts])[0])

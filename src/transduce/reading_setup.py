@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from transduce.advice import Advice
 from transduce.config import Config
@@ -11,7 +11,6 @@ from transduce.data.config import DataConfig
 from transduce.data.reading.config import ReadingConfig
 from transduce.errors import SettingsError
 from transduce.models import catalog
-from transduce.models.bert import BertConfig
 from transduce.training.config import TrainingConfig
 
 FOR_PAIRS = ("subword_dropout", "source_vectors", "target_vectors")
@@ -47,9 +46,9 @@ def with_head(data: DataConfig | ReadingConfig, model: Config, given: Mapping[st
     """Give a reader the head that its task needs; `given` is the [model] table, which may not ask for another."""
     if not isinstance(data, ReadingConfig) or not catalog.is_reader(model):
         return model
-    if catalog.reads_stories(model) and data.task != "classify":
-        name = catalog.name_of(model)
-        raise SettingsError(f"{where}: a {name} names answers; set data.task = 'classify', not '{data.task}'")
+    known = get_args(type(model).model_fields["head"].annotation)
+    if data.head not in known:
+        raise SettingsError(f"{where}: a {catalog.name_of(model)} has no head for the task {data.task}; use a bert")
     head = given.get("head", data.head)
     if head not in (data.head, "none"):
         raise SettingsError(f"{where}: the task {data.task} needs model.head = '{data.head}', not '{head}'")
@@ -68,9 +67,9 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
         reason = f"data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
     elif (stories := _stories(data)) and not catalog.reads_stories(model):
         reason = f"{stories} holds stories, and a {name} reads two texts; set model.preset = 'memn2n'"
-    elif isinstance(model, BertConfig) and data.max_length > model.max_positions:
+    elif data.max_length > (limit := getattr(model, "max_positions", data.max_length)):
         reason = (
-            f"data.max_length = {data.max_length} is more than the {model.max_positions} positions that the model "
+            f"data.max_length = {data.max_length} is more than the {limit} positions that the model "
             "learns; set data.max_length or model.max_positions"
         )
     elif given := [setting for setting in FOR_PAIRS if getattr(training, setting)]:

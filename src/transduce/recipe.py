@@ -258,7 +258,7 @@ def _over(chosen: Table, given: Table) -> Table:
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
     if isinstance(model, dict) and {"name", "preset"} & model.keys():
         chosen = {**chosen, "model": {}}
-    if isinstance(tokenizer, dict) and KINDS & tokenizer.keys():
+    if isinstance(tokenizer, dict) and {*KINDS, "folder"} & tokenizer.keys():
         chosen = {**chosen, "tokenizer": {}}
     return merge(chosen, given)
 

@@ -234,7 +234,7 @@ def _refuse_too_long(model: Model, corpus: Prepared) -> None:
 
 def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
     """Give a reader's head as many labels as there are."""
-    if getattr(recipe.model, "head", None) not in ("labels", "tags"):
+    if not catalog.is_reader(recipe.model) or getattr(recipe.model, "head", None) not in ("labels", "tags"):
         return recipe
     return replace(recipe, model=recipe.model.but(num_labels=len(corpus.report.labels or ("",))))
 

@@ -30,9 +30,10 @@ from transduce.interop.ctranslate2 import Quantization
 from transduce.models.interface import LanguageModel
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
+from transduce.text.languages import Languages
 from transduce.text.sentence import Piece, joint, split_sentences
 from transduce.text.shortlist import Shortlist
-from transduce.text.tags import Languages, Lead
+from transduce.text.tags import Lead
 from transduce.translation import Translation, together
 
 T = TypeVar("T")
@@ -79,13 +80,12 @@ class Translator:
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.transducer, contents.notes
         self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
-        if "tags" in contents.notes:
+        self.languages = Languages(contents.notes, self.source, self.target)
+        """What can be asked for, and what is."""
+        if self.languages.tags is not None:
             self.source, self.target = self.source.bare(), self.target.bare()
         self.model.freeze()
         self.engine = Searcher(contents)
-        sizes = self.source.size, self.target.size
-        self.languages = Languages(contents.notes, sizes, self.target.opening, self.source.reads_tags)
-        """What can be asked for, and what is."""
         lead = self.languages.read
         self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source, lead)
         try:

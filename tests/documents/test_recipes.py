@@ -15,7 +15,10 @@ from transduce.loading import load_reader
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 
-RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+FOLDER = Path(__file__).parents[2] / "recipes"
+RECIPES = sorted(FOLDER.glob("*.toml"))
+LONG = sorted((FOLDER / "reproduce").glob("*.toml"))
+"""Runs of hours, which `make` has a target for: too large to be tried here."""
 
 
 def test_there_are_recipes() -> None:
@@ -38,6 +41,16 @@ def test_a_recipe_chooses_everything_itself_and_comes_back_from_toml_the_same(pa
     recipe, reasons = read_recipe(path)
     assert reasons == []
     assert Recipe.from_tables(tomllib.loads(recipe.to_toml()), path.name) == recipe
+
+
+@pytest.mark.parametrize("path", LONG, ids=lambda path: path.stem)
+def test_a_long_run_loads_and_has_a_target(path: Path) -> None:
+    recipe, reasons = read_recipe(path)
+    assert reasons == [] and Recipe.from_tables(tomllib.loads(recipe.to_toml()), path.name) == recipe
+    command = f"transduce train --recipe recipes/reproduce/{path.name} --output runs/{path.stem}"
+    assert command in path.read_text(encoding="utf-8")
+    makefile = (FOLDER.parent / "Makefile").read_text(encoding="utf-8")
+    assert f"reproduce-{path.stem}:" in makefile and f"$(BIN)/{command}" in makefile
 
 
 def test_training_and_validation_pairs_of_a_task_are_drawn_with_different_seeds(path: Path) -> None:

@@ -38,15 +38,19 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert", "memory_network"))
+READERS = frozenset(("bert", "memory_network", "neural_gpu"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2},
     "gpt": {"model_dim": 12, "num_heads": 2, "key_value_heads": None, "ffn_dim": 17, "num_layers": 2},
     "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
+    "universal": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4},
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
     "turing_machine": {"hidden_dim": 7, "slots": 11, "slot_dim": 3, "reads_target": True},
+    "conv_seq2seq": {"embedding_dim": 11, "hidden_dim": 7, "num_layers": 3, "decoder_layers": None},
+    "bytenet": {"model_dim": 7, "num_sets": 1, "dilations": (1, 2)},
+    "extended_neural_gpu": {"model_dim": 7, "height": 2},
 }
 """What makes any preset of a model small enough to try."""
 
@@ -76,10 +80,28 @@ CASES = [
     case("paper_base", "marian", joint=True, positions="sinusoidal_marian", feed_forward="silu", output_bias=True),
     case("paper_base", "torch", tied="none", final_norm=True, attention_bias=True, output_bias=True),
     case("small", "fairseq", joint=True, positions="sinusoidal_fairseq"),
+    *(
+        case("small", name, tied="target", **settings)
+        for name, settings in {
+            "window": {"attention": "window", "window": 3},
+            "window_global": {"attention": "window", "window": 2, "dilation": 2, "global_tokens": 3},
+            "window_rotary": {"attention": "window", "window": 5, "positions": "rotary", "model_dim": 12},
+            "strided": {"attention": "strided", "stride": 3, "key_value_heads": 1},
+            "low_rank": {"attention": "low_rank", "rank": 5, "max_positions": 31, "decoder_attention": "full"},
+            "linear": {"attention": "linear", "key_value_heads": 1},
+            "performer": {"attention": "performer", "features": 11},
+            "hashed": {"attention": "hashed", "hash_buckets": 4, "hash_rounds": 2, "hash_reach": 3},
+            "mixed": {"attention": "window", "window": 3, "decoder_attention": "linear"},
+        }.items()
+    ),
     case("t5_small", joint=True, buckets=8, max_distance=7),
     case("t5_base", joint=True, num_heads=7),
     case("t5_v1_1_small", joint=True, key_dim=5, value_dim=5),
     case("t5_mini", joint=True),
+    case("universal_base", joint=True),
+    case("universal_base", "shared_keys", tied="target", key_value_heads=1, halting_threshold=0.9, max_offset=9),
+    case("universal_mini", tied="none", output_bias=True),
+    case("universal_mini", "no_halting", tied="target", halting=False, num_layers=3),
     case("gpt2"),
     case("gpt2_medium", feed_forward="gated_gelu", tied=False, output_bias=True),
     case("gpt_mini"),
@@ -88,6 +110,11 @@ CASES = [
     case("llama_mini", "grouped", model_dim=24, num_heads=4, key_value_heads=2),
     case("llama_mini", "alibi", positions="alibi", key_value_heads=1),
     case("llama_mini", "shaw", positions="shaw", max_distance=3),
+    case("llama_mini", "window", attention="window", window=3, global_tokens=1, key_value_heads=1),
+    case("llama_mini", "strided", attention="strided", stride=4),
+    case("gpt_mini", "linear", attention="linear"),
+    case("llama_mini", "performer", attention="performer", features=7, key_value_heads=1),
+    case("gpt_mini", "hashed", attention="hashed", hash_buckets=2, hash_rounds=3, hash_reach=2),
     case("sutskever"),
     case("sutskever", "bidirectional", bidirectional=True, reverse_source=False),
     case("cho"),
@@ -102,6 +129,16 @@ CASES = [
     case("ntm_lstm", "many_heads", read_heads=3, write_heads=2, max_shift=2, num_layers=2),
     case("ntm_feed_forward"),
     case("lstm_alone"),
+    case("conv_paper", max_positions=31),
+    case("conv_ladder"),
+    case("conv_small", tied="target", decoder_layers=4, num_layers=2),
+    case("conv_small", "even_kernel", joint=True, tied="all", kernel=4, output_bias=False),
+    case("conv_small", "wide_kernel", kernel=7, num_layers=1, shared_attention=True),
+    case("bytenet_paper", unit="multiplicative"),
+    case("bytenet_paper", "unstretched", stretch=1.0, extra=3, kernel=4),
+    case("bytenet_small", num_sets=2, output_bias=False),
+    case("extended_neural_gpu", num_sets=3),
+    case("extended_neural_gpu_small", height=3, num_layers=1, output_bias=False),
 ]
 
 

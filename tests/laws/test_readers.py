@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.laws.cases import EXACT, PAD, READERS, draw_tokens
-from transduce.models.bert import BertConfig
+from transduce.models.bert import Bert, BertConfig
 from transduce.models.catalog import MODELS, build, preset
 from transduce.models.interface import Reader, VocabularySizes
 from transduce.models.memory_network import MemoryNetwork
@@ -35,6 +35,10 @@ CASES = [
         ("memn2n", "labels", {"hops": 3, "position_encoding": False}),
         ("memn2n_layerwise", "labels", {}),
     ]
+]
+CASES += [
+    (f"neural_gpu-{head}", preset("neural_gpu")[1].but(model_dim=7, height=3, num_sets=sets, head=head, num_labels=3))
+    for sets, head in [(1, "none"), (3, "tags")]
 ]
 
 
@@ -105,7 +109,8 @@ def test_listening_changes_nothing_and_weights_add_up_to_one(model: Reader) -> N
     with record(model) as heard:
         loud = model(tokens, allowed, segments).states
     torch.testing.assert_close(loud[allowed], quiet[allowed], **EXACT)
-    assert len(heard) == (model.config.hops if isinstance(model, MemoryNetwork) else 2)
+    hops = model.config.hops if isinstance(model, MemoryNetwork) else 0
+    assert len(heard) == (2 if isinstance(model, Bert) else hops)
     looks = torch.ones(len(LENGTHS)) if model.max_texts else (segments * allowed).amax(1)  # no facts, no look
     for weight_BHQM in heard.values():
         expected = looks.double()[:, None, None].expand(weight_BHQM.shape[:-1])

@@ -11,6 +11,7 @@ import pytest
 from transduce.config import Config
 from transduce.models.attentive_rnn import bahdanau, cho, sutskever
 from transduce.models.catalog import build
+from transduce.models.conv_seq2seq import conv_ladder
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import TransformerConfig
 
@@ -32,6 +33,7 @@ LADDER: dict[str, tuple[Config, int]] = {
     "sutskever": (sutskever(), 13_898_501),
     "cho": (cho(), 14_219_781),
     "bahdanau": (bahdanau(), 20_518_405),
+    "convolutional": (conv_ladder(), 37_351_173),
     "transformer": (TRANSFORMER, 9_038_341),
 }
 

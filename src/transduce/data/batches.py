@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.data.blocks import BlockLengths, Blocks
+from transduce.data.curriculum import Curriculum
 from transduce.data.mixture import Mixture, Part
 from transduce.data.permutation import Rows, permute, round_keys
 from transduce.data.ragged import Lengths, Ragged
@@ -67,10 +68,12 @@ class Batches:
         seed: int,
         pool_size: int = POOL_SIZE,
         parts: Sequence[Part] | None = None,
+        curriculum: int = 0,
     ) -> None:
         """Lengths are without special tokens; `tokens` bounds rows × longest row of each side, end token included.
 
-        `parts` are the corpora that the rows come from, one after the other, to be mixed by their weights.
+        `parts` are the corpora that the rows come from, one after the other, to be mixed by their weights. In the first
+        `curriculum` epochs only short rows are seen, longer ones in each.
         """
         parts = [Part(len(target_lengths))] if parts is None else parts
         assert len(source_lengths) == len(target_lengths) == sum(part.size for part in parts)
@@ -83,14 +86,17 @@ class Batches:
         self._tokens = tokens
         self._seed = seed
         self._mixture = Mixture(parts, seed)
+        self._curriculum = None
+        if curriculum:
+            self._curriculum = Curriculum(np.maximum(source_lengths[:], target_lengths[:]), curriculum)
         self._size = self._mixture.size
         self.num_pools = -(-self._size // pool_size)
         self._pool_size = -(-self._size // self.num_pools)  # equal pools: a small last one would be mostly padding
 
     @classmethod
-    def of(cls, store: PairStore, tokens: int, seed: int, pool_size: int = POOL_SIZE) -> Self:
+    def of(cls, store: PairStore, tokens: int, seed: int, pool_size: int = POOL_SIZE, curriculum: int = 0) -> Self:
         """The batches of a prepared split."""
-        return cls(store.source_lengths, store.target_lengths, tokens, seed, pool_size, store.parts)
+        return cls(store.source_lengths, store.target_lengths, tokens, seed, pool_size, store.parts, curriculum)
 
     def starting(
         self, position: Position = START, make: Callable[[int, int], list[T]] | None = None
@@ -117,7 +123,8 @@ class Batches:
                 epoch, pool = epoch + 1, 0
 
     def epoch(self, number: int) -> Iterator[Rows]:
-        """Yield the batches of one epoch: every row exactly once, or as often as its corpus's weight says."""
+        """Yield the batches of one epoch: every row exactly once, or as often as its corpus's weight says, but for
+        those that come later in a curriculum."""
         for pool in range(self.num_pools):
             yield from self.pool(number, pool)
 
@@ -137,7 +144,7 @@ class Batches:
         A large corpus is not cut into batches just to count them: it is judged by the first pool.
         """
         if self.is_estimated:
-            return len(self._cut(number, 0)) * self.num_pools
+            return max(1, len(self._cut(number, 0)) * self.num_pools)
         return sum(len(self._cut(number, pool)) for pool in range(self.num_pools))
 
     def pool(self, epoch: int, pool: int) -> list[Rows]:
@@ -146,6 +153,8 @@ class Batches:
 
     def shuffled(self, batches: list[T], epoch: int, pool: int) -> list[T]:
         """Return what was made of one pool in the order it is used."""
+        if not batches:
+            return []
         places = np.arange(len(batches), dtype=np.int64)
         return [batches[place] for place in permute(places, len(batches), round_keys(self._seed, epoch, pool))]
 
@@ -153,7 +162,8 @@ class Batches:
         """Return where in the epoch a pool begins, and its rows."""
         start = pool * self._pool_size
         places = np.arange(start, min(start + self._pool_size, self._size), dtype=np.int64)
-        return start, self._mixture.rows(permute(places, self._size, round_keys(self._seed, epoch)), epoch)
+        rows = self._mixture.rows(permute(places, self._size, round_keys(self._seed, epoch)), epoch)
+        return start, rows if self._curriculum is None else self._curriculum.seen(rows, epoch)
 
     def _cut(self, epoch: int, pool: int) -> list[Rows]:
         _, rows = self.rows(epoch, pool)

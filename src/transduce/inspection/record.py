@@ -14,6 +14,8 @@ from transduce.inspection.replay import as_used, replay
 from transduce.models.interface import AnyTransducer, Reader
 from transduce.nn.tap import record
 
+WITHOUT_ATTENTION = "this model has no attention to look at; inspect one that attends (a transformer, say)"
+
 
 def attention_of(
     model: AnyTransducer,
@@ -39,7 +41,7 @@ def attention_of(
         layers[_kind(path)].append(weight_1HQM[0])
     maps = {kind: _stacked(found) for kind, found in layers.items() if found}
     if not maps:
-        raise SettingsError("this model has no attention to look at; inspect one that attends (a transformer, say)")
+        raise SettingsError(WITHOUT_ATTENTION)
     return AttentionMaps(
         maps=maps,
         source_pieces=tuple(map(str, source_tokens) if source_pieces is None else source_pieces),
@@ -58,6 +60,8 @@ def self_attention_of(
     """
     with record(model) as heard, as_used(model), torch.no_grad():
         model(*inputs)
+    if not heard:
+        raise SettingsError(WITHOUT_ATTENTION)
     return AttentionMaps(
         maps={"encoder": _stacked([weight_1HQM[0] for weight_1HQM in heard.values()])},
         source_pieces=tuple(pieces),

@@ -42,6 +42,9 @@ def refusal(model: nn.Module) -> str | None:
     if not isinstance(model, Transformer | Gpt | Bert):
         return f"CTranslate2 knows Transformers, not {type(model).__name__}"
     config: BlockConfig = model.config
+    for attention in (config.attention, getattr(config, "decoder_attention", None) or "full"):
+        if attention != "full":
+            return f"CTranslate2 has no {attention} attention"
     key_dim, value_dim = config.head_dims
     if key_dim != value_dim:
         return f"CTranslate2 wants keys and values of one width, not {key_dim} and {value_dim}"

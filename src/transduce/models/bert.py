@@ -110,7 +110,7 @@ class Bert(Reader):
         self.config = config
         self.sizes = sizes
         self.embedding = BertEmbedding(config, sizes.source)
-        self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
+        self.encoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
         self.pooler = Linear(config.model_dim, config.model_dim) if config.is_pooled else None
         self.head = self._make_head()
 

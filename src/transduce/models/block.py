@@ -7,13 +7,17 @@ T5, Marian's models or a modern decoder.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from transduce.config import Config
+from transduce.models.attention_choice import AttentionName, make_kernel, refusal
+from transduce.nn.attention.by_kernel import KernelAttention
+from transduce.nn.attention.kernel import Kernel
 from transduce.nn.attention.multi_head import CrossAttention, HeadShape, SelfAttention
+from transduce.nn.attention.past import RowPast
 from transduce.nn.feed_forward import FEED_FORWARD
 from transduce.nn.norm import MakeNorm, norms
 from transduce.nn.position import (
@@ -44,6 +48,9 @@ from transduce.nn.tap import Tap
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Layers = Annotated[int, Field(ge=1, le=1_000)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+Reach = Annotated[int, Field(ge=1, le=1_000_000)]
+Past = KeyValues | RowPast
+"""What a decoder remembers: keys and values of plain attention, or what kernels keep."""
 
 SINUSOIDS = {
     "sinusoidal": sinusoids,
@@ -99,6 +106,29 @@ class BlockConfig(Config):
     """Biases in the attention's projections; the paper's code has none."""
     scaled_attention: bool = True
     """Divide scores by the root of a key's width (section 3.2.1); T5 does not."""
+    attention: AttentionName = "full"
+    """What self-attention looks at: everything, or less, so that cost does not grow with the square of a text's length.
+    A sliding window; strides (Child et al.); sums over positions (Linformer, in encoders only); features instead of an
+    exponential (linear, or a Performer's random ones); what hashes alike (Reformer). A source is always read whole."""
+    window: Reach = 128
+    """With attention = "window": how many positions are seen on either side, or before where the future is hidden."""
+    dilation: Reach = 1
+    """With attention = "window": how far apart they stand in every second layer, beginning with the second; in the
+    others they are next to each other, or some positions would never hear of their neighbours."""
+    global_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """With attention = "window": how many first tokens of a text everybody sees, and who see everybody."""
+    stride: Reach = 64
+    """With attention = "strided": all nearer positions are seen, and every stride-th."""
+    rank: Reach = 128
+    """With attention = "low_rank": how many sums over positions are looked at; max_positions says over how many."""
+    features: Reach = 128
+    """With attention = "performer": how many random features stand for the exponential."""
+    hash_buckets: Annotated[int, Field(ge=1, le=65_536)] = 16
+    """With attention = "hashed": into how many buckets positions fall."""
+    hash_rounds: Annotated[int, Field(ge=1, le=64)] = 2
+    """With attention = "hashed": how many times they are hashed."""
+    hash_reach: Reach = 64
+    """With attention = "hashed": how many positions of its own bucket one sees on either side, or before."""
     dropout: Rate = 0.1
     """On each sub-layer's output and on the sums of embeddings and positions (section 5.4)."""
     attention_dropout: Rate = 0.0
@@ -123,6 +153,9 @@ class BlockConfig(Config):
             )
         if self.positions == "shaw" and self.key_value_heads not in (None, self.num_heads):
             raise ValueError("Shaw's positions are for heads with keys of their own; leave out key_value_heads")
+        reason = refusal(self)
+        if reason is not None:
+            raise ValueError(reason)
         return self
 
     @property
@@ -137,6 +170,10 @@ class BlockConfig(Config):
         return HeadShape(
             self.num_heads, *self.head_dims, self.key_value_heads or self.num_heads, scaled=self.scaled_attention
         )
+
+    def of_layer(self, number: int) -> Self:
+        """The settings of one layer, counted from 0."""
+        return self.but(dilation=1) if self.dilation > 1 and number % 2 == 0 else self
 
     @property
     def make_norm(self) -> MakeNorm:
@@ -163,10 +200,11 @@ class EncoderBlock(nn.Module):
         passed: Tensor = self.residual(self.feed_forward_residual(hidden, self.feed_forward))
         return passed
 
-    def extend(self, hidden: Tensor, past: KeyValues, layer: int, allowed: Tensor | None, relation: Relation) -> Tensor:
+    def extend(self, hidden: Tensor, past: Past, layer: int, allowed: Tensor | None, relation: Relation) -> Tensor:
         """Continue each row of a past, token by token the rows of a sentence.  (S T·W D) -> (S T·W D)."""
         hidden = self.attention_residual(
-            hidden, lambda value: self.attention.extend(value, past, layer, allowed, relation)
+            hidden,
+            lambda value: self.attention.extend(value, past, layer, allowed, relation),  # type: ignore[arg-type]  # its own
         )
         passed: Tensor = self.residual(self.feed_forward_residual(hidden, self.feed_forward))
         return passed
@@ -196,7 +234,7 @@ class DecoderBlock(nn.Module):
     def extend(
         self,
         hidden: Tensor,
-        past: KeyValues,
+        past: Past,
         layer: int,
         allowed: Tensor | None,
         relation: Relation,
@@ -204,7 +242,8 @@ class DecoderBlock(nn.Module):
     ) -> Tensor:
         """Continue each row of a past, with the keys, values and permissions of its memory.  (S T·W D) -> (S T·W D)."""
         hidden = self.attention_residual(
-            hidden, lambda states: self.attention.extend(states, past, layer, allowed, relation)
+            hidden,
+            lambda states: self.attention.extend(states, past, layer, allowed, relation),  # type: ignore[arg-type]  # its own
         )
         return self._read_memory(hidden, *memory)
 
@@ -236,7 +275,7 @@ def relative_positions(config: BlockConfig, both_ways: bool) -> RelativePosition
     return Unrelated()
 
 
-def looking_back(relations: RelativePositions, past: KeyValues, length: int) -> Relation:
+def looking_back(relations: RelativePositions, past: Past, length: int) -> Relation:
     """How `length` new tokens of each row stand to all that they may look at, themselves included."""
     if isinstance(relations, Unrelated):
         return UNRELATED
@@ -260,7 +299,22 @@ def broadcast(allowed: Tensor) -> Tensor | None:
     return None if bool(allowed.all()) else allowed[:, None, None, :]
 
 
-def _self_attention(config: BlockConfig) -> SelfAttention:
+def nothing_read(config: BlockConfig, blocks: nn.ModuleList, sentences: int, width: int, like: Tensor) -> Past:
+    """The past of a stack, with `width` rows for each sentence, before the first token."""
+    shape = config.head_shape
+    kernels = [kernel for block in blocks if isinstance(kernel := getattr(block.attention, "kernel", None), Kernel)]
+    if kernels:
+        return RowPast.empty(kernels, sentences, width, shape, like)
+    dims = shape.key_dim, shape.value_dim
+    return KeyValues.empty(len(blocks), sentences, width, shape.key_value_heads, dims, like)
+
+
+def _self_attention(config: BlockConfig) -> SelfAttention | KernelAttention:
+    kernel = make_kernel(config)
+    if kernel is not None:
+        return KernelAttention(
+            config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout, kernel
+        )
     distances = DistanceVectors(*config.head_dims, config.max_distance or 16) if config.positions == "shaw" else None
     return SelfAttention(
         config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout, distances

@@ -10,7 +10,20 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import attentive_rnn, bert, gpt, memory_network, t5, transformer, turing_machine
+from transduce.models import (
+    attentive_rnn,
+    bert,
+    bytenet,
+    conv_seq2seq,
+    extended_neural_gpu,
+    gpt,
+    memory_network,
+    neural_gpu,
+    t5,
+    transformer,
+    turing_machine,
+    universal,
+)
 from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
 from transduce.nn.initialize import initialize
 
@@ -45,6 +58,33 @@ MODELS: dict[str, Entry] = {
             "luong": attentive_rnn.luong,
         },
     ),
+    "conv_seq2seq": Entry(
+        conv_seq2seq.ConvSeq2Seq,
+        conv_seq2seq.ConvSeq2SeqConfig,
+        {
+            "conv_paper": conv_seq2seq.conv_paper,
+            "conv_ladder": conv_seq2seq.conv_ladder,
+            "conv_small": conv_seq2seq.conv_small,
+        },
+    ),
+    "bytenet": Entry(
+        bytenet.ByteNet,
+        bytenet.ByteNetConfig,
+        {"bytenet_paper": bytenet.bytenet_paper, "bytenet_small": bytenet.bytenet_small},
+    ),
+    "neural_gpu": Entry(
+        neural_gpu.NeuralGpu,
+        neural_gpu.NeuralGpuConfig,
+        {"neural_gpu": neural_gpu.neural_gpu},
+    ),
+    "extended_neural_gpu": Entry(
+        extended_neural_gpu.ExtendedNeuralGpu,
+        extended_neural_gpu.ExtendedNeuralGpuConfig,
+        {
+            "extended_neural_gpu": extended_neural_gpu.extended_neural_gpu,
+            "extended_neural_gpu_small": extended_neural_gpu.extended_neural_gpu_small,
+        },
+    ),
     "gpt": Entry(
         gpt.Gpt,
         gpt.GptConfig,
@@ -64,6 +104,11 @@ MODELS: dict[str, Entry] = {
             "t5_v1_1_small": t5.t5_v1_1_small,
             "t5_mini": t5.t5_mini,
         },
+    ),
+    "universal": Entry(
+        universal.Universal,
+        universal.UniversalConfig,
+        {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
     ),
     "bert": Entry(
         bert.Bert,

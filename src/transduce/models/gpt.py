@@ -12,26 +12,28 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from transduce.models.block import (
     BlockConfig,
     EncoderBlock,
     Layers,
+    Past,
     Rate,
     Width,
     added_positions,
     closing_norm,
     looking_back,
+    nothing_read,
     relative_positions,
     through,
 )
 from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import LanguageModel, Memory, State, VocabularySizes
+from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.state import KeyValues
 
 
 class GptConfig(BlockConfig):
@@ -59,6 +61,12 @@ class GptConfig(BlockConfig):
     """A bias in the layer before the softmax."""
     word_dropout: Rate = 0.0
     """On whole embeddings, before positions are added."""
+
+    @model_validator(mode="after")
+    def _future_is_hidden(self) -> GptConfig:
+        if self.attention == "low_rank":
+            raise ValueError("low_rank attention cannot hide the future, which a language model must; choose another")
+        return self
 
 
 def gpt2() -> GptConfig:
@@ -107,8 +115,9 @@ def llama_mini() -> GptConfig:
 class GptState(State):
     """What each row has read so far."""
 
-    walk: DecoderStep
-    past: KeyValues
+    walk: DecoderStep | None
+    """None where attention is not plain: a step then goes through the blocks."""
+    past: Past
     width: int
 
     @property
@@ -120,7 +129,7 @@ class GptState(State):
 
     def join(self, other: GptState) -> GptState:
         assert self.width == other.width, "states of different widths cannot stand in one batch"
-        return replace(self, past=self.past.join(other.past))
+        return replace(self, past=self.past.join(other.past))  # type: ignore[arg-type]  # pasts of one model
 
 
 class Gpt(LanguageModel[GptState]):
@@ -138,7 +147,7 @@ class Gpt(LanguageModel[GptState]):
         self.relations = relative_positions(config, both_ways=False)
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
-        self.decoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
+        self.decoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
         self.decoder_norm = closing_norm(config)
         tied = self.embedding if config.tied else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
@@ -158,37 +167,37 @@ class Gpt(LanguageModel[GptState]):
         return normalised
 
     def start(self, memory: Memory, width: int = 1) -> GptState:
-        shape = self.config.head_shape
-        dims, like = (shape.key_dim, shape.value_dim), self.embedding.weight
-        layers, sentences = len(self.decoder), len(memory.states)
-        past = KeyValues.empty(layers, sentences, width, shape.key_value_heads, dims, like)
+        past = nothing_read(self.config, self.decoder, len(memory.states), width, self.embedding.weight)
         return GptState(self._walk, past, width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: GptState) -> tuple[Tensor, GptState]:
-        hidden = self._extend(tokens, state)
-        state.past.advance(lengths[:: state.width])
+        read = lengths[:: state.width]
+        hidden = self._extend(tokens, state, read)
+        state.past.advance(read)
         return hidden, state
 
     def step(self, tokens: Tensor, state: GptState) -> tuple[Tensor, GptState]:
-        past = state.past
-        if self.training or not past.uniform or not state.walk.can_go:
+        past, walk = state.past, state.walk
+        if isinstance(past, RowPast) or walk is None or self.training or not past.uniform or not walk.can_go:
             hidden = self._extend(tokens[:, None], state)[:, 0]
         else:
             past.reserve(1)
             embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
-            hidden = state.walk(embedded, past, looking_back(self.relations, past, 1))
+            hidden = walk(embedded, past, looking_back(self.relations, past, 1))
         past.advance(1)
         return hidden, state
 
     @property
-    def _walk(self) -> DecoderStep:
+    def _walk(self) -> DecoderStep | None:
         """The stack for single steps, with the weights as they are now."""
+        if self.config.attention != "full":
+            return None
         return DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
 
-    def _extend(self, tokens: Tensor, state: GptState) -> Tensor:
+    def _extend(self, tokens: Tensor, state: GptState, lengths: Tensor | None = None) -> Tensor:
         """Read several tokens of each row through the blocks.  (R T) -> (R T D)."""
         past, width, length = state.past, state.width, tokens.shape[1]
-        past.reserve(length)
+        past.reserve(length, lengths)
         token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
         position_SN = past.asking(length)
         hidden = self.embedding(token_SN) + self.positions.at(position_SN, past.longest + length)

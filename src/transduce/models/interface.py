@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.nn.embedding import Output
+from transduce.nn.extra_loss import ExtraLoss
 from transduce.nn.packed import Freezable
 
 
@@ -89,6 +90,11 @@ class Model(nn.Module, ABC):
     """Whether `recompute` means something to this model."""
     recompute: bool = False
     """Keep only what enters each block while training, and compute the rest again for the gradient."""
+
+    @property
+    def extra_losses(self) -> tuple[ExtraLoss, ...]:
+        """Places where a cost passes that is minimised beside what the model is asked for."""
+        return ()
 
     @property
     @abstractmethod

@@ -10,26 +10,30 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
+from transduce.models.attention_choice import AttentionName
 from transduce.models.block import (
     BlockConfig,
     DecoderBlock,
     EncoderBlock,
     Layers,
+    Past,
     Rate,
     added_positions,
     broadcast,
     closing_norm,
     looking_back,
+    nothing_read,
     relative_positions,
     through,
 )
 from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
+from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.state import KeyValues
 
 SHARED = ("all", "sides")
 """Ways of tying that need one vocabulary for both sides."""
@@ -40,6 +44,8 @@ class TransformerConfig(BlockConfig):
 
     decoder_layers: Layers | None = None
     """Blocks of the decoder where they are not as many as the encoder's, which num_layers says."""
+    decoder_attention: AttentionName | None = None
+    """What the decoder's self-attention looks at where it is not what the encoder's does, which attention says."""
     tied: Literal["all", "target", "sides", "none"] = "all"
     """One matrix for source, target and output (section 3.4; needs a joint vocabulary), for the last two, for the first
     two (needs it too), or none."""
@@ -51,6 +57,23 @@ class TransformerConfig(BlockConfig):
     """Divide what goes into the last layer by the root of its width, as T5 does where that layer is an embedding."""
     word_dropout: Rate = 0.0
     """On whole embeddings, before positions are added: words of both sides that the model must do without."""
+
+    @model_validator(mode="after")
+    def _future_is_hidden(self) -> TransformerConfig:
+        if (self.decoder_attention or self.attention) == "low_rank":
+            raise ValueError(
+                "low_rank attention cannot hide the future, which a decoder must; give decoder_attention, for example "
+                '"full"'
+            )
+        if self.decoder_attention is not None:
+            self.of_decoder()
+        return self
+
+    def of_decoder(self) -> TransformerConfig:
+        """The settings as the decoder's blocks read them."""
+        if self.decoder_attention is None:
+            return self
+        return self.but(attention=self.decoder_attention, decoder_attention=None)
 
 
 def paper_base() -> TransformerConfig:
@@ -77,8 +100,9 @@ def tiny() -> TransformerConfig:
 class TransformerState(State):
     """What each row has read so far, and each sentence's keys and values, shared by its rows."""
 
-    walk: DecoderStep
-    past: KeyValues
+    walk: DecoderStep | None
+    """None where attention is not plain: a step then goes through the blocks."""
+    past: Past
     memory_keys: list[Tensor]
     """Per layer (B G M K)."""
     memory_values: list[Tensor]
@@ -109,7 +133,7 @@ class TransformerState(State):
         length = max(self.memory_keys[0].shape[2], other.memory_keys[0].shape[2])
         return replace(
             self,
-            past=self.past.join(other.past),
+            past=self.past.join(other.past),  # type: ignore[arg-type]  # pasts of one model
             memory_keys=_stack(self.memory_keys, other.memory_keys, length),
             memory_values=_stack(self.memory_values, other.memory_values, length),
             memory_allowed=torch.cat([self._allowed_up_to(length), other._allowed_up_to(length)]),
@@ -142,16 +166,21 @@ class Transformer(Transducer[Memory, TransformerState]):
         self.target_relations = relative_positions(config, both_ways=False)
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.num_layers))
+        self.encoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
         self.encoder_norm = closing_norm(config)
-        self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers or config.num_layers))
+        self.decoder_config = config.of_decoder()
+        self.decoder = nn.ModuleList(
+            DecoderBlock(self.decoder_config.of_layer(layer))
+            for layer in range(config.decoder_layers or config.num_layers)
+        )
         self.decoder_norm = closing_norm(config)
         tied = self.target_embedding if config.tied in ("all", "target") else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
 
     @property
     def max_source(self) -> int | None:
-        return self.source_positions.limit
+        limit = self.source_positions.limit
+        return self.config.max_positions if self.config.attention == "low_rank" else limit
 
     @property
     def max_target(self) -> int | None:
@@ -176,14 +205,10 @@ class Transformer(Transducer[Memory, TransformerState]):
         return self._scaled(self.decoder_norm(hidden))
 
     def start(self, memory: Memory, width: int = 1) -> TransformerState:
-        shape = self.config.head_shape
-        dims = shape.key_dim, shape.value_dim
         prepared = [block.cross_attention.read(memory.states) for block in self._decoder_blocks]
         return TransformerState(
             walk=self._walk,
-            past=KeyValues.empty(
-                len(self.decoder), len(memory.states), width, shape.key_value_heads, dims, memory.states
-            ),
+            past=nothing_read(self.decoder_config, self.decoder, len(memory.states), width, memory.states),
             memory_keys=[key.contiguous() for key, _ in prepared],  # every step reads them again
             memory_values=[value.contiguous() for _, value in prepared],
             memory_allowed=broadcast(memory.allowed),
@@ -191,26 +216,29 @@ class Transformer(Transducer[Memory, TransformerState]):
         )
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        hidden = self._extend(tokens, state)
-        state.past.advance(lengths[:: state.width])
+        read = lengths[:: state.width]
+        hidden = self._extend(tokens, state, read)
+        state.past.advance(read)
         return hidden, state
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        past = state.past
-        if self.training or not past.uniform or not state.walk.can_go:
+        past, walk = state.past, state.walk
+        if isinstance(past, RowPast) or walk is None or self.training or not past.uniform or not walk.can_go:
             hidden = self._extend(tokens[:, None], state)[:, 0]
         else:
             past.reserve(1)
             embedded = self.target_embedding(tokens) + self.target_positions.first(past.longest + 1)[-1]
             relation = looking_back(self.target_relations, past, 1)
             memory = state.memory_keys, state.memory_values, state.memory_allowed
-            hidden = self._scaled(state.walk(embedded, past, relation, memory))
+            hidden = self._scaled(walk(embedded, past, relation, memory))
         past.advance(1)
         return hidden, state
 
     @property
-    def _walk(self) -> DecoderStep:
+    def _walk(self) -> DecoderStep | None:
         """The decoder for single steps, with the weights as they are now."""
+        if self.decoder_config.attention != "full":
+            return None
         return DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
 
     @property
@@ -222,10 +250,10 @@ class Transformer(Transducer[Memory, TransformerState]):
         """The decoder as what it holds: a ModuleList forgets the type of its modules."""
         return cast("Iterable[DecoderBlock]", self.decoder)
 
-    def _extend(self, tokens: Tensor, state: TransformerState) -> Tensor:
+    def _extend(self, tokens: Tensor, state: TransformerState, lengths: Tensor | None = None) -> Tensor:
         """Read several tokens of each row through the decoder's blocks.  (R T) -> (R T D)."""
         past, width, length = state.past, state.width, tokens.shape[1]
-        past.reserve(length)
+        past.reserve(length, lengths)
         token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
         position_SN = past.asking(length)
         hidden = self.target_embedding(token_SN) + self.target_positions.at(position_SN, past.longest + length)

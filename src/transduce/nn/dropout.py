@@ -96,13 +96,13 @@ def keyed_bits(key: DropoutKey, site: int, call: int, value: Tensor) -> Tensor:
     """Draw a signed sixteen-bit number for every element; those of a row depend on the row, not on its neighbours."""
     rows, per_row = len(value), value[0].numel() if len(value) else 0
     blocks = -(-per_row // BITS_PER_BLOCK)
-    philox_key = _mixed((key.seed, key.update, key.batch, site, call))
+    philox_key = mixed_key((key.seed, key.update, key.batch, site, call))
     generator = np.random.Philox(key=philox_key, counter=key.first_row * blocks)
     bits = generator.random_raw(rows * blocks * 4).view(np.int16).reshape(rows, blocks * BITS_PER_BLOCK)
     return torch.from_numpy(bits)[:, :per_row].view(value.shape)
 
 
-def _mixed(words: tuple[int, ...]) -> int:
+def mixed_key(words: tuple[int, ...]) -> int:
     """Make a 128-bit key of several numbers, by the finaliser of SplitMix64, so that near numbers give far keys."""
     low, high = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
     for word in words:

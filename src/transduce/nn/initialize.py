@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from transduce.nn.attention.feature import RandomFeatures
+from transduce.nn.attention.hashed import Hashed
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.position import LearnedPositions
 from transduce.nn.relative import Buckets
@@ -29,6 +31,8 @@ def initialize(model: nn.Module, seed: int) -> None:
 def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
     if isinstance(module, Embedding | Output | LearnedPositions) and name != "bias":
         parameter.normal_(std=parameter.shape[1] ** -0.5, generator=generator)
+    elif isinstance(module, RandomFeatures | Hashed):
+        module.draw(generator)  # what is drawn once and never trained
     elif isinstance(module, Buckets):
         parameter.zero_()  # no distance is liked better than another at first
     elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
@@ -44,5 +48,7 @@ def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Gene
 
 
 def _glorot(matrix: Tensor, generator: torch.Generator) -> None:
-    bound = (6.0 / sum(matrix.shape)) ** 0.5
+    """Of a convolution's kernel (out, in, …) every place counts as inputs and outputs of its own."""
+    places = matrix[0, 0].numel()
+    bound = (6.0 / (places * sum(matrix.shape[:2]))) ** 0.5
     matrix.uniform_(-bound, bound, generator=generator)

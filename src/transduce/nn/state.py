@@ -63,8 +63,8 @@ class KeyValues:
         """Slots that are looked at, some of them by nobody."""
         return self.own.shape[2]
 
-    def reserve(self, extra: int) -> None:
-        """Make room for `extra` more tokens in every row."""
+    def reserve(self, extra: int, lengths: Tensor | None = None) -> None:
+        """Make room for `extra` more tokens in every row; how many of them each sentence reads is said afterwards."""
         if self.filled + extra * self.width > self.keys.shape[3]:
             self._copy_owned(torch.arange(len(self.own), device=self.own.device), extra)
 

@@ -56,10 +56,11 @@ def read_byte_symbols(piece: str) -> str:
 
     A piece that is not made of such symbols, as special ones are, stands as it is.
     """
-    if not _BYTE_OF.keys() >= set(piece):
+    if not BYTE_OF.keys() >= set(piece):
         return piece
-    text = bytes(_BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
+    text = bytes(BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
     return "".join(f"<0x{ord(c) - 0xDC00:02X}>" if 0xDC80 <= ord(c) <= 0xDCFF else c for c in text)
 
 
-_BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
+BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
+"""The byte that each symbol of a byte-level vocabulary stands for."""

@@ -14,7 +14,6 @@ stands between spaces). All that is known of a tokenizer is read from its JSON; 
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ from typing import Any, Self
 
 import pydantic
 import tokenizers
-from tokenizers import models, pre_tokenizers
 
 from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError
@@ -32,6 +30,7 @@ from transduce.storage import storage_errors
 from transduce.text.framing import frame
 from transduce.text.line import normalise
 from transduce.text.piece import (
+    BYTE_OF,
     END,
     LOSSLESS,
     MASK,
@@ -39,15 +38,12 @@ from transduce.text.piece import (
     START,
     UNKNOWN,
     Kind,
-    byte_fallbacks,
-    byte_symbols,
     read_byte_symbols,
-    sentinels,
     smallest_size,
-    specials,
 )
 from transduce.text.specials import Specials
-from transduce.text.tags import NAME, tagged_language
+from transduce.text.tags import NAME
+from transduce.text.tokenizer_file import check, kind_of, parse, sentinels_of, tags_of
 
 SPACE_MARK = "▁"
 """Stands for a space in what `pieces` shows."""
@@ -161,19 +157,19 @@ class Tokenizer:
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
-        self.kind = _kind(library)
+        self.kind = kind_of(library)
         vocabulary = library.get_vocab(with_added_tokens=True)
-        _check(library, self.kind, vocabulary)
+        check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
         self._library = library
-        self._reserved = frozenset((*_sentinels(library), MASK))
+        self._reserved = frozenset((*sentinels_of(library), MASK))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
         self.mask = vocabulary.get(MASK)
-        self.tags = _tags(library)
-        self.sentinels = [vocabulary[piece] for piece in _sentinels(library)]
+        self.tags = tags_of(library)
+        self.sentinels = [vocabulary[piece] for piece in sentinels_of(library)]
         self._silent = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
@@ -301,7 +297,7 @@ class Tokenizer:
         if piece in self._reserved:
             return b""
         if self.kind != "character":
-            return bytes(_BYTE_OF[symbol] for symbol in piece)
+            return bytes(BYTE_OF[symbol] for symbol in piece)
         return bytes([int(piece[3:5], 16)]) if _BYTE_PIECE.match(piece) else piece.encode()
 
     def count_unknown(self, tokens: Sequence[int]) -> int:
@@ -332,7 +328,7 @@ class Tokenizer:
     def from_json(cls, text: str, where: str) -> Self:
         """Read the text of a `tokenizer.json`; `where` names it in a refusal."""
         try:
-            return cls(_parse(text))
+            return cls(parse(text))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
@@ -351,64 +347,6 @@ def read_file(path: Path) -> str:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError:
         raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
-
-
-_BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
-
-
-def _parse(text: str) -> tokenizers.Tokenizer:
-    """Return the library's tokenizer after looking at what the library would accept but we must not."""
-    content: Any = json.loads(text)
-    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise ValueError("it is no tokenizer.json")
-    if any(content.get(setting) for setting in ("truncation", "padding", "post_processor")):
-        raise ValueError("it cuts, pads or adds to texts")
-    if any(content["model"].get(setting) for setting in ("dropout", "alpha", "nbest_size")):
-        raise ValueError("it tokenises at random")
-    return tokenizers.Tokenizer.from_str(text)
-
-
-def _kind(library: tokenizers.Tokenizer) -> Kind:
-    model = library.model
-    if isinstance(model, models.BPE):
-        if model.byte_fallback:
-            return "character"
-        return "byte" if isinstance(library.pre_tokenizer, pre_tokenizers.ByteLevel) else "bpe"
-    by_model: dict[type, Kind] = {models.Unigram: "unigram", models.WordPiece: "wordpiece", models.WordLevel: "word"}
-    if type(model) not in by_model:
-        raise ValueError(f"its model is {type(model).__name__}")
-    return by_model[type(model)]
-
-
-def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]) -> None:
-    """Raise ValueError unless tokens count from 0 without a gap and every text can be encoded."""
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise ValueError("its tokens do not count from 0 without a gap")
-    added = library.get_added_tokens_decoder().values()
-    special, needed = {token.content for token in added if token.special}, {*specials(kind), *_sentinels(library)}
-    tags = {piece for piece in special if tagged_language(piece) is not None}
-    if special - tags - {MASK} != needed or len(added) != len(special):
-        raise ValueError(
-            f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
-        )
-    if kind in LOSSLESS and not vocabulary.keys() >= set(byte_fallbacks() if kind == "character" else _BYTE_OF):
-        raise ValueError("it does not know all 256 bytes")
-    if kind in ("bpe", "unigram", "byte") and not all(_BYTE_OF.keys() >= set(p) for p in vocabulary.keys() - special):
-        raise ValueError("it has pieces that are not made of bytes")
-    if kind not in LOSSLESS and getattr(library.model, "unk_token", None) != UNKNOWN:
-        raise ValueError("it has no piece for unknown words")
-
-
-def _tags(library: tokenizers.Tokenizer) -> dict[str, int]:
-    added = library.get_added_tokens_decoder().items()
-    found = {tagged_language(token.content): number for number, token in added if token.special}
-    return {language: number for language, number in found.items() if language is not None}
-
-
-def _sentinels(library: tokenizers.Tokenizer) -> list[str]:
-    """The sentinels that were reserved, in their order; a word of the text that is spelled like one is none."""
-    added = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
-    return [piece for piece in sentinels(len(added)) if piece in added]
 
 
 def _one_line(error: BaseException) -> str:

@@ -80,6 +80,14 @@ class TrainingConfig(Config):
     warns."""
     clip: Annotated[float, Field(ge=0.0)] = 0.0
     """Longest gradient; 0 leaves it as it is."""
+    gradient_noise: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
+    """Variance of Gaussian noise on the gradient, which falls with the updates to the power of 0.55 (Neelakantan et al.
+    2015, who take 0.01 to 1); 0 for none."""
+    curriculum: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Epochs until the longest pairs are seen, short ones first; 0 sees all from the beginning."""
+    join_sets: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Updates until the sets of weights of a model that has several (`num_sets` of a Neural GPU) are one, pulled
+    together ever harder; 0 leaves them apart."""
     source_vectors: str | None = None
     """A word2vec or GloVe text file that the source embedding starts from, token by token."""
     target_vectors: str | None = None
@@ -145,6 +153,8 @@ class TrainingConfig(Config):
             raise ValueError(f"choosing by {self.metric} needs translations; set decode_pairs above 0")
         if self.shard and self.tokens == "auto":
             raise ValueError("tokens = 'auto' tries out the whole model, which shard avoids; give a number of tokens")
+        if self.shard and (self.gradient_noise or self.join_sets):
+            raise ValueError("gradient_noise and join_sets need all weights in one place; leave them out, or shard")
         if self.freeze_vectors and not (self.source_vectors or self.target_vectors):
             raise ValueError("freeze_vectors needs source_vectors or target_vectors")
         return self

@@ -41,7 +41,7 @@ class Feed:
         pool_size = DROPPED_POOL_SIZE if rate else POOL_SIZE
         if self._corruption is not None:
             pool_size = max(64, CORRUPTED_POOL_TOKENS // prepared.train.blocks.block)
-        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size)
+        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum)
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """Yield batches from a position on, each with the position after it."""

@@ -8,6 +8,7 @@ from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
 from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
 from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.extra_loss import listening
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
 from transduce.training.reading_objective import reading_loss
 
@@ -40,8 +41,15 @@ def pair_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r_
         return hidden_BTD[real_BT]
 
     output, half = model.output, model.output.half_products and model.training
-    if r_drop and model.training:
-        pair = (read(), read())
-        return paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)
-    hidden_ND = read()  # before the output layer is asked for: of a sharded model only what was read through is whole
-    return linear_cross_entropy(hidden_ND, output.weight, output.bias, output_N, smoothing, half)
+    twice = r_drop > 0 and model.training
+    with listening(model.extra_losses) as costs:
+        hidden = [read() for _ in range(2 if twice else 1)]
+    if twice:
+        pair = (hidden[0], hidden[1])
+        loss = paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)
+    else:  # the output layer is asked for last: of a sharded model only what was read through is whole
+        loss = linear_cross_entropy(hidden[0], output.weight, output.bias, output_N, smoothing, half)
+    for side, cost_BN in costs:
+        real_cost = cost_BN[real_BT] if side == "target" else cost_BN
+        loss = loss._replace(smoothed=loss.smoothed + real_cost.sum() / len(hidden))
+    return loss

@@ -29,7 +29,7 @@ class ReadingFeed:
         if self.data.task == "mask":
             self._masking = Masking(self.data, prepared.source_tokenizer, config.seed)
         pool_size = MASKED_POOL_SIZE if self._masking else POOL_SIZE
-        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size)
+        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum)
 
     def starting(self, position: Position) -> Iterator[tuple[Position, ReadingBatch]]:
         """Yield batches from a position on, each with the position after it."""

@@ -20,9 +20,11 @@ from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.product import set_half_products
 from transduce.training.config import TrainingConfig
 from transduce.training.gradient_sum import GradientSum
+from transduce.training.noise import add_gradient_noise
 from transduce.training.objective import AnyBatch, batch_loss
 from transduce.training.optimizer import build_optimizer, gradient_norm, scale_gradients, set_learning_rate
 from transduce.training.ranks import ALONE, Ranks
+from transduce.training.relaxation import pull_sets_together
 from transduce.training.sharding import is_sharded
 from transduce.training.workers import Workers
 
@@ -103,8 +105,10 @@ class Updater:
         if finite:
             if 0 < self.config.clip < norm:
                 scale_gradients(self.model, self.config.clip / norm)
+            add_gradient_noise(self.model, self.config.gradient_noise, self.config.seed, update)
             set_learning_rate(self.optimizer, rate)
             self.optimizer.step()
+            pull_sets_together(self.model, self.config.join_sets, update)
         return Outcome(loss, tokens, norm, finite)
 
     def _slices(self, batches: Sequence[AnyBatch], tokens: int) -> list[Slice]:

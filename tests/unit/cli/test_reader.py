@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import transduce
+from transduce.checkpoint import load_model
 from transduce.cli.main import run
 from transduce.data.reading.story import simple_stories
 
@@ -163,6 +165,26 @@ def test_examples_are_prepared_by_themselves(readers: Path, tmp_path: Path, caps
     assert "word_accuracy" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_tagger_starts_from_the_encoder_of_a_pre_trained_reader(
+    readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same weights but for the head's, the same tokenizer, and not one update that changes the encoder."""
+    recipe = tmp_path / "tag.toml"
+    data = f'[data]\ntask = "tag"\ntrain = {{path = "{readers / "a.conll"}"}}\nmax_length = 16\n'
+    recipe.write_text(data, encoding="utf-8")
+    still = ["--freeze", "encoder.*", "--freeze", "embedding.*"]
+    settings = [word for change in ("updates=3", "validate_every=3") for word in ("--set", f"training.{change}")]
+    arguments = ["--recipe", str(recipe), "--from", str(readers / "mask"), *still, *settings]
+    assert run(["train", *arguments, "--output", str(tmp_path / "run")]) == 0
+    before, after = load_model(readers / "mask"), load_model(tmp_path / "run")
+    assert after.source_tokenizer.to_json() == before.source_tokenizer.to_json()
+    assert after.notes["labels"] == ["B-LOC", "B-PER", "O"]
+    old, new = dict(before.model.named_parameters()), dict(after.model.named_parameters())
+    shared = {name for name in new if not name.startswith("head.")}
+    assert shared < old.keys() and {"head.output.weight", "head.output.bias"} == new.keys() - shared
+    assert all(torch.equal(old[name], new[name]) for name in shared)
+
+
 def test_a_reader_shows_where_it_looked(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
     output = str(tmp_path / "look")
@@ -240,7 +262,7 @@ def test_a_story_is_answered_and_each_hop_s_look_is_printed(
     assert [line.split("  ")[-1] for line in lines[1:3]] == ["Anna went to the attic", "Boris went to the cellar"]
     assert all(abs(sum(hop) - 1) < 0.002 for hop in zip(*weights, strict=True))
     assert lines[3:] == ["page     attention.html", "picture  attention.png"]
-    assert run(["evaluate", "run", "stories"]) == 0
+    assert run(["evaluate", "run", "--path", "stories"]) == 0
     capsys.readouterr()
     Path("asked").write_text("Anna went to the attic.\tBoris slept.\tWhere is Anna?\n")
     assert run(["read", "run", "asked"]) == 0

@@ -9,6 +9,9 @@ from torch import nn
 
 from transduce.errors import SettingsError
 from transduce.models.block import BlockConfig, closing_norm, relative_positions
+from transduce.models.gpt import GptConfig
+from transduce.models.t5 import T5Config
+from transduce.models.transformer import TransformerConfig
 from transduce.nn.relative import Buckets, alibi_slopes
 
 
@@ -42,6 +45,39 @@ def test_a_stack_ends_with_a_norm_where_its_sums_were_not_normalised_or_where_it
 def test_heads_and_positions_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         BlockConfig.from_table(settings, "recipe.toml: model")
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "said"),
+    [
+        (
+            BlockConfig,
+            {"attention": "window", "positions": "alibi"},
+            "not look at every pair, and alibi positions",
+        ),
+        (BlockConfig, {"attention": "linear", "positions": "rotary"}, "would lose what rotary positions say"),
+        (BlockConfig, {"attention": "performer", "attention_dropout": 0.1}, "attention_dropout must be 0"),
+        (BlockConfig, {"attention": "hashed", "key_value_heads": 2}, "leave out key_value_heads"),
+        (BlockConfig, {"attention": "hashed", "hash_buckets": 5}, "5 is odd; give an even number, or 1"),
+        (BlockConfig, {"attention": "windows"}, "attention = 'windows' is not possible"),
+        (GptConfig, {"attention": "low_rank"}, "cannot hide the future, which a language model must"),
+        (TransformerConfig, {"attention": "low_rank"}, "give decoder_attention"),
+        (TransformerConfig, {"decoder_attention": "linear", "attention_dropout": 0.1}, "attention_dropout must be 0"),
+        (T5Config, {"attention": "strided"}, "buckets positions are heard of pair by pair"),
+    ],
+    ids=str,
+)
+def test_attention_that_cannot_go_together_with_other_settings_is_refused_in_one_sentence(
+    config: type[BlockConfig], settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said) as error:
+        config.from_table(settings, "recipe.toml: model")
+    assert "\n" not in str(error.value)
+
+
+def test_every_second_layer_of_a_dilated_window_is_dilated() -> None:
+    config = BlockConfig(attention="window", dilation=3)
+    assert [config.of_layer(layer).dilation for layer in range(4)] == [1, 3, 1, 3]
 
 
 def test_only_an_encoder_keeps_buckets_for_what_comes_after() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.text.extension import with_tags
+from transduce.text.languages import Languages
 from transduce.text.piece import KINDS
-from transduce.text.tags import Languages, Lead, Tags
+from transduce.text.tags import Lead, Tags
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizer
 
@@ -82,15 +83,17 @@ def test_a_missing_or_unknown_language_is_one_sentence_with_those_there_are(
 
 
 def test_notes_say_it_and_other_notes_do_not() -> None:
-    asked = Languages({"tags": {"of": {"de": 7, "fr": 8}}}, (9, 9))
+    known = tagged("byte")
+    asked = Languages({"tags": {"of": {"de": 7, "fr": 8}}}, known, known)
     asked.ask_for("fr")
     assert asked.lead() == Lead([8], []) and asked.lead("de") == Lead([7], [])
     told = Languages(
         {"tags": {"place": "target", "of": {"de": 7}, "source_of": {"en": 9, "fr": 8}}, "source_language": "en"},
-        (10, 8),
+        known,
+        known,
     )
     assert told.lead() == Lead([9], [7]) and told.lead(of="fr") == Lead([8], [7])
-    plain = Languages({"source_language": "de", "target_language": "en"}, (3, 3))
+    plain = Languages({"source_language": "de", "target_language": "en"}, known, known)
     assert plain.lead() == plain.lead("en") == Lead([], [])
     with pytest.raises(SettingsError, match="cannot be asked for 'fr': it translates from de into en; leave out --to"):
         plain.ask_for("fr")
@@ -105,9 +108,9 @@ def test_notes_say_it_and_other_notes_do_not() -> None:
         {"of": {"de": "7"}},
         {"place": "middle", "of": {"de": 1}},
         {"off": 1},
-        {"of": {"a": 9}},
+        {"of": {"a": 999}},
     ],
 )
 def test_damaged_notes_are_refused(tags: Any) -> None:
     with pytest.raises(ModelFolderError, match="the note 'tags'"):
-        Languages({"tags": tags}, (9, 9))
+        Languages({"tags": tags}, tagged("byte"), tagged("byte"))

@@ -48,6 +48,19 @@ def test_a_run_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
     assert whole.progress.position.epoch == 1
 
 
+def test_noise_and_a_curriculum_are_the_same_after_a_stop(prepared: Prepared, tmp_path: Path) -> None:
+    """Short pairs make short epochs: the run is in its third, and some have not been seen."""
+    changes = {"gradient_noise": 0.1, "curriculum": 5}
+    whole, usual = trainer(prepared, tmp_path / "whole", **changes), trainer(prepared, tmp_path / "usual")
+    run(whole)
+    run(usual)
+    stopped_at(7, prepared, tmp_path / "parts", **changes)
+    last, _ = resumed(prepared, tmp_path / "parts", **changes)
+    assert same(snapshot(last), snapshot(whole))
+    assert not same(snapshot(whole), snapshot(usual))
+    assert whole.progress.position.epoch > usual.progress.position.epoch
+
+
 def test_recomputing_changes_nothing(prepared: Prepared, tmp_path: Path) -> None:
     results = []
     for recompute in (False, True):

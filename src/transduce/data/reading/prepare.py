@@ -27,7 +27,7 @@ from transduce.data.report import Report, Side, SplitReport
 from transduce.data.split import SideCount, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT
 from transduce.data.tally import Tally
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingsError
 from transduce.storage import write_json
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import Pair
@@ -181,6 +181,11 @@ class _Preparation:
         dropped: list[Dropped],
     ) -> tuple[AnyTokenizer, int]:
         if self.given is not None:
+            if self.data.task == "mask" and self.given.mask is None:
+                raise SettingsError(
+                    "the tokenizer that was given has no token that hides a piece, so it was not made for a reader; "
+                    "leave it out, and one is learned"
+                )
             return self.given, 0
         chosen = [_kept(one, reasons) & ~out for one, out, reasons in zip(train, held, dropped, strict=True)]
         total = sum(int(some.sum()) for some in chosen)

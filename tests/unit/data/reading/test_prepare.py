@@ -12,9 +12,11 @@ from transduce.data.prepare import prepare
 from transduce.data.reading.batch import collate_reading
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.masking import FOREIGN, Masking
+from transduce.data.reading.prepare import prepare_reading
 from transduce.data.store import Prepared, load_prepared
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingsError
 from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer_training import train_tokenizer
 
 PIECES = TokenizerConfig(kind="wordpiece", vocab_size=200, min_frequency=1)
 WORDS = ["der", "hund", "läuft", "über", "die", "wiese", "und", "bellt", "laut", "am", "alten", "tor", "vorbei"]
@@ -195,6 +197,16 @@ def test_one_document_cannot_be_asked_whether_sentences_follow(tmp_path: Path) -
     found = prepared(tmp_path, **table, next_sentence=False)
     read, wanted = masking(found).examples(found.train, [0], 0)
     assert wanted[0][0] == 0 and len(read[0]) <= 14
+
+
+def test_a_tokenizer_that_was_given_is_kept_and_must_be_able_to_hide(tmp_path: Path, plain: Prepared) -> None:
+    (tmp_path / "a.txt").write_text("der hund\nbellt laut\n\nam tor\nvorbei am tor\n", encoding="utf-8")
+    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_share": 0.0}
+    data = ReadingConfig.from_table(table, "a test")
+    prepare_reading(data, PIECES, tmp_path / "data", given=plain.source_tokenizer)
+    assert load_prepared(tmp_path / "data").source_tokenizer.to_json() == plain.source_tokenizer.to_json()
+    with pytest.raises(SettingsError, match="no token that hides a piece"):
+        prepare_reading(data, PIECES, tmp_path / "data", given=train_tokenizer("wordpiece", WORDS, PIECES))
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:

@@ -1,0 +1,180 @@
+"""What starting from a trained model is worth: `python bench/fine_tuning.py` (`make bench-fine-tuning`).
+
+German to English on Multi30k, cut into two halves. One model learns the first half. A second starts from it and learns
+the second half; a third learns the second half from chance, for as many updates. All are scored by BLEU on val and on
+the test set of 2016, and the second also on held-out pairs of the first half, before and after: what it forgot.
+
+Runs are kept in the work folder: what was interrupted goes on when the same command is given again, and what is
+finished is only scored. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import transduce
+from transduce.config import Table, write_toml
+from transduce.evaluation.bleu import bleu_metric
+from transduce.evaluation.significance import compare, interval
+from transduce.journal import read_journal
+from transduce.recipe import read_recipe, resume_recipe
+from transduce.run import train
+from transduce.training.reporter import Silent, Validation
+
+HELD_OUT = 500
+"""Pairs at the end of each half that nothing learns from."""
+UPDATES = {"first": 900, "second": 400}
+"""On each half; on the second for both who learn it."""
+RATE = 3e-3
+"""Peak for the tiny model from chance; going on takes a tenth of it."""
+SPLITS = {"val": "val", "test": "test_2016_flickr"}
+METRIC = bleu_metric()
+
+
+class Lines(Silent):
+    """Says what is validated."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def validation(self, validation: Validation) -> None:
+        shown = {name: round(value, 3) for name, value in validation.measures().items()}
+        print(f"{self.name}, update {validation.update:,}: {shown}", flush=True)
+
+    def warn(self, message: str) -> None:
+        print(f"{self.name}: {message}", flush=True)
+
+
+def read(data: Path, name: str) -> list[str]:
+    with gzip.open(data / f"{name}.gz", "rt", encoding="utf-8", newline="\n") as lines:
+        return [line.rstrip("\n") for line in lines]
+
+
+def write_halves(data: Path, work: Path) -> None:
+    """Write the two halves of the training pairs, each but for its end, and the ends beside them."""
+    work.mkdir(parents=True, exist_ok=True)
+    for side in ("de", "en"):
+        lines = read(data, f"train.{side}")
+        middle = len(lines) // 2
+        for half, mine in (("first", lines[:middle]), ("second", lines[middle:])):
+            for part, some in (("train", mine[:-HELD_OUT]), ("held", mine[-HELD_OUT:])):
+                (work / f"{half}.{part}.{side}").write_text("".join(f"{line}\n" for line in some), encoding="utf-8")
+
+
+def recipe(work: Path, half: str, updates: int, threads: int | None) -> Table:
+    """A run on one half, from chance."""
+    files = {
+        part: {"source": str(work / f"{half}.{part}.de"), "target": str(work / f"{half}.{part}.en")}
+        for part in ("train", "held")
+    }
+    return {
+        "data": {
+            "train": files["train"],
+            "validation": files["held"],
+            "source_language": "de",
+            "target_language": "en",
+            "copies": "drop",
+        },
+        "tokenizer": {"kind": "bpe", "vocab_size": 4000},
+        "model": {"preset": "tiny", "norm": "pre"},
+        "training": {
+            **({} if threads is None else {"threads": threads}),
+            "tokens": 4096,
+            "updates": updates,
+            "schedule": "inverse_sqrt",
+            "learning_rate": RATE,
+            "warmup": max(1, updates // 5),
+            "clip": 1.0,
+            "validate_every": max(1, updates // 5),
+            "log_every": 50,
+            "keep_last": 3,
+            "average": 3,
+        },
+    }
+
+
+def going_on(table: Table, first: Path) -> Table:
+    """The same run, but from what the first has learned; its rate, warm-up and schedule are what is chosen for that."""
+    kept = {name: value for name, value in table["training"].items() if name not in ("schedule", "warmup")}
+    training = {**kept, "start_from": str(first), "learning_rate": RATE / 10}
+    return {"data": {**table["data"], "watch": {"prepared": str(first)}}, "training": training}
+
+
+def carried_out(table: Table, folder: Path) -> Path:
+    """Train, or go on, or see that it is done."""
+    if (folder / "model").is_dir():
+        print(f"{folder}: finished before", flush=True)
+    elif (folder / "recipe.toml").is_file():
+        train(resume_recipe(folder), folder, resume=True, reporter=Lines(folder.name))
+    else:
+        path = folder.with_suffix(".toml")
+        path.write_text(write_toml(table), encoding="utf-8")
+        chosen, reasons = read_recipe(path)
+        for reason in reasons:
+            print(f"{folder.name}: chosen: {reason}", flush=True)
+        train(chosen, folder, reporter=Lines(folder.name))
+    return folder
+
+
+def scores(answers: dict[str, dict[str, list[str]]], references: dict[str, list[str]]) -> dict[str, Any]:
+    """BLEU of each run on each split, and the two that learned the second half beside each other."""
+    found: dict[str, Any] = {}
+    for name, said in answers.items():
+        for split, reference in references.items():
+            score, around = METRIC.score(said[split], reference), interval(METRIC, said[split], reference)
+            print(f"{name} on {split}: {score}  (95 % interval {around.low:.2f} to {around.high:.2f})")
+            found.setdefault(name, {})[split] = round(score.value, 2)
+    for split, reference in references.items():
+        test = compare(METRIC, answers["tuned"][split], answers["alone"][split], reference)
+        print(f"tuned against alone on {split}: {test.delta:+.2f} BLEU, p = {test.p_value:.4f}")
+        found.setdefault("tuned - alone", {})[split] = {"delta": round(test.delta, 2), "p": round(test.p_value, 4)}
+    return found
+
+
+def watched(folder: Path) -> Table:
+    """How good the second run was at the first half, before its first update and at its end."""
+    events = read_journal(folder / "journal.jsonl")
+    before = next(event for event in events if event["event"] == "validation")
+    names = ("watched_loss", "watched_bleu")
+    return {"before": {n: round(before[n], 3) for n in names}, "after": {n: round(events[-1][n], 3) for n in names}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    here = Path(__file__).resolve().parents[1]
+    parser.add_argument("--data", type=Path, default=here.parent / "shared/data/multi30k", help="the .gz files")
+    parser.add_argument("--work", type=Path, default=here / "runs/fine-tuning", help="where runs are kept")
+    parser.add_argument("--share", type=float, default=1.0, help="of the updates: small to try it out")
+    parser.add_argument("--sentences", type=int, default=None, help="of val and test: few to try it out")
+    parser.add_argument("--threads", type=int, default=None, help="default: as many as there are cores")
+    options = parser.parse_args()
+    if not (options.work / "second.held.en").is_file():
+        write_halves(options.data, options.work)
+    counts = {name: max(5, round(options.share * count)) for name, count in UPDATES.items()}
+    first = carried_out(recipe(options.work, "first", counts["first"], options.threads), options.work / "first")
+    alone = recipe(options.work, "second", counts["second"], options.threads)
+    runs = {
+        "first": first,
+        "tuned": carried_out(going_on(alone, first), options.work / "tuned"),
+        "alone": carried_out(alone, options.work / "alone"),
+    }
+    sources, references = (
+        {split: list(islice(read(options.data, f"{name}.{side}"), options.sentences)) for split, name in SPLITS.items()}
+        for side in ("de", "en")
+    )
+    answers = {
+        name: {split: transduce.load(run).translate(lines, split=False) for split, lines in sources.items()}
+        for name, run in runs.items()
+    }
+    result = {"updates": counts, "bleu": scores(answers, references), "old half": watched(runs["tuned"])}
+    result["signature"] = METRIC.score(["a"], ["a"]).signature
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

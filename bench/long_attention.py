@@ -1,0 +1,131 @@
+"""What attention costs on long texts, kernel by kernel: `make bench-long-attention`.
+
+A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K or 4K tokens,
+each point in a process of its own. `full_plain` makes all weights, as the formula is written; `full_fused` is the same
+attention by torch's own fused kernel, which stores none of them. Memory is how far the peak of resident pages rose
+above what the process had before the model was built. Time is processor time, with one thread unless asked otherwise:
+other work on the machine hardly touches it. The median of the steps after the first one counts, and the best of the
+rounds, which alternate. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import torch
+from torch import nn
+
+from transduce.models.block import BlockConfig, EncoderBlock
+from transduce.nn.attention.multi_head import Heads
+from transduce.nn.initialize import initialize
+
+LENGTHS = (1024, 2048, 4096)
+BLOCKS, STEPS = 2, 4
+CONTENDERS: dict[str, dict[str, Any]] = {
+    "full_plain": {},
+    "full_fused": {},
+    "window": {"attention": "window", "window": 128},
+    "strided": {"attention": "strided", "stride": 64},
+    "low_rank": {"attention": "low_rank", "rank": 128},
+    "linear": {"attention": "linear"},
+    "performer": {"attention": "performer", "features": 128},
+    "hashed": {"attention": "hashed", "hash_buckets": 32, "hash_rounds": 2, "hash_reach": 64},
+}
+SCALING = ("window", "low_rank", "linear", "performer")
+"""Those that are promised to scale: at most 3.5 × the memory from 1K to 4K, and at 4K 3 × faster than `full_plain`."""
+
+
+def peak_bytes() -> int:
+    """The most resident pages that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def measure(name: str, length: int, threads: int) -> dict[str, float]:
+    """Be one point."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(1)
+    warm = torch.randn(256, 256, requires_grad=True)
+    (warm @ warm).sum().backward()
+    before = peak_bytes()
+    config = BlockConfig(
+        model_dim=256, num_heads=4, ffn_dim=1024, norm="pre", dropout=0.0, max_positions=length, **CONTENDERS[name]
+    )
+    blocks = nn.ModuleList(EncoderBlock(config) for _ in range(BLOCKS))
+    initialize(blocks, seed=1)
+    if name == "full_plain":
+        for module in blocks.modules():
+            if isinstance(module, Heads):  # attention that is listened to makes its weights
+                module.weight.register_forward_hook(lambda *_: None)
+    trained = [parameter for parameter in blocks.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, fused=True)
+    text = torch.randn(1, length, 256)
+    seconds = []
+    for _ in range(STEPS):
+        began = time.process_time()
+        hidden = text
+        for block in blocks:
+            hidden = block(hidden, None)
+        hidden.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        seconds.append(time.process_time() - began)
+    return {"seconds": statistics.median(seconds[1:]), "bytes": peak_bytes() - before}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--point", nargs=2, metavar=("NAME", "LENGTH"), help="measure one point in this process")
+    options = parser.parse_args()
+    if options.point:
+        print(json.dumps(measure(options.point[0], int(options.point[1]), options.threads)))
+        return
+    found: dict[str, dict[int, list[dict[str, float]]]] = {name: {n: [] for n in LENGTHS} for name in CONTENDERS}
+    for _ in range(options.rounds):
+        for length in LENGTHS:
+            for name in CONTENDERS:
+                command = [sys.executable, __file__, "--threads", str(options.threads), "--point", name, str(length)]
+                line = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+                found[name][length].append(json.loads(line))
+    report(found)
+
+
+def report(found: dict[str, dict[int, list[dict[str, float]]]]) -> None:
+    """Print a table, whether the promises are kept, and everything as JSON."""
+    best = {
+        name: {
+            length: {key: min(point[key] for point in points) for key in ("seconds", "bytes")}
+            for length, points in by_length.items()
+        }
+        for name, by_length in found.items()
+    }
+    short, long = LENGTHS[0], LENGTHS[-1]
+    plain = best["full_plain"][long]["seconds"]
+    growth = {name: points[long]["bytes"] / points[short]["bytes"] for name, points in best.items()}
+    speed = {name: plain / points[long]["seconds"] for name, points in best.items()}
+    print(f"{'':12} {'MiB':>27}  {'milliseconds a step':>30}")
+    print(f"{'':12} " + " ".join(f"{n:>8,}" for n in LENGTHS) + "   " + " ".join(f"{n:>9,}" for n in LENGTHS))
+    for name, points in best.items():
+        memory = " ".join(f"{points[n]['bytes'] / 2**20:8,.0f}" for n in LENGTHS)
+        times = " ".join(f"{points[n]['seconds'] * 1000:9,.0f}" for n in LENGTHS)
+        print(f"{name:12} {memory}   {times}   memory × {growth[name]:.1f}, {speed[name]:.1f} × as fast as plain")
+    kept = growth["full_plain"] >= 8 and all(growth[name] <= 3.5 and speed[name] >= 3 for name in SCALING)
+    print("the promises are kept" if kept else "a promise is NOT kept")
+    rounded = {
+        "memory_growth": {name: round(value, 2) for name, value in growth.items()},
+        "speed_over_full_plain": {name: round(value, 2) for name, value in speed.items()},
+        "kept": kept,
+    }
+    print(json.dumps(rounded))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Copy and reverse beyond the lengths that were learnt: `make reproduce-universal`.
+
+The Universal Transformer and the Transformer learn sources of up to 40 symbols and are asked for longer ones, up to 400
+(Dehghani et al. 2019, whose table has the Universal one ahead on both). Runs are kept in a folder and go on where they
+were stopped. For each length: the share of symbols that are right in their place, and of answers that are
+wholly right. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import transduce
+from transduce.data.synthetic import SyntheticTask
+from transduce.recipe import Recipe
+from transduce.run import train
+
+LENGTHS = (40, 80, 160, 400)
+SIZES = {"model_dim": 128, "num_heads": 4, "ffn_dim": 512, "norm": "pre", "dropout": 0.0}
+MODELS: dict[str, dict[str, Any]] = {
+    "universal": {"name": "universal", "num_layers": 6, "max_offset": 400, "ponder_cost": 0.001, **SIZES},
+    "transformer": {"name": "transformer", "num_layers": 4, **SIZES},
+}
+
+
+def recipe(task: str, model: str, updates: int) -> Recipe:
+    """The same data and training for both models; the validation pairs are as long as the training pairs."""
+    lengths = {"task": task, "min_length": 1, "max_length": 40, "symbols": 10}
+    return Recipe.from_tables(
+        {
+            "data": {"train": {**lengths, "size": 200_000}, "validation": {**lengths, "size": 300, "seed": 2}},
+            "tokenizer": {"kind": "word", "min_frequency": 1},
+            "model": MODELS[model],
+            "training": {
+                "tokens": 4096,
+                "updates": updates,
+                "schedule": "linear",
+                "learning_rate": 0.001,
+                "warmup": max(1, min(1000, updates // 10)),
+                "clip": 1.0,
+                "label_smoothing": 0.0,
+                "validate_every": max(1, updates // 20),
+                "metric": "exact_match",
+                "decode_pairs": 100,
+            },
+        },
+        "bench/universal_length.py",
+    )
+
+
+def accuracy(translator: transduce.Translator, task: str, length: int, count: int) -> dict[str, float]:
+    """How much of fresh sources of one length is answered right."""
+    asked = SyntheticTask(task=task, size=count, seed=777, min_length=length, max_length=length, symbols=10)  # type: ignore[arg-type]
+    pairs = list(asked.pairs())
+    answers = translator.translate([pair.source for pair in pairs], method="greedy", max_length=length + 10)
+    right, whole = 0, 0
+    for pair, answer in zip(pairs, answers, strict=True):
+        wanted, said = pair.target.split(), answer.split()
+        right += sum(one == other for one, other in zip(wanted, said, strict=False))
+        whole += wanted == said
+    return {"symbols": round(right / (count * length), 4), "whole": round(whole / count, 4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("runs/universal-length"))
+    parser.add_argument("--updates", type=int, default=20_000)
+    parser.add_argument("--count", type=int, default=100, help="sources of each length")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    options = parser.parse_args()
+    found: dict[str, dict[str, dict[int, dict[str, float]]]] = {}
+    for task in ("copy", "reverse"):
+        for model in MODELS:
+            run = options.folder / f"{task}-{model}"
+            begun = (run / "recipe.toml").is_file()
+            translator = transduce.load(train(recipe(task, model, options.updates), run, resume=begun))
+            scores = {length: accuracy(translator, task, length, options.count) for length in options.lengths}
+            found.setdefault(task, {})[model] = scores
+            shown = ", ".join(f"{n}: {score['symbols']:.3f} / {score['whole']:.3f}" for n, score in scores.items())
+            print(f"{task:8} {model:12} {shown}", flush=True)
+    longest = max(options.lengths)
+    ahead = {
+        task: by_model["universal"][longest]["symbols"] > by_model["transformer"][longest]["symbols"]
+        for task, by_model in found.items()
+    }
+    print(json.dumps({"accuracy": found, "universal_ahead": ahead}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""The Universal Transformer (Dehghani et al. 2019, arXiv 1807.03819): one block for each side, applied again and again.
+
+Depth becomes time: every position is revised step by step by the same weights, told at each step where it stands and
+which step it is, and halts when it has thought enough (adaptive computation time). A position that has halted stays
+what it was, and others go on looking at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, broadcast, closing_norm
+from transduce.models.interface import Memory, Transducer, VocabularySizes
+from transduce.models.transformer import SHARED, TransformerState
+from transduce.nn.coordinate import Coordinates, RandomOffsets
+from transduce.nn.dropout import Dropout
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.extra_loss import ExtraLoss
+from transduce.nn.halting import AdaptiveHalting
+from transduce.nn.relative import UNRELATED
+from transduce.nn.state import KeyValues
+
+
+class UniversalConfig(BlockConfig):
+    """Sizes and choices of one Universal Transformer; the defaults are the paper's base model."""
+
+    num_layers: Layers = 6
+    """How often the block of each side is applied, at most; the paper's T."""
+    positions: Literal["sinusoidal"] = "sinusoidal"
+    """Where a token stands, and at which step: signals added before every step."""
+    attention: Literal["full"] = "full"
+    """What self-attention looks at; every step would need a past of its own kind otherwise."""
+    halting: bool = True
+    """Let every position halt by itself; otherwise all take num_layers steps."""
+    halting_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
+    """How much of its probability a position has given away when it halts."""
+    ponder_cost: Annotated[float, Field(ge=0.0, le=100.0)] = 0.01
+    """What a step of a position costs, in nats of the loss."""
+    max_offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """In training, both sides' positions begin at random, at most here: for texts longer than any that was learnt."""
+    tied: Literal["all", "target", "none"] = "all"
+    """One matrix for source, target and output (needs a joint vocabulary), for the last two, or none."""
+    scaled_embedding: bool = True
+    """Multiply embeddings by the root of their width."""
+    output_bias: bool = False
+    """A bias in the layer before the softmax."""
+
+
+def universal_base() -> UniversalConfig:
+    """The width of the Transformer's base model, six steps at most."""
+    return UniversalConfig()
+
+
+def universal_mini() -> UniversalConfig:
+    """For tasks with a known answer, on a laptop: a width of 128, pre-norm."""
+    return UniversalConfig(model_dim=128, ffn_dim=512, num_heads=4, norm="pre", dropout=0.0)
+
+
+@dataclass(frozen=True)
+class UniversalMemory(Memory):
+    """What the decoder reads, and where its positions begin."""
+
+    offset: Tensor
+    """(B), the same for both sides."""
+
+
+class Universal(Transducer[UniversalMemory, TransformerState]):
+    """Source → target by one block for each side."""
+
+    def __init__(self, config: UniversalConfig, sizes: VocabularySizes) -> None:
+        super().__init__()
+        dim = config.model_dim
+        self.config, self.sizes = config, sizes
+        self.source_embedding = Embedding(sizes.source, dim, config.scaled_embedding)
+        one = config.tied in SHARED
+        self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scaled_embedding)
+        self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
+        self.dropout = Dropout(config.dropout)
+        self.encoder, self.decoder = EncoderBlock(config), DecoderBlock(config)
+        self.encoder_norm, self.decoder_norm = closing_norm(config), closing_norm(config)
+        self.encoder_halting = self._make_halting()
+        self.decoder_halting = self._make_halting()
+        self.source_ponder = ExtraLoss("source", config.ponder_cost)
+        self.target_ponder = ExtraLoss("target", config.ponder_cost)
+        tied = None if config.tied == "none" else self.target_embedding
+        self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
+
+    @property
+    def extra_losses(self) -> tuple[ExtraLoss, ...]:
+        return self.source_ponder, self.target_ponder
+
+    @property
+    def max_source(self) -> int | None:
+        return None
+
+    @property
+    def max_target(self) -> int | None:
+        return None
+
+    def encode(self, source: Tensor, allowed: Tensor) -> UniversalMemory:
+        hidden, offset = self.dropout(self.source_embedding(source)), self.offsets(source)
+        place_BSD = self._places(offset, source.shape[1])
+        allowed_B11S = broadcast(allowed)
+
+        def think(state: Tensor, step: int) -> Tensor:
+            thought: Tensor = self.encoder(state, allowed_B11S)
+            return thought
+
+        thought, cost_BS = self._ponder(hidden, place_BSD, self.encoder_halting, think, allowed)
+        self.source_ponder(cost_BS)
+        return UniversalMemory(self.encoder_norm(thought), allowed, offset)
+
+    def forward(self, target: Tensor, memory: UniversalMemory) -> Tensor:
+        hidden = self.dropout(self.target_embedding(target))
+        place_BTD = self._places(memory.offset, target.shape[1])
+        allowed_B11M = broadcast(memory.allowed)
+
+        def think(state: Tensor, step: int) -> Tensor:
+            thought: Tensor = self.decoder(state, memory.states, allowed_B11M, UNRELATED)
+            return thought
+
+        thought, cost_BT = self._ponder(hidden, place_BTD, self.decoder_halting, think)
+        self.target_ponder(cost_BT)
+        normalised: Tensor = self.decoder_norm(thought)
+        return normalised
+
+    def start(self, memory: UniversalMemory, width: int = 1) -> TransformerState:
+        shape = self.config.head_shape
+        dims, sentences = (shape.key_dim, shape.value_dim), len(memory.states)
+        key, value = self.decoder.cross_attention.read(memory.states)
+        return TransformerState(
+            walk=None,
+            past=KeyValues.empty(self.config.num_layers, sentences, width, shape.key_value_heads, dims, memory.states),
+            memory_keys=[key.contiguous()],  # one block reads them at every step
+            memory_values=[value.contiguous()],
+            memory_allowed=broadcast(memory.allowed),
+            width=width,
+        )
+
+    def extend(self, tokens: Tensor, lengths: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        hidden = self._extend(tokens, state)
+        state.past.advance(lengths[:: state.width])
+        return hidden, state
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        hidden = self._extend(tokens[:, None], state)[:, 0]
+        state.past.advance(1)
+        return hidden, state
+
+    def _extend(self, tokens: Tensor, state: TransformerState) -> Tensor:
+        """Read several tokens of each row; each step of depth has keys and values of its own.  (R T) -> (R T D)."""
+        past, width, length = state.past, state.width, tokens.shape[1]
+        past.reserve(length)
+        token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
+        place_SND = self.coordinates.at(past.asking(length), past.longest + length)
+        memory, allowed = (state.memory_keys[0], state.memory_values[0], state.memory_allowed), past.allowed(length)
+
+        def think(entering: Tensor, step: int) -> Tensor:
+            return self.decoder.extend(entering, past, step, allowed, UNRELATED, memory)
+
+        hidden = self.target_embedding(token_SN)
+        thought, _ = self._ponder(hidden, place_SND, self.decoder_halting, think, stops_early=False)
+        normalised = self.decoder_norm(thought)
+        return torch.unflatten(normalised, 1, (length, width)).transpose(1, 2).flatten(0, 1)
+
+    def _ponder(
+        self,
+        hidden: Tensor,
+        places: Tensor,
+        halting: AdaptiveHalting | None,
+        think: Callable[[Tensor, int], Tensor],
+        real: Tensor | None = None,
+        stops_early: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """Think until everybody has halted, or as often as there are steps; `real` (B N) says who has to think at all.
+
+        Later tokens look at every step of earlier ones, so while decoding nobody stops early. -> (B N D), costs (B N).
+        """
+        steps = self.config.num_layers
+        if halting is None:
+            for step in range(steps):
+                hidden = think(hidden + places + self.coordinates.of_step(step), step)
+            return hidden, torch.zeros_like(hidden[..., 0])
+        pondering = halting.begin(hidden, real)
+        for step in range(steps):
+            entering = pondering.state + places + self.coordinates.of_step(step)
+            pondering = halting(pondering, entering, think(entering, step), last=step == steps - 1)
+            if stops_early and not bool(pondering.running.any()):
+                break
+        return pondering.mixed, pondering.cost
+
+    def _places(self, offset: Tensor, length: int) -> Tensor:
+        """The signals of a side's positions.  (B) -> (B N D)."""
+        place_BN = offset[:, None] + torch.arange(length, device=offset.device)
+        return self.coordinates.at(place_BN, self.config.max_offset * self.training + length)
+
+    def _make_halting(self) -> AdaptiveHalting | None:
+        config = self.config
+        return AdaptiveHalting(config.model_dim, config.halting_threshold) if config.halting else None

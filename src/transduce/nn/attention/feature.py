@@ -1,0 +1,153 @@
+"""Attention as a product of features: linear Transformers (Katharopoulos et al. 2020) and Performers (Choromanski et
+al. 2021).
+
+Where a weight is φ(q)·φ(k) instead of exp(q·k), the sum over keys can be taken first: φ(K)'V has a size that does not
+depend on the length of the text. A decoder needs nothing but that sum so far; it is a recurrent network after all.
+
+Letters: F features; the values have one more channel, all ones, whose sum is what the weights are divided by.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transduce.nn.attention.dot_product import per_group
+from transduce.nn.attention.kernel import Kernel, LayerPast, NewToken
+from transduce.nn.attention.multi_head import HeadShape
+from transduce.nn.dropout import Dropout
+from transduce.nn.mask import and_causal
+
+CHUNK = 128
+"""Positions whose pairs are looked at one by one where the future is hidden; what came before them is one sum."""
+LARGEST_EXPONENT = 40.0
+"""Features of keys stay below exp of this, and so do sums of millions of them in float32."""
+
+
+class FeatureMap(nn.Module, ABC):
+    """φ: vectors of a head → features, none below zero."""
+
+    size: int
+    """How many features."""
+
+    @abstractmethod
+    def of_query(self, query: Tensor) -> Tensor:
+        """(… K) -> (… F), up to a factor for each query, which division takes away."""
+
+    @abstractmethod
+    def of_key(self, key: Tensor) -> Tensor:
+        """(… K) -> (… F), up to one factor for all keys that there could ever be."""
+
+
+class EluFeatures(FeatureMap):
+    """elu(x) + 1, the feature map of Katharopoulos et al."""
+
+    def __init__(self, key_dim: int) -> None:
+        super().__init__()
+        self.size = key_dim
+
+    def of_query(self, query: Tensor) -> Tensor:
+        return F.elu(query) + 1.0
+
+    def of_key(self, key: Tensor) -> Tensor:
+        return F.elu(key) + 1.0
+
+
+class RandomFeatures(FeatureMap):
+    """exp(w·x - |x|²/2) for random w: positive, and right on average about exp(q·k) (FAVOR+).
+
+    The w are drawn with the model's first weights, orthogonal in blocks, kept with them and never trained. Nothing that
+    is subtracted from an exponent depends on other keys, so that a token means the same whenever it is read:
+    w·x - |x|²/2 is at most |w|²/2.
+    """
+
+    def __init__(self, key_dim: int, size: int, scale: float) -> None:
+        super().__init__()
+        self.size, self.root = size, scale**0.5
+        self.directions = nn.Parameter(torch.empty(size, key_dim), requires_grad=False)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Orthogonal directions, as long as Gaussian vectors are."""
+        size, dim = self.directions.shape
+        blocks = []
+        for _ in range(-(-size // dim)):
+            basis, triangle = torch.linalg.qr(torch.randn(dim, dim, generator=generator))
+            blocks.append((basis * triangle.diagonal().sign()).t())  # without the signs some directions are likelier
+        lengths = torch.randn(size, dim, generator=generator).norm(dim=1, keepdim=True)
+        self.directions.copy_(torch.cat(blocks)[:size] * lengths)
+
+    def of_query(self, query: Tensor) -> Tensor:
+        exponent = self._exponent(query)
+        return (exponent - exponent.detach().amax(dim=-1, keepdim=True)).exp()
+
+    def of_key(self, key: Tensor) -> Tensor:
+        most = self.directions.square().sum(dim=1).amax() / 2
+        return (self._exponent(key) - (most - LARGEST_EXPONENT).clamp(min=0.0)).exp()
+
+    def _exponent(self, vectors: Tensor) -> Tensor:
+        vectors = vectors * self.root
+        return F.linear(vectors, self.directions) - vectors.square().sum(dim=-1, keepdim=True) / 2
+
+
+class FeatureAttention(Kernel):
+    """Linear in time and memory; a past is one matrix for each head, of constant size."""
+
+    def __init__(self, features: FeatureMap) -> None:
+        super().__init__()
+        self.features = features
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
+    ) -> Tensor:
+        """The weights are never made, so there is nothing to drop out; the settings say so."""
+        query_BHNF, key_BHNF = self.features.of_query(query), self._keys(key, allowed)
+        if causal:
+            return _divided(_sum_before(query_BHNF, key_BHNF, _with_ones(value)))
+        return _divided(query_BHNF @ (key_BHNF.transpose(-2, -1) @ _with_ones(value)))
+
+    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+        """The score is the logarithm of φ(q)·φ(k), so that its softmax is the weight, as everywhere."""
+        score_BHNN = (self.features.of_query(query) @ self._keys(key, allowed).transpose(-2, -1)).log()
+        if causal:
+            score_BHNN = score_BHNN.masked_fill(~and_causal(None, query.shape[2], query.device), -torch.inf)
+        return score_BHNN, score_BHNN.softmax(dim=-1)
+
+    def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
+        return (like.new_zeros(rows, shape.key_value_heads, self.features.size, shape.value_dim + 1),)
+
+    def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
+        (sum_RGFV,) = past
+        key_RGF = self.features.of_key(new.key) * new.is_read[:, None, None]
+        sum_RGFV = sum_RGFV + key_RGF[..., None] * _with_ones(new.value)[:, :, None]
+        query_RH1F = self.features.of_query(new.query)[:, :, None]
+        return _divided(per_group(query_RH1F, sum_RGFV))[:, :, 0], (sum_RGFV,)
+
+    def _keys(self, key: Tensor, allowed: Tensor | None) -> Tensor:
+        features = self.features.of_key(key)
+        return features if allowed is None else features * allowed[:, None, :, None]
+
+
+def _sum_before(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Σ over m ≤ n of (φ(q_n)·φ(k_m)) v_m, chunk by chunk.  (B H N F), (B H N F), (B H N V) -> (B H N V)."""
+    length = query.shape[2]
+    chunk = max(1, min(CHUNK, length))
+    query_C, key_C, value_C = (
+        torch.unflatten(F.pad(each, (0, 0, 0, -length % chunk)), 2, (-1, chunk)) for each in (query, key, value)
+    )
+    sums_BHZFV = key_C.transpose(-2, -1) @ value_C
+    before_BHZFV = F.pad(sums_BHZFV.cumsum(dim=2)[:, :, :-1], (0, 0, 0, 0, 1, 0))
+    within = (query_C @ key_C.transpose(-2, -1)).tril()
+    return (query_C @ before_BHZFV + within @ value_C).flatten(2, 3)[:, :, :length]
+
+
+def _with_ones(value: Tensor) -> Tensor:
+    return F.pad(value, (0, 1), value=1.0)
+
+
+def _divided(mixed: Tensor) -> Tensor:
+    """Divide by the last channel, where the weights were added up."""
+    total = mixed[..., -1:]
+    return mixed[..., :-1] / total.clamp(min=torch.finfo(mixed.dtype).tiny)

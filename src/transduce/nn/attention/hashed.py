@@ -1,0 +1,153 @@
+"""Attention among what hashes alike: the Reformer's (Kitaev et al. 2020, arXiv 2001.04451).
+
+Queries and keys are one projection, and random rotations put each position into a bucket. A position looks at the
+nearest `reach` others of its own bucket, before it and, where the future is not hidden, after it; several rounds with
+other rotations make it unlikely that two similar positions never meet. Positions are sorted by bucket, so that what
+looks at each other stands in a band: n·log n for the sort and n·reach for the rest.
+
+The paper cuts the sorted sequence into equal chunks instead. Then the future moves the cuts, and a decoder that reads
+token by token would see other neighbours than it was trained with; with a reach within the bucket both see the same.
+
+Letters: B sentences, H heads, O rounds, N positions, U buckets, Z chunks, C positions of a chunk, L keys of a chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transduce.nn.attention.kernel import (
+    Kernel,
+    LayerPast,
+    NewToken,
+    minus_infinity,
+    mix_few,
+    no_slots,
+    pattern_scores,
+    put,
+    take,
+)
+from transduce.nn.attention.local import distances, neighbours
+from transduce.nn.attention.multi_head import HeadShape
+from transduce.nn.dropout import Dropout
+
+ITSELF = -1e5
+"""Score of a position for itself: it is looked at only where there is nothing else, for it would always win."""
+
+
+class Hashed(Kernel):
+    """Each position sees the nearest of its own bucket, in any of the rounds; nobody is counted twice."""
+
+    one_vector = True
+
+    def __init__(self, scale: float, key_dim: int, buckets: int, rounds: int, reach: int) -> None:
+        super().__init__()
+        self.scale, self.buckets, self.rounds, self.reach = scale, buckets, rounds, reach
+        self.rotations = nn.Parameter(torch.empty(rounds, key_dim, buckets // 2), requires_grad=False)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Rotations are drawn with the model's first weights, kept with them and never trained."""
+        self.rotations.normal_(generator=generator)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
+    ) -> Tensor:
+        bucket_BHON = self._buckets(query, allowed)
+        order_BHON = bucket_BHON.argsort(dim=-1, stable=True)
+        rank_BHON = order_BHON.argsort(dim=-1)
+        chunk = max(1, min(self.reach, query.shape[2]))
+
+        def fold(numbers: Tensor) -> Tensor:
+            """(B H O N X) in their own order -> (B H O Z C X), sorted by bucket."""
+            sorted_BHONX = numbers.gather(3, order_BHON[..., None].expand(*order_BHON.shape, numbers.shape[-1]))
+            filled = F.pad(sorted_BHONX, (0, 0, 0, -numbers.shape[3] % chunk))
+            return torch.unflatten(filled, 3, (-1, chunk))
+
+        def every_round(vectors: Tensor) -> Tensor:
+            return fold(vectors[:, :, None].expand(-1, -1, self.rounds, -1, -1))
+
+        query_C, key_C, value_C = every_round(query * self.scale), every_round(key), every_round(value)
+        ahead_CL = distances(chunk, query_C.shape[3], not causal, query.device)
+        itself_CL = ahead_CL == 0
+        seen = self._meet(fold, bucket_BHON, rank_BHON, causal) | itself_CL
+        score = query_C @ neighbours(key_C, not causal).transpose(-2, -1)
+        score = score.masked_fill(itself_CL, ITSELF) + minus_infinity(seen, query)
+        if self.rounds > 1:
+            times = seen.long()
+            for shift in range(1, self.rounds):  # each round's pairs, as the next rounds see them
+                others = bucket_BHON.roll(shift, dims=2), rank_BHON.roll(shift, dims=2)
+                times = times + (self._meet(fold, *others, causal) | itself_CL)
+            score = score - times.clamp(min=1).to(score.dtype).log()
+        total = score.logsumexp(dim=-1, keepdim=True)
+        mixed = dropout((score - total).exp()) @ neighbours(value_C, not causal)
+        return self._joined(mixed.flatten(3, 4), total.flatten(3, 4), rank_BHON)
+
+    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+        bucket_BHON = self._buckets(query, allowed)
+        rank_BHON = bucket_BHON.argsort(dim=-1, stable=True).argsort(dim=-1)
+        alike = bucket_BHON[..., :, None] == bucket_BHON[..., None, :]
+        apart = rank_BHON[..., None, :] - rank_BHON[..., :, None]
+        seen_BHNN = (alike & (apart.abs() <= self.reach)).any(dim=2)
+        if causal:
+            seen_BHNN = seen_BHNN.tril()
+        itself_NN = torch.eye(query.shape[2], dtype=torch.bool, device=query.device)
+        score_BHNN = pattern_scores(query, key, seen_BHNN, allowed, self.scale).masked_fill(itself_NN, ITSELF)
+        return score_BHNN, score_BHNN.softmax(dim=-1)
+
+    def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
+        """All keys and values, and for each bucket the places of its last tokens and how many there were."""
+        per_bucket = (rows, shape.num_heads, self.rounds, self.buckets)
+        ring = torch.full((*per_bucket, self.reach + 1), -1, dtype=torch.long, device=like.device)
+        return (*no_slots(rows, shape, like), ring, torch.zeros(per_bucket, dtype=torch.long, device=like.device))
+
+    def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
+        keys, values, ring, count_RHOU = past
+        keys = put(keys, new.position, new.key, new.is_read, new.longest + 1)
+        values = put(values, new.position, new.value, new.is_read, new.longest + 1)
+        bucket_RHO1 = self._buckets(new.query[:, :, None], None)
+        index = bucket_RHO1[..., None].expand(-1, -1, -1, 1, self.reach + 1)
+        read_RHOC = ring.gather(3, index)[:, :, :, 0]
+        slot_RHO1 = count_RHOU.gather(3, bucket_RHO1) % (self.reach + 1)
+        place_RHO1 = torch.where(
+            new.is_read[:, None, None, None], new.position[:, None, None, None], read_RHOC.gather(3, slot_RHO1)
+        )
+        read_RHOC = read_RHOC.scatter(3, slot_RHO1, place_RHO1)
+        ring = ring.scatter(3, index, read_RHOC[:, :, :, None])
+        one = new.is_read[:, None, None, None].long().expand_as(bucket_RHO1)
+        count_RHOU = count_RHOU.scatter_add(3, bucket_RHO1, one)
+        asked_RHM = read_RHOC.flatten(2)
+        bias_RHM = minus_infinity(asked_RHM >= 0, new.query)
+        times_RHM = (asked_RHM[..., :, None] == asked_RHM[..., None, :]).sum(dim=-1)
+        bias_RHM = bias_RHM - times_RHM.to(bias_RHM.dtype).log()
+        is_itself = asked_RHM == new.position[:, None, None]
+        slot_RHM = asked_RHM.clamp(min=0)
+        key_RHMK = take(keys, slot_RHM)
+        key_RHMK = torch.where(is_itself[..., None], 0.0, key_RHMK)
+        mixed = mix_few(new.query, key_RHMK, take(values, slot_RHM), bias_RHM + ITSELF * is_itself, self.scale)
+        return mixed, (keys, values, ring, count_RHOU)
+
+    def _buckets(self, vectors: Tensor, allowed: Tensor | None) -> Tensor:
+        """The bucket of each position in each round; padding has one of its own.  (B H N K) -> (B H O N)."""
+        turned = torch.einsum("bhnk,oku->bhonu", vectors.detach(), self.rotations.to(vectors.dtype))
+        if self.buckets == 1:
+            bucket_BHON = torch.zeros(turned.shape[:-1], dtype=torch.long, device=vectors.device)
+        else:
+            bucket_BHON = torch.cat([turned, -turned], dim=-1).argmax(dim=-1)
+        return bucket_BHON if allowed is None else bucket_BHON.masked_fill(~allowed[:, None, None, :], self.buckets)
+
+    def _meet(self, fold: Callable[[Tensor], Tensor], bucket: Tensor, rank: Tensor, causal: bool) -> Tensor:
+        """Which of a chunk's keys its positions look at.  (B H O N), (B H O N) -> (B H O Z C L)."""
+        own_bucket, own_rank = fold(bucket[..., None] + 1), fold(rank[..., None])  # bucket 0 is beyond the text
+        around_bucket, around_rank = (neighbours(own, not causal).transpose(-2, -1) for own in (own_bucket, own_rank))
+        ahead = around_rank - own_rank
+        near = (ahead <= 0) & (ahead >= -self.reach) if causal else ahead.abs() <= self.reach
+        return near & (around_bucket == own_bucket) & (around_bucket > 0)
+
+    def _joined(self, mixed: Tensor, total: Tensor, rank: Tensor) -> Tensor:
+        """Back to the order of the text, the rounds added up by what they had to weigh.  (B H O N' V) -> (B H N V)."""
+        share = total.gather(3, rank[..., None])
+        mixed = mixed.gather(3, rank[..., None].expand(*rank.shape, mixed.shape[-1]))
+        return (mixed * share.softmax(dim=2)).sum(dim=2)

@@ -1,0 +1,179 @@
+"""Attention in fixed patterns: a sliding window (Beltagy et al. 2020), and strides (Child et al. 2019).
+
+Both remember keys in slots and read, for a new token, only those of the pattern. A window's slots are a ring: what is
+out of reach is written over. A stride needs every earlier position again sooner or later, so it remembers all of them
+and reads few.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from transduce.nn.attention.dot_product import attention_scores
+from transduce.nn.attention.kernel import (
+    Kernel,
+    LayerPast,
+    NewToken,
+    minus_infinity,
+    mix_few,
+    no_slots,
+    pattern_scores,
+    put,
+    take,
+)
+from transduce.nn.attention.local import band_attention, merge_residues, split_residues
+from transduce.nn.attention.multi_head import HeadShape
+from transduce.nn.dropout import Dropout
+
+
+class Pattern(Kernel):
+    """Plain attention to some of the positions; leaves say to which."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    @abstractmethod
+    def sees(self, asking: Tensor, asked: Tensor) -> Tensor:
+        """Whether a position looks at another where the future is not hidden.  (… 1), (M) -> (… M)."""
+
+    @abstractmethod
+    def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        """Return the positions that new tokens look at, and whether they are there.  (R) -> (R M), (R M)."""
+
+    @abstractmethod
+    def slot(self, position: Tensor) -> Tensor:
+        """Return where the keys of a position are kept."""
+
+    @abstractmethod
+    def slots(self, length: int) -> int:
+        """Return how many slots a text of so many tokens needs."""
+
+    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+        place_N = torch.arange(query.shape[2], device=query.device)
+        seen_NN = self.sees(place_N[:, None], place_N)
+        if causal:
+            seen_NN = seen_NN & (place_N <= place_N[:, None])
+        score_BHNN = pattern_scores(query, key, seen_NN, allowed, self.scale)
+        return score_BHNN, score_BHNN.softmax(dim=-1)
+
+    def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
+        return no_slots(rows, shape, like)
+
+    def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
+        slot_R, size = self.slot(new.position), self.slots(new.longest + 1)
+        keys, values = (
+            put(kept, slot_R, vector, new.is_read, size)
+            for kept, vector in zip(past, (new.key, new.value), strict=True)
+        )
+        asked_RM, there_RM = self.looks_back(new.position, new.longest)
+        slot_RGM = self.slot(asked_RM.clamp(min=0))[:, None].expand(-1, keys.shape[1], -1)
+        bias_R1M = minus_infinity(there_RM, new.query)[:, None]
+        return mix_few(new.query, take(keys, slot_RGM), take(values, slot_RGM), bias_R1M, self.scale), (keys, values)
+
+
+class Window(Pattern):
+    """Each position sees `window` others on either side, `dilation` apart, and the first few of the text.
+
+    Those first ones are global: everybody sees them, and where the future is not hidden they see everybody. In a
+    decoder only the `window` before a position are left.
+    """
+
+    def __init__(self, scale: float, window: int, dilation: int = 1, global_tokens: int = 0) -> None:
+        super().__init__(scale)
+        self.window, self.dilation, self.global_tokens = window, dilation, global_tokens
+        self.ring = window * dilation + 1
+
+    def sees(self, asking: Tensor, asked: Tensor) -> Tensor:
+        apart = (asking - asked).abs()
+        near = (apart <= self.window * self.dilation) & (apart % self.dilation == 0)
+        return near | (asked < self.global_tokens) | (asking < self.global_tokens)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
+    ) -> Tensor:
+        length, few = query.shape[2], min(self.global_tokens, query.shape[2])
+        place_N = torch.arange(length, device=query.device)
+        real_BN = torch.ones_like(place_N, dtype=torch.bool)[None] if allowed is None else allowed
+        query = query * self.scale
+        further = None
+        if few:
+            seen_BNE = real_BN[:, None, :few].expand(-1, length, -1)
+            if causal:
+                seen_BNE = seen_BNE & (place_N[:few] <= place_N[:, None])
+            further = query @ key[:, :, :few].transpose(-2, -1) + minus_infinity(seen_BNE, query)[:, None]
+        local = place_N >= few  # what is global is seen there, and must not be counted twice
+        mixed, weight_BHNE = band_attention(
+            query, key, value, real_BN & local, self.window, self.dilation, causal, dropout, further, local
+        )
+        if weight_BHNE is None:
+            return mixed
+        mixed = mixed + weight_BHNE @ value[:, :, :few]
+        if causal:
+            return mixed
+        wide_BHEN = attention_scores(query[:, :, :few], key, real_BN[:, None, None], scale=1.0).softmax(dim=-1)
+        return torch.cat([dropout(wide_BHEN) @ value, mixed[:, :, few:]], dim=2)
+
+    def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        steps = torch.arange(min(self.window, longest // self.dilation) + 1, device=position.device)
+        near_RM = position[:, None] - steps * self.dilation
+        first_E = torch.arange(min(self.global_tokens, longest + 1), device=position.device)
+        asked_RM = torch.cat([near_RM, first_E.expand(len(position), -1)], dim=1)
+        there_RM = torch.cat([near_RM >= len(first_E), first_E <= position[:, None]], dim=1)
+        return asked_RM, there_RM
+
+    def slot(self, position: Tensor) -> Tensor:
+        beyond = position - self.global_tokens
+        return torch.where(beyond < 0, position, self.global_tokens + beyond % self.ring)
+
+    def slots(self, length: int) -> int:
+        return min(length, self.global_tokens + self.ring)
+
+
+class Strided(Pattern):
+    """Each position sees the `stride` - 1 nearest on either side, and every stride-th of all others.
+
+    With a stride of about the root of a text's length two layers connect every pair, at n·√n. Child et al. give the
+    two halves to different heads or join them in one; this is the latter.
+    """
+
+    def __init__(self, scale: float, stride: int) -> None:
+        super().__init__(scale)
+        self.stride = stride
+
+    def sees(self, asking: Tensor, asked: Tensor) -> Tensor:
+        apart = (asking - asked).abs()
+        return (apart < self.stride) | (apart % self.stride == 0)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
+    ) -> Tensor:
+        length = query.shape[2]
+        real_BN = torch.ones(1, length, dtype=torch.bool, device=query.device) if allowed is None else allowed
+        query = query * self.scale
+        query_A, key_A, value_A = (split_residues(each, self.stride) for each in (query, key, value))
+        place_A = torch.arange(query_A.shape[3], device=query.device)
+        far_AA = place_A < place_A[:, None] if causal else place_A != place_A[:, None]
+        seen = far_AA & split_residues(real_BN[:, None, :, None], self.stride).transpose(-2, -1)
+        score = query_A @ key_A.transpose(-2, -1) + minus_infinity(seen, query)
+        further_BHNA = merge_residues(score, length)
+        mixed, weight_BHNA = band_attention(
+            query, key, value, real_BN, self.stride - 1, 1, causal, dropout, further_BHNA
+        )
+        assert weight_BHNA is not None
+        return mixed + merge_residues(split_residues(weight_BHNA, self.stride) @ value_A, length)
+
+    def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+        near_S = torch.arange(min(self.stride, longest + 1), device=position.device)
+        far_A = self.stride * torch.arange(1, longest // self.stride + 1, device=position.device)
+        asked_RM = position[:, None] - torch.cat([near_S, far_A])
+        return asked_RM, asked_RM >= 0
+
+    def slot(self, position: Tensor) -> Tensor:
+        return position
+
+    def slots(self, length: int) -> int:
+        return length

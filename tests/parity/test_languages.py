@@ -1,0 +1,78 @@
+"""Imported models of several languages, asked for one of them, beside `transformers`; and one that learns on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+import transduce
+from tests.parity.test_import_export import SIDES, TEXTS, model_of, said_by_transformers
+from tests.unit.interop.huggingface import folders
+from transduce.errors import SettingsError
+from transduce.interop.importing import import_model
+from transduce.journal import read_journal
+from transduce.recipe import read_recipe
+from transduce.run import train
+from transduce.translator import Translator
+
+
+def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Path) -> None:
+    folder = folders.m2m100(tmp_path / "theirs")
+    theirs = model_of(folder, **SIDES, activation_function="relu")
+    known = transformers.M2M100Tokenizer.from_pretrained(folder)
+    import_model(folder, tmp_path / "ours", "en", "fr")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Translator)
+    found = []
+    for of, to in (("en", "fr"), ("en", "de"), ("de", "en")):
+        if (of, to) != ("en", "fr"):  # which it was imported for
+            ours.languages.ask_for(to, of)
+        known.src_lang, known.tgt_lang = of, to
+        (scored,) = ours.score([("The quick brown fox", "two words")])
+        assert scored is not None
+        read = known("The quick brown fox", text_target="two words", return_tensors="pt")
+        wanted = read.pop("labels")
+        assert wanted[0, 0] == known.get_lang_id(to) and read.input_ids[0, 0] == known.get_lang_id(of)
+        with torch.no_grad():
+            score_TV = theirs(**read, labels=wanted).logits[0].log_softmax(dim=-1)
+        expected = score_TV.gather(1, wanted[0][:, None])[:, 0].tolist()
+        assert scored.token_scores == pytest.approx(expected, abs=1e-4)
+        found.append(scored.log_probability)
+        wishes = {"forced_bos_token_id": known.get_lang_id(to)}
+        said = [said_by_transformers(theirs, known, text, **wishes) for text in TEXTS]
+        # the forced token counts as one of twelve there, and is a prefix here
+        assert ours.translate(TEXTS, method="greedy", max_length=11, split=False) == said
+    assert len({round(score, 3) for score in found}) == 3, "languages that change nothing prove nothing"
+    with pytest.raises(SettingsError, match="does not translate into 'klingon'; there is af, am"):
+        ours.translate(TEXTS, to="klingon")
+
+
+def test_m2m100_learns_on_with_its_own_tags(tmp_path: Path) -> None:
+    folder = folders.m2m100(tmp_path / "theirs")
+    model_of(folder, **SIDES, activation_function="relu")
+    import_model(folder, tmp_path / "ours")
+    (tmp_path / "new.tsv").write_text("".join(f"the fox {n % 7}\tquick {n % 7}\n" for n in range(40)))
+    (tmp_path / "new.toml").write_text(
+        f"""
+[data]
+train = {{path = "{tmp_path}/new.tsv", source_language = "en", target_language = "de"}}
+validation = {{path = "{tmp_path}/new.tsv", source_language = "en", target_language = "de"}}
+leakage = "keep"
+[training]
+start_from = "{tmp_path}/ours"
+threads = 1
+tokens = 101
+updates = 3
+validate_every = 3
+"""
+    )
+    train(read_recipe(tmp_path / "new.toml")[0], tmp_path / "later")
+    events = [event for event in read_journal(tmp_path / "later/journal.jsonl") if event["event"] == "validation"]
+    assert events[-1]["loss"] < events[0]["loss"]
+    ours = transduce.load(tmp_path / "later")
+    assert isinstance(ours, Translator) and ours.languages.tags is not None
+    assert ours.languages.tags.place == "target" and ours.languages.tags.lengths == (1, 1)
+    assert ours.translate(["the fox 3"], to="de", of="en") != [""]

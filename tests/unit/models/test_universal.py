@@ -1,0 +1,107 @@
+"""What makes the Universal Transformer one: shared weights, coordinates at every step, halting and its cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.laws.cases import PAD, draw_tokens
+from transduce.data.batches import Batch
+from transduce.errors import SettingsError
+from transduce.models.catalog import build
+from transduce.models.interface import VocabularySizes
+from transduce.models.universal import Universal, UniversalConfig
+from transduce.nn.position import sinusoids
+from transduce.training.objective import batch_loss
+
+SIZES = VocabularySizes(23, 23)
+SMALL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4, "dropout": 0.0}
+
+
+def made(**settings: Any) -> Universal:
+    model = build(UniversalConfig(**{**SMALL, **settings}), SIZES, seed=1)
+    assert isinstance(model, Universal)
+    return model.double()
+
+
+def batch(source_padding: int = 0, target_padding: int = 0) -> Batch:
+    source, target = draw_tokens(3, 7, 23, 11), draw_tokens(3, 6, 23, 13)
+    source = torch.cat([source, torch.full((3, source_padding), PAD)], dim=1)
+    target = torch.cat([target, torch.full((3, target_padding), PAD)], dim=1)
+    return Batch(source, source != PAD, target, 15, np.arange(3))
+
+
+def test_more_steps_need_no_more_weights() -> None:
+    counts = [sum(p.numel() for p in made(num_layers=steps).parameters()) for steps in (1, 9)]
+    assert counts[0] == counts[1]
+
+
+def test_an_encoder_without_halting_is_its_block_applied_to_the_state_and_its_coordinates() -> None:
+    model = made(halting=False, num_layers=3).eval()
+    source = draw_tokens(2, 5, 23, 1)
+    signal = sinusoids(8, 14)
+    hidden = model.source_embedding(source)
+    for step in (1, 2, 3):
+        hidden = model.encoder(hidden + signal[:5] + signal[step], None)
+    found = model.encode(source, torch.ones_like(source, dtype=torch.bool))
+    torch.testing.assert_close(found.states, hidden, rtol=0, atol=1e-6)  # the table of signals was made in float32
+
+
+def test_who_is_sure_at_once_stops_after_one_step() -> None:
+    model = made().eval()
+    assert model.encoder_halting is not None
+    with torch.no_grad():
+        model.encoder_halting.probability.bias.fill_(100.0)
+    source = draw_tokens(2, 5, 23, 1)
+    found = model.encode(source, torch.ones_like(source, dtype=torch.bool))
+    once = made(halting=False, num_layers=1).eval()
+    once.load_state_dict(model.state_dict(), strict=False)
+    torch.testing.assert_close(found.states, once.encode(source, found.allowed).states, rtol=0, atol=1e-12)
+
+
+def test_the_loss_is_charged_for_every_real_position_of_both_sides_and_for_no_other() -> None:
+    free, charged = made(ponder_cost=0.0), made(ponder_cost=0.5)
+    sums = []
+    for padding in ((0, 0), (4, 0), (0, 5)):
+        losses = [batch_loss(model, batch(*padding), PAD, 0.0) for model in (free, charged)]
+        sums.append(float(losses[1].smoothed.detach() - losses[0].smoothed.detach()))
+        assert float(losses[0].plain) == float(losses[1].plain)  # what validation shows has no cost in it
+    positions = 3 * 7 + 3 * 5
+    assert sums[1:] == pytest.approx([sums[0]] * 2, abs=1e-6)
+    assert 0.5 * positions * 1.0 < sums[0] <= 0.5 * positions * 5.0
+
+
+def test_with_r_drop_the_cost_is_the_mean_of_both_readings() -> None:
+    model, twice = made(ponder_cost=0.5).train(), batch()
+    free = made(ponder_cost=0.0).train()
+    once = batch_loss(model, twice, PAD, 0.0).smoothed - batch_loss(free, twice, PAD, 0.0).smoothed
+    both = batch_loss(model, twice, PAD, 0.0, 1.0).smoothed - batch_loss(free, twice, PAD, 0.0, 1.0).smoothed
+    assert float(both.detach()) == pytest.approx(float(once.detach()), abs=1e-6)
+
+
+def test_positions_that_begin_elsewhere_in_training_begin_at_zero_afterwards() -> None:
+    model, source = made(max_offset=500), draw_tokens(2, 5, 23, 1)
+    allowed = torch.ones_like(source, dtype=torch.bool)
+    torch.manual_seed(1)
+    moved = model.train().encode(source, allowed)
+    assert moved.offset.max() > 0
+    still = model.eval().encode(source, allowed)
+    assert still.offset.max() == 0
+    assert (still.states - moved.states).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"attention": "window"}, "attention = .*window.* is not possible"),
+        ({"positions": "rotary"}, "positions = .*rotary.* is not possible"),
+        ({"halting_threshold": 1.0}, "halting_threshold = 1.0 is not possible"),
+    ],
+    ids=str,
+)
+def test_what_it_has_not_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        UniversalConfig.from_table(settings, "recipe.toml: model")
