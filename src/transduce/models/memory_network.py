@@ -169,4 +169,5 @@ class MemoryNetwork(Reader):
         empty_BF = (self.noise(allowed.new_ones(allowed.shape, dtype=dtype)) == 0).long()
         pushed_BF = empty_BF.cumsum(dim=1) - empty_BF
         place_F = torch.arange(allowed.shape[1], device=allowed.device)
-        return (place_F + pushed_BF).clamp(max=allowed.shape[1] - 1)
+        slot_BF: Tensor = (place_F + pushed_BF).clamp(max=allowed.shape[1] - 1)
+        return slot_BF
