@@ -1,23 +1,28 @@
 """What attention costs on long texts, kernel by kernel: `make bench-long-attention`.
 
-A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K or 4K tokens,
-each point in a process of its own (forked, so that torch is loaded once). `full_plain` makes all weights, as the
-formula is written; `full_fused` is the same attention by torch's own fused kernel, which stores none of them. Memory
-is how far the peak of resident pages rose
-above what the process had before the model was built. Time is processor time, with one thread unless asked otherwise:
-other work on the machine hardly touches it. The median of the steps after the first one counts, and the best of the
-rounds, which alternate. The last line is one JSON object.
+A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K or 4K tokens.
+`full_plain` makes all weights, as the formula is written; `full_fused` is the same attention by torch's own fused
+kernel, which stores none of them. Time and memory of each point are measured in a process of their own each (forked,
+so that torch is loaded once). Memory is how far the peak of resident pages rose above what the process had after a
+short text had gone through another such model: weights, gradients and moments count, code does not. The C library is
+told there to give freed tensors back at once, so that tensors are counted and not what it holds back. Time is
+processor time, with one thread unless asked otherwise: other work on the machine hardly touches it. The median of the
+steps after the first one counts, and the best of the rounds, which alternate. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import json
 import multiprocessing
 import resource
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,7 +33,9 @@ from transduce.nn.attention.multi_head import Heads
 from transduce.nn.initialize import initialize
 
 LENGTHS = (1024, 2048, 4096)
-BLOCKS, STEPS = 2, 4
+BLOCKS, STEPS, SHORT = 2, 4, 300
+MMAP_THRESHOLD = -3
+"""What the C library calls the size from which on memory is given back as soon as it is freed."""
 CONTENDERS: dict[str, dict[str, Any]] = {
     "full_plain": {},
     "full_fused": {},
@@ -48,13 +55,29 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def measure(name: str, length: int, threads: int) -> dict[str, float]:
-    """Be one point."""
-    torch.set_num_threads(threads)
+def resident_bytes() -> int:
+    """The resident pages that this process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def memory(name: str, length: int) -> float:
+    """Bytes of two training steps: the second has the optimizer's moments, too."""
+    ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 2**16)
+    steps(name, SHORT, 2)
+    gc.collect()
+    before = resident_bytes()
+    steps(name, length, 2)
+    return peak_bytes() - before
+
+
+def seconds(name: str, length: int) -> float:
+    """Of one training step."""
+    return statistics.median(steps(name, length, STEPS)[1:])
+
+
+def steps(name: str, length: int, count: int) -> list[float]:
+    """Build a model and take some training steps; return what each took."""
     torch.manual_seed(1)
-    warm = torch.randn(256, 256, requires_grad=True)
-    (warm @ warm).sum().backward()
-    before = peak_bytes()
     config = BlockConfig(
         model_dim=256, num_heads=4, ffn_dim=1024, norm="pre", dropout=0.0, max_positions=length, **CONTENDERS[name]
     )
@@ -67,8 +90,8 @@ def measure(name: str, length: int, threads: int) -> dict[str, float]:
     trained = [parameter for parameter in blocks.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, fused=True)
     text = torch.randn(1, length, 256)
-    seconds = []
-    for _ in range(STEPS):
+    took = []
+    for _ in range(count):
         began = time.process_time()
         hidden = text
         for block in blocks:
@@ -76,18 +99,23 @@ def measure(name: str, length: int, threads: int) -> dict[str, float]:
         hidden.square().mean().backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        seconds.append(time.process_time() - began)
-    return {"seconds": statistics.median(seconds[1:]), "bytes": peak_bytes() - before}
+        took.append(time.process_time() - began)
+    return took
 
 
-def apart(name: str, length: int, threads: int) -> dict[str, float]:
+def apart(measure: Callable[[str, int], float], name: str, length: int, threads: int) -> float:
     """Measure one point in a process that ends with it."""
     forking = multiprocessing.get_context("fork")
     ours, theirs = forking.Pipe(duplex=False)
-    process = forking.Process(target=lambda: theirs.send(measure(name, length, threads)))
+
+    def work() -> None:
+        torch.set_num_threads(threads)
+        theirs.send(measure(name, length))
+
+    process = forking.Process(target=work)
     process.start()
     theirs.close()
-    found: dict[str, float] = ours.recv()
+    found: float = ours.recv()
     process.join()
     return found
 
@@ -101,7 +129,8 @@ def main() -> None:
     for _ in range(options.rounds):
         for length in LENGTHS:
             for name in CONTENDERS:
-                point = apart(name, length, options.threads)
+                work = {"bytes": memory, "seconds": seconds}
+                point = {key: apart(measure, name, length, options.threads) for key, measure in work.items()}
                 found[name][length].append(point)
                 print(f"{name} at {length:,}: {point['bytes'] / 2**20:,.0f} MiB, {point['seconds']:.3f} s", flush=True)
     report(found)
