@@ -56,7 +56,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
     torch.set_num_threads(1)
     size = prepared.target_tokenizer.size
     model = build(recipe.model, VocabularySizes(size, size), config.seed)
-    updater = Updater(model, prepared.target_tokenizer.pad, config)
+    updater = Updater(model, config)
     batches = Feed(prepared, config, updater.device, (None, None)).starting(START)
     schedule = build_schedule(config, DIM)
     done = 0

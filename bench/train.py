@@ -80,7 +80,7 @@ def ours(size: Size) -> Callable[[Batch], None]:
     slices = usual_slice(size.dim)
     training = TrainingConfig(threads=torch.get_num_threads(), slice_tokens=slices, learning_rate=1e-4)
     torch.set_num_threads(1)
-    updater = Updater(build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1), PAD, training)
+    updater = Updater(build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1), training)
     updates = count(1)
 
     def update(batch: Batch) -> None:

@@ -155,7 +155,7 @@ def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
     keep_freed_memory()
     slices = min(recipe.training.slice_size, tokens)
     trial = recipe.but_training(tokens=tokens, slice_tokens=slices, threads=recipe.training.threads)
-    updater = Updater(_build(trial, corpus, Silent()), corpus.target_tokenizer.pad, trial.training)
+    updater = Updater(_build(trial, corpus, Silent()), trial.training)
     try:
         slices = fitting_slice(updater, corpus, slices)
     finally:

@@ -15,22 +15,21 @@ from transduce.run import train
 
 pytestmark = pytest.mark.learning
 
-TASK = SyntheticTask(task="reverse", size=5000, min_length=2, max_length=7, symbols=10)
+TASK = SyntheticTask(task="reverse", size=5000, min_length=2, max_length=6, symbols=10)
 TABLES: Table = {
     "tokenizer": {"kind": "word", "min_frequency": 1, "joint": True},
-    "model": {"preset": "neural_gpu", "num_sets": 2, "dropout": 0.0},
+    "model": {"preset": "neural_gpu", "model_dim": 32, "height": 2, "num_sets": 1, "dropout": 0.0},
     "training": {
-        "tokens": 600,
-        "updates": 600,
+        "tokens": 400,
+        "updates": 1200,
         "schedule": "linear",
-        "learning_rate": 0.01,
+        "learning_rate": 0.005,
         "warmup": 50,
         "clip": 1.0,
         "gradient_noise": 0.0001,
-        "join_sets": 500,
-        "curriculum": 3,
+        "curriculum": 8,
         "label_smoothing": 0.0,
-        "validate_every": 200,
+        "validate_every": 400,
         "decode_pairs": 0,
     },
 }

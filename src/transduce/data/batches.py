@@ -88,7 +88,7 @@ class Batches:
         self._mixture = Mixture(parts, seed)
         self._curriculum = None
         if curriculum:
-            self._curriculum = Curriculum(np.maximum(source_lengths[:], target_lengths[:]), curriculum)
+            self._curriculum = Curriculum(source_lengths, target_lengths, curriculum)
         self._size = self._mixture.size
         self.num_pools = -(-self._size // pool_size)
         self._pool_size = -(-self._size // self.num_pools)  # equal pools: a small last one would be mostly padding
@@ -218,13 +218,21 @@ class Batch:
     target: Tensor
     """(B T+1): start, tokens, end, or a block of plain text as it stands; what the decoder reads is [:, :-1], what it
     should say is [:, 1:]."""
+    target_lengths: Tensor
+    """(B), tokens that the model is asked for in each row: real ones with the end, without the start."""
     num_target_tokens: int
-    """Tokens the model is asked for: real ones with the end, without the start."""
+    """The sum of that over the batch; a part of it keeps the sum of the whole."""
     rows: Rows
     """Which pairs of the split these are."""
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def target_asked(self) -> Tensor:
+        """Which tokens behind the first the model is asked for; the others fill up rows.  -> (B T)."""
+        place_T = torch.arange(self.target.shape[1] - 1, device=self.target.device)
+        return place_T < self.target_lengths[:, None]
 
     @property
     def width(self) -> int:
@@ -239,6 +247,7 @@ class Batch:
             source=self.source[some],
             source_allowed=self.source_allowed[some],
             target=self.target[some],
+            target_lengths=self.target_lengths[some],
             rows=self.rows[some],
         )
 
@@ -249,6 +258,7 @@ class Batch:
             source=self.source.to(device),
             source_allowed=self.source_allowed.to(device),
             target=self.target.to(device),
+            target_lengths=self.target_lengths.to(device),
         )
 
 
@@ -264,6 +274,7 @@ def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) ->
         source=torch.from_numpy(source_BS),
         source_allowed=torch.from_numpy(allowed_BS),
         target=torch.from_numpy(target_BT),
+        target_lengths=torch.from_numpy(target_lengths + 1),
         num_target_tokens=int(target_lengths.sum()) + len(rows),
         rows=rows,
     )

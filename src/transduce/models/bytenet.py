@@ -216,11 +216,10 @@ class ByteNet(Transducer[Memory, ByteNetState]):
 
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
         """Give each sentence its columns (section 3.2); they know of places past the source, which are empty."""
-        lengths_B = allowed.sum(dim=1)
-        columns = self._columns(int(lengths_B.max()) if len(lengths_B) else 0)
+        columns = self._columns(source.shape[1])
         embedded = self.dropout(self.source_embedding(source)).masked_fill(~allowed[:, :, None], 0.0)
-        hidden = F.pad(embedded, (0, 0, 0, max(0, columns - source.shape[1])))[:, :columns]
-        there_BM = torch.arange(columns, device=source.device) < self._columns(lengths_B)[:, None]
+        hidden = F.pad(embedded, (0, 0, 0, columns - source.shape[1]))
+        there_BM = torch.arange(columns, device=source.device) < self._columns(allowed.sum(dim=1))[:, None]
         beyond_BM1 = ~there_BM[:, :, None]
         for block in self.encoder:
             hidden = block(hidden, beyond_BM1)

@@ -8,7 +8,7 @@ paper's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
@@ -62,6 +62,8 @@ class ImageState(State):
     """(R N C): the tokens that were read, each in its place."""
     lengths: Tensor
     """(R), how many tokens each row has read."""
+    longest: int
+    """No row has read more."""
     source_lengths: Tensor
     """(R), how many columns each row began with."""
     width: int
@@ -71,7 +73,9 @@ class ImageState(State):
         return len(self.lengths)
 
     def select(self, rows: Tensor) -> ImageState:
-        return ImageState(self.image[rows], self.tape[rows], self.lengths[rows], self.source_lengths[rows], self.width)
+        lengths = self.lengths[rows]
+        source_lengths = self.source_lengths[rows]
+        return ImageState(self.image[rows], self.tape[rows], lengths, _largest(lengths), source_lengths, self.width)
 
     def join(self, other: ImageState) -> ImageState:
         assert self.width == other.width, "states of different widths cannot stand in one batch"
@@ -81,6 +85,7 @@ class ImageState(State):
             torch.cat([first.image, second.image]),
             torch.cat([first.tape, second.tape]),
             torch.cat([first.lengths, second.lengths]),
+            max(first.longest, second.longest),
             torch.cat([first.source_lengths, second.source_lengths]),
             self.width,
         )
@@ -90,18 +95,16 @@ class ImageState(State):
         more = max(0, columns - self.image.shape[3])
         if not more:
             return self
-        image, tape = F.pad(self.image, (0, more)), F.pad(self.tape, (0, 0, 0, more))
-        return ImageState(image, tape, self.lengths, self.source_lengths, self.width)
+        return replace(self, image=F.pad(self.image, (0, more)), tape=F.pad(self.tape, (0, 0, 0, more)))
 
     def where(self, goes: Tensor, before: ImageState) -> ImageState:
         """Return this state for the rows that went on, the one before for the others.  (R)."""
         before = before.reach(self.image.shape[3])
-        return ImageState(
-            torch.where(goes[:, None, None, None], self.image, before.image),
-            torch.where(goes[:, None, None], self.tape, before.tape),
-            torch.where(goes, self.lengths, before.lengths),
-            self.source_lengths,
-            self.width,
+        return replace(
+            self,
+            image=torch.where(goes[:, None, None, None], self.image, before.image),
+            tape=torch.where(goes[:, None, None], self.tape, before.tape),
+            lengths=torch.where(goes, self.lengths, before.lengths),
         )
 
 
@@ -135,8 +138,8 @@ class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
 
     def forward(self, target: Tensor, memory: ImageMemory) -> Tensor:
         state, hidden = self.start(memory), []
-        for place in range(target.shape[1]):
-            hidden_BD, state = self._advance(target[:, place], state, place + 1)
+        for tokens_B in target.unbind(dim=1):
+            hidden_BD, state = self.step(tokens_B, state)
             hidden.append(hidden_BD)
         return torch.stack(hidden, dim=1)
 
@@ -144,25 +147,22 @@ class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
         image = memory.image.repeat_interleave(width, dim=0)
         columns_R = memory.allowed.sum(dim=1).repeat_interleave(width)
         tape = image.new_zeros(len(image), image.shape[3], image.shape[1])
-        return ImageState(image, tape, torch.zeros_like(columns_R), columns_R, width)
+        return ImageState(image, tape, torch.zeros_like(columns_R), 0, columns_R, width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: ImageState) -> tuple[Tensor, ImageState]:
-        hidden, longest = [], _largest(state.lengths)
-        for place in range(tokens.shape[1]):
-            hidden_RD, later = self._advance(tokens[:, place], state, longest + place + 1)
+        hidden = []
+        for place, tokens_R in enumerate(tokens.unbind(dim=1)):
+            hidden_RD, later = self.step(tokens_R, state)
             hidden.append(hidden_RD)
             state = later.where(place < lengths, state)
-        return torch.stack(hidden, dim=1), state
+        return torch.stack(hidden, dim=1), replace(state, longest=_largest(state.lengths))
 
     def step(self, tokens: Tensor, state: ImageState) -> tuple[Tensor, ImageState]:
-        return self._advance(tokens, state, _largest(state.lengths) + 1)
-
-    def _advance(self, tokens: Tensor, state: ImageState, columns: int) -> tuple[Tensor, ImageState]:
-        """Write a token on each row's tape and work on the image once; no place is past `columns`.  (R) -> (R D).
+        """Write a token on each row's tape and work on the image once.  (R) -> (R D).
 
         An image has the columns of its source, and one more for every token past them.
         """
-        state = state.reach(columns)
+        state = state.reach(state.longest + 1)
         column_N = torch.arange(state.image.shape[3], device=tokens.device)
         here_RN = column_N == state.lengths[:, None]
         there_RN = column_N < torch.maximum(state.source_lengths, state.lengths + 1)[:, None]
@@ -171,7 +171,8 @@ class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
         there_R11N = there_RN[:, None, None].to(state.image.dtype)
         image = self.decoder(state.image, there_R11N, image_of(tape_RND, self.config.height))
         hidden_RD = (image[:, :, 0] * here_RN[:, None]).sum(dim=2)
-        return hidden_RD, ImageState(image, tape_RND, state.lengths + 1, state.source_lengths, state.width)
+        longer = state.lengths + 1, state.longest + 1
+        return hidden_RD, ImageState(image, tape_RND, *longer, state.source_lengths, state.width)
 
 
 def _largest(lengths: Tensor) -> int:

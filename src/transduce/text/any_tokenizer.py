@@ -12,7 +12,7 @@ AnyTokenizer = Tokenizer | ImportedTokenizer
 
 def is_joint(source: AnyTokenizer, target: AnyTokenizer) -> bool:
     """Whether one tokenizer serves both sides, be it as two objects that differ in what stands before a text."""
-    return source is target or source.to_json() == target.to_json()
+    return source is target or (isinstance(source, ImportedTokenizer) and source.to_json() == target.to_json())
 
 
 def load_tokenizer(path: str | Path) -> AnyTokenizer:

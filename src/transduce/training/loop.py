@@ -55,7 +55,7 @@ class Trainer:
         """`facts` are what the weights depend on; saved with each checkpoint, and compared on resuming."""
         self.model, self.prepared, self.config, self.facts, self.ranks = model, prepared, config, facts, ranks
         keep_freed_memory()
-        self.updater = Updater(model, prepared.target_tokenizer.pad, config, ranks)
+        self.updater = Updater(model, config, ranks)
         self.calibration = Calibration(self.updater.workers)
         self.schedule = build_schedule(config, model.width)
         self.feed = build_feed(prepared, config, model)

@@ -100,6 +100,7 @@ def _longest(corpus: Prepared, tokens: int) -> AnyBatch:
         source=source,
         source_allowed=torch.ones_like(source, dtype=torch.bool),
         target=target,
+        target_lengths=torch.full((rows,), longest_target + 1),
         num_target_tokens=rows * (longest_target + 1),
         rows=torch.zeros(rows, dtype=torch.int64).numpy(),
     )

@@ -16,24 +16,23 @@ AnyBatch = Batch | ReadingBatch
 """Pairs for a transducer, or texts for a reader."""
 
 
-def batch_loss(model: Model, batch: AnyBatch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+def batch_loss(model: Model, batch: AnyBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Return what is minimised, by what the model is: a transducer's loss of pairs, or a reader's of its answers."""
     if isinstance(batch, ReadingBatch):
         assert isinstance(model, Reader), "what is prepared for a reader is read by one"
         return reading_loss(model, batch, smoothing, r_drop)
     assert isinstance(model, Transducer), "pairs are for transducers"
-    return pair_loss(model, batch, pad, smoothing, r_drop)
+    return pair_loss(model, batch, smoothing, r_drop)
 
 
-def pair_loss(model: AnyTransducer, batch: Batch, pad: int, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+def pair_loss(model: AnyTransducer, batch: Batch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Read the source, then every target token given the true ones before it, all at once.
 
     Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With
     `r_drop` the model reads everything twice, with different dropout, and both readings should agree.
     """
-    output_BT = batch.target[:, 1:]
-    real_BT = output_BT != pad  # no text has the pad token: the tokenizer never reads it from text
-    output_N = output_BT[real_BT]
+    real_BT = batch.target_asked  # not by the pad token: an imported tokenizer may fill up with the end token
+    output_N = batch.target[:, 1:][real_BT]
 
     def read() -> Tensor:
         memory = model.encode(batch.source, batch.source_allowed)

@@ -67,8 +67,8 @@ def cut(batches: Sequence[AnyBatch], tokens: int, ranks: int = 1) -> list[Slice]
 class Updater:
     """Moves the weights of one model."""
 
-    def __init__(self, model: Model, pad: int, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
-        self.model, self.pad, self.config, self.ranks = model, pad, config, ranks
+    def __init__(self, model: Model, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
+        self.model, self.config, self.ranks = model, config, ranks
         self.device = model.device
         if config.recompute and not model.can_recompute:
             raise SettingsError("training.recompute: this model has no blocks to compute again; leave it out")
@@ -133,7 +133,7 @@ class Updater:
         if self.device.type != "cpu":
             torch.manual_seed(_mix(self.config.seed, update, index, first_row))  # torch's dropout draws from its stream
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
-            result = batch_loss(model, rows, self.pad, self.config.label_smoothing, self.config.r_drop)
+            result = batch_loss(model, rows, self.config.label_smoothing, self.config.r_drop)
         (weight * result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         return weight * float(result.smoothed.detach())
 

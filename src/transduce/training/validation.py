@@ -105,7 +105,7 @@ class Validator:
             rows = self.batches[part]
             batch = collate(self.store, rows, self.source.specials, self.target.specials).to(self.device)
             with torch.inference_mode():
-                result = batch_loss(model, batch, self.target.pad, smoothing=0.0)
+                result = batch_loss(model, batch, smoothing=0.0)
             return float(result.plain), batch.num_target_tokens, int(result.correct)
 
         losses, tokens, correct = zip(*self.workers.each(judge, len(self.batches)), strict=True)

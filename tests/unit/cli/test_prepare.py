@@ -32,7 +32,7 @@ def test_a_terminal_gets_one_line_that_is_gone_at_the_end(monkeypatch: pytest.Mo
         progress.show("reading train", 7)
         progress.show("reading train", 9)  # too soon to be shown
         progress.show("tokenising", 11)
-    assert terminal.getvalue() == "\r\x1b[Kreading train: 7 pairs\r\x1b[Ktokenising: 11 pairs\r\x1b[K"
+    assert terminal.getvalue() == "\r\x1b[Kreading train: 7\r\x1b[Ktokenising: 11\r\x1b[K"
 
 
 def test_examples_in_the_report_cannot_steer_the_terminal(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

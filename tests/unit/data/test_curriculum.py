@@ -12,14 +12,21 @@ LENGTHS = np.array([2, 9, 4, 7, 3, 12, 5], dtype=np.int64)
 
 
 def test_the_limit_grows_evenly_to_the_longest_row_and_stays() -> None:
-    curriculum = Curriculum(LENGTHS, 5)
+    curriculum = Curriculum(LENGTHS // 2, LENGTHS, 5)
     assert [curriculum.limit(epoch) for epoch in range(7)] == [4, 6, 8, 10, 12, 12, 12]
 
 
 def test_rows_that_are_short_enough_stay_in_their_order() -> None:
     rows = np.array([5, 4, 3, 2, 1, 0])
-    assert Curriculum(LENGTHS, 5).seen(rows, 0).tolist() == [4, 2, 0]
-    assert Curriculum(LENGTHS, 5).seen(rows, 4).tolist() == rows.tolist()
+    assert Curriculum(LENGTHS // 2, LENGTHS, 5).seen(rows, 0).tolist() == [4, 2, 0]
+    assert Curriculum(LENGTHS // 2, LENGTHS, 5).seen(rows, 4).tolist() == rows.tolist()
+
+
+def test_the_bounds_do_not_depend_on_how_many_rows_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    for chunk in (1, 3, 7, 100):
+        monkeypatch.setattr("transduce.data.curriculum.CHUNK", chunk)
+        curriculum = Curriculum(LENGTHS, LENGTHS[::-1].copy(), 1)
+        assert (curriculum.shortest, curriculum.longest) == (4, 12)
 
 
 def seen(batches: Batches, epoch: int) -> list[int]:

@@ -67,7 +67,7 @@ def test_the_loss_and_its_gradient_are_the_definition_of_smoothing(
     smoothing: float, changes: dict[str, object]
 ) -> None:
     model, rows = small(**changes), [0, 1, 2, 3]
-    found = batch_loss(model, batch_of(rows), SPECIALS.pad, smoothing).smoothed
+    found = batch_loss(model, batch_of(rows), smoothing).smoothed
     found.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad(set_to_none=True)
@@ -84,7 +84,7 @@ def test_a_model_without_opinion_pays_the_logarithm_of_the_vocabulary() -> None:
     with torch.no_grad():
         model.output.weight.zero_()
     for smoothing in (0.0, 0.1, 0.9):
-        found = batch_loss(model, batch_of([0, 1]), SPECIALS.pad, smoothing)
+        found = batch_loss(model, batch_of([0, 1]), smoothing)
         assert float(found.smoothed.detach()) == pytest.approx((3 + 8) * math.log(17), rel=1e-12)
         assert float(found.plain) == pytest.approx((3 + 8) * math.log(17), rel=1e-12)
 
@@ -95,7 +95,7 @@ def test_padding_does_not_change_the_loss_or_the_gradient(smoothing: float) -> N
     results = []
     for batch in (batch_of([0, 1, 2, 3]), wider(batch_of([0, 1, 2, 3]))):
         model.zero_grad(set_to_none=True)
-        found = batch_loss(model, batch, SPECIALS.pad, smoothing)
+        found = batch_loss(model, batch, smoothing)
         found.smoothed.backward()
         results.append([found.smoothed.detach(), found.plain, *(p.grad for p in model.parameters())])
     for narrow, wide in zip(*results, strict=True):
@@ -104,8 +104,8 @@ def test_padding_does_not_change_the_loss_or_the_gradient(smoothing: float) -> N
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_pairs() -> None:
     model = small()
-    together = batch_loss(model, batch_of([0, 1, 2, 3]), SPECIALS.pad, 0.1)
-    alone = [batch_loss(model, batch_of([row]), SPECIALS.pad, 0.1) for row in range(4)]
+    together = batch_loss(model, batch_of([0, 1, 2, 3]), 0.1)
+    alone = [batch_loss(model, batch_of([row]), 0.1) for row in range(4)]
     assert float(together.smoothed.detach()) == pytest.approx(
         sum(float(one.smoothed.detach()) for one in alone), rel=1e-12
     )
@@ -115,13 +115,23 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_pairs() -> None:
 def test_plain_loss_and_hits_are_those_of_scoring() -> None:
     model = small()
     with torch.inference_mode():
-        found = batch_loss(model, batch_of([0, 1, 2, 3]), SPECIALS.pad, 0.1)
+        found = batch_loss(model, batch_of([0, 1, 2, 3]), 0.1)
     scored = score_targets(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
     assert float(found.plain) == pytest.approx(-sum(target.log_probability for target in scored), rel=1e-5)
     assert int(found.correct) == sum(sum(target.hits) for target in scored)
 
 
 def test_the_plain_loss_carries_no_gradient() -> None:
-    found = batch_loss(small(), batch_of([0, 1]), SPECIALS.pad, 0.1)
+    found = batch_loss(small(), batch_of([0, 1]), 0.1)
     assert found.smoothed.requires_grad
     assert not found.plain.requires_grad
+
+
+def test_an_end_token_that_also_fills_up_rows_is_learnt_where_a_text_ends() -> None:
+    """As in GPT-2, which has no token for filling up."""
+    filled_with_end = SPECIALS._replace(pad=SPECIALS.end)
+    batch = collate(PairStore.of(SOURCES, TARGETS), np.arange(4), SPECIALS, filled_with_end)
+    model = small()
+    assert int(batch.target_asked.sum()) == batch.num_target_tokens
+    expected = by_definition(model, [0, 1, 2, 3], 0.1)
+    torch.testing.assert_close(batch_loss(model, batch, 0.1).smoothed, expected, rtol=0, atol=1e-9)

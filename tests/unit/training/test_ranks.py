@@ -241,7 +241,14 @@ def test_sharding_cannot_choose_the_batch_by_trying_out_the_whole_model(tmp_path
 
 def batch(rows: int, width: int) -> Batch:
     tokens = torch.ones(rows, width, dtype=torch.int64)
-    return Batch(tokens, tokens.bool(), torch.ones(rows, width + 1, dtype=torch.int64), rows * width, np.arange(rows))
+    return Batch(
+        tokens,
+        tokens.bool(),
+        torch.ones(rows, width + 1, dtype=torch.int64),
+        torch.full((rows,), width),
+        rows * width,
+        np.arange(rows),
+    )
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 7])
