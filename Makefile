@@ -74,6 +74,12 @@ bench-language-model: .venv/.developer ## A small GPT beside the usual loop in p
 bench-tagging: .venv/.developer ## What pre-training a small BERT adds to tagging, three seeds (a quarter of an hour)
 	@$(BIN)/python bench/tagging.py
 
+reproduce-ntm: .venv/.developer ## The Neural Turing Machine's copy task to length 120, an LSTM beside it, three seeds (hours; goes on where it stopped)
+	@$(BIN)/python bench/turing_machine.py
+
+reproduce-babi: .venv/.developer ## The twenty tasks of bAbI together with one, two and three hops (an hour or more; goes on where it stopped)
+	@$(BIN)/python bench/babi.py
+
 reproduce-ladder-conv: .venv/.installed ## ConvS2S of a public ladder on Multi30k, German to English (hours; RESUME=1 to go on)
 	@$(if $(RESUME),$(BIN)/transduce train --resume runs/ladder-conv,$(BIN)/transduce train --recipe recipes/reproduce/ladder-conv.toml --output runs/ladder-conv)
 

@@ -1,8 +1,9 @@
 """What attention costs on long texts, kernel by kernel: `make bench-long-attention`.
 
 A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K or 4K tokens,
-each point in a process of its own. `full_plain` makes all weights, as the formula is written; `full_fused` is the same
-attention by torch's own fused kernel, which stores none of them. Memory is how far the peak of resident pages rose
+each point in a process of its own (forked, so that torch is loaded once). `full_plain` makes all weights, as the
+formula is written; `full_fused` is the same attention by torch's own fused kernel, which stores none of them. Memory
+is how far the peak of resident pages rose
 above what the process had before the model was built. Time is processor time, with one thread unless asked otherwise:
 other work on the machine hardly touches it. The median of the steps after the first one counts, and the best of the
 rounds, which alternate. The last line is one JSON object.
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from typing import Any
@@ -79,22 +80,28 @@ def measure(name: str, length: int, threads: int) -> dict[str, float]:
     return {"seconds": statistics.median(seconds[1:]), "bytes": peak_bytes() - before}
 
 
+def apart(name: str, length: int, threads: int) -> dict[str, float]:
+    """Measure one point in a process that ends with it."""
+    forking = multiprocessing.get_context("fork")
+    ours, theirs = forking.Pipe(duplex=False)
+    process = forking.Process(target=lambda: theirs.send(measure(name, length, threads)))
+    process.start()
+    theirs.close()
+    found: dict[str, float] = ours.recv()
+    process.join()
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--point", nargs=2, metavar=("NAME", "LENGTH"), help="measure one point in this process")
     options = parser.parse_args()
-    if options.point:
-        print(json.dumps(measure(options.point[0], int(options.point[1]), options.threads)))
-        return
     found: dict[str, dict[int, list[dict[str, float]]]] = {name: {n: [] for n in LENGTHS} for name in CONTENDERS}
     for _ in range(options.rounds):
         for length in LENGTHS:
             for name in CONTENDERS:
-                command = [sys.executable, __file__, "--threads", str(options.threads), "--point", name, str(length)]
-                line = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-                found[name][length].append(json.loads(line))
+                found[name][length].append(apart(name, length, options.threads))
     report(found)
 
 

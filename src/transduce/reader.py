@@ -13,7 +13,8 @@ from transduce.config import Table
 from transduce.decoding.reading import Found, Guess, ReadingEngine, Said
 from transduce.errors import SettingsError
 from transduce.inspection.maps import AttentionMaps
-from transduce.inspection.record import self_attention_of
+from transduce.inspection.record import hops_of, self_attention_of
+from transduce.text.reading_row import story_of
 
 Text = str | Sequence[str]
 """A text; a pair of texts; the words of a sentence."""
@@ -61,7 +62,7 @@ class ReaderModel:
         """Say what the head says: of texts or pairs (labels), of sentences, as text or as words (tags), of pairs of
         question and context (span), of texts with `<mask>` (language)."""
         if self.head == "labels":
-            return list(self.engine.label([_pair(text) for text in texts]))
+            return list(self.engine.label([self._several(text) for text in texts]))
         if self.head == "tags":
             sentences = [text.split() if isinstance(text, str) else list(text) for text in texts]
             return [_tagged(*pair) for pair in zip(sentences, self.engine.tag(sentences), strict=True)]
@@ -76,22 +77,33 @@ class ReaderModel:
 
         mean: of all its tokens; first: the start token's; pooled: what the model itself makes of that.
         """
-        return self.engine.embed([_pair(text) for text in texts], pool, normalise)
+        return self.engine.embed([self._several(text) for text in texts], pool, normalise)
 
     def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
         """Return what could stand at every `<mask>` of a text, the likeliest first."""
         return self.engine.fill(text, top)
 
     def attention(self, text: Text) -> AttentionMaps:
-        """Read one text or pair and return where every head looked."""
-        texts = _pair(text)
+        """Read one text or pair and return where every head looked; of a story, what each hop looked at."""
+        texts = self._several(text)
         inputs = self.engine.tensors([self.engine.row(texts)])
         said = ""
         if self.head in ("labels", "tags", "span"):
             said = as_text(self.read([texts[0] if len(texts) == 1 else texts])[0])
+        if self.model.max_texts is None:
+            return hops_of(self.model, inputs, texts, said)
         return self_attention_of(
             self.model, inputs, self.tokenizer.pieces(inputs[0][0].tolist()), " | ".join(texts), said
         )
+
+    def _several(self, text: Text) -> list[str]:
+        """One text or a pair; for a reader of stories the facts, then the question."""
+        if self.model.max_texts is not None:
+            return _pair(text)
+        story = story_of(text if isinstance(text, str) else "\t".join(text))
+        if not story:
+            raise SettingsError("a story has facts and a question behind them; there is none here")
+        return story
 
 
 def as_text(answer: Answer) -> str:

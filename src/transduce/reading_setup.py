@@ -65,6 +65,8 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
             reason += "tag or answer"
     elif not catalog.is_reader(model):
         reason = f"data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
+    elif (stories := _stories(data)) and not catalog.reads_stories(model):
+        reason = f"{stories} holds stories, and a {name} reads two texts; set model.preset = 'memn2n'"
     elif data.max_length > (limit := getattr(model, "max_positions", data.max_length)):
         reason = (
             f"data.max_length = {data.max_length} is more than the {limit} positions that the model "
@@ -74,3 +76,9 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
         reason = f"training.{given[0]} is for pairs; leave it out for a reader"
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
+
+
+def _stories(data: ReadingConfig) -> str | None:
+    """Name the first file of stories, if there is one."""
+    every = [files for name in ("train", "validation", "test") for files in data.of_split(name)]
+    return next((files.path for files in every if files.layout(data.task) == "babi"), None)

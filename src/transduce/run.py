@@ -251,7 +251,8 @@ def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
         data = recipe.data
         kept = {name: getattr(data, name) for name in ("task", "language", "max_length", "stride", "no_answer")}
         columns = data.of_split("train")[0].to_table()
-        columns = {name: columns[name] for name in ("text", "second", "label") if columns.get(name) is not None}
+        kept_names = ("text", "second", "label", *(["format"] if columns.get("format") == "babi" else []))
+        columns = {name: columns[name] for name in kept_names if columns.get(name) is not None}
         return {**kept, "labels": list(corpus.report.labels or ()), "columns": columns}
     notes: Table = {
         "source_language": recipe.data.source_language,

@@ -25,6 +25,7 @@ from transduce.errors import ModelFolderError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
+from transduce.inspection.tape import Tape, has_tape, tape_of
 from transduce.interop.ctranslate2 import Quantization
 from transduce.models.interface import LanguageModel
 from transduce.searcher import Choice, Searcher
@@ -283,6 +284,19 @@ class Translator:
             maps = maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
         (links,) = self._answers.links([(first, words)], [(best.tokens, self.target.words(best.tokens))])
         return replace(maps, links=tuple(links or ()))
+
+    def tape(self, text: str, **options: Any) -> Tape:
+        """Answer one text with a Neural Turing Machine and return what it did with its memory."""
+        if not has_tape(self.model):
+            raise SettingsError("this model has no memory that it writes to; ask a turing_machine that has heads")
+        tokens = self.source.encode(text)
+        best = self.engine.translate([Request(0, tokens, self.options(**options))])[0][0]
+        source_tokens = [*tokens, self.source.end]
+        produced = [*best.tokens, *([self.target.end] if best.ended else [])]
+        pieces = [*self.source.pieces(source_tokens), *self.target.pieces(produced)]
+        with self.engine.alone():
+            tape = tape_of(self.model, source_tokens, [self.target.start, *produced], pieces)
+        return replace(tape, source=text, answer=self.target.decode(best.tokens))
 
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         lead = self.languages.lead()

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import transduce
+from transduce.data.reading.config import ReadingConfig
+from transduce.data.reading.story import simple_stories
 from transduce.data.synthetic import SyntheticTask
+from transduce.loading import load_reader
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 
@@ -65,6 +68,12 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
         (tmp_path / "text").write_text("A small text stands here.\n" * 99)
         recipe, _ = read_recipe(path, [*changes, f"data.train.text={tmp_path / 'text'}"])
         assert isinstance(transduce.load(train(recipe, tmp_path / "run"))("A small"), str)
+        return
+    if isinstance(read_recipe(path)[0].data, ReadingConfig):
+        (tmp_path / "stories").write_text("\n".join(simple_stories(20, seed=1)))
+        recipe, _ = read_recipe(path, [*changes, f"data.train=[{{path='{tmp_path / 'stories'}', format='babi'}}]"])
+        reader = load_reader(train(recipe, tmp_path / "run"))
+        assert len(reader.read(["Anna went to the attic. Where is Anna?"])) == 1
         return
     if isinstance(read_recipe(path)[0].data.train, SyntheticTask):
         changes += ["data.train.size=300", "data.validation.size=20"]

@@ -38,7 +38,7 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert", "neural_gpu"))
+READERS = frozenset(("bert", "memory_network", "neural_gpu"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -47,6 +47,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
     "universal": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4},
     "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
+    "turing_machine": {"hidden_dim": 7, "slots": 11, "slot_dim": 3, "reads_target": True},
     "conv_seq2seq": {"embedding_dim": 11, "hidden_dim": 7, "num_layers": 3, "decoder_layers": None},
     "bytenet": {"model_dim": 7, "num_sets": 1, "dilations": (1, 2)},
     "extended_neural_gpu": {"model_dim": 7, "height": 2},
@@ -124,6 +125,10 @@ CASES = [
     case("luong", "dot", attention="dot", input_feeding=False, cell="gru"),
     case("luong", "tied", joint=True, tied="all", hidden_dim=11),
     case("luong", "general_bidirectional", bidirectional=True, input_feeding=False),
+    case("ntm_lstm"),
+    case("ntm_lstm", "many_heads", read_heads=3, write_heads=2, max_shift=2, num_layers=2),
+    case("ntm_feed_forward"),
+    case("lstm_alone"),
     case("conv_paper", max_positions=31),
     case("conv_ladder"),
     case("conv_small", tied="target", decoder_layers=4, num_layers=2),

@@ -12,11 +12,13 @@ from tests.laws.cases import EXACT, PAD, READERS, draw_tokens
 from transduce.models.bert import Bert, BertConfig
 from transduce.models.catalog import MODELS, build, preset
 from transduce.models.interface import Reader, VocabularySizes
+from transduce.models.memory_network import MemoryNetwork
 from transduce.nn.tap import record
 
 SIZES = VocabularySizes(23, 23)
 SMALL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2, "max_positions": 31, "num_labels": 3}
 LENGTHS = [7, 3, 5, 1]
+SMALL_STORY = {"model_dim": 14, "hops": 2, "max_facts": 3, "num_labels": 3}
 CASES = [
     (f"{name}-{head}", preset(name)[1].but(**{**SMALL, "head": head}))
     for name, head in [
@@ -25,6 +27,13 @@ CASES = [
         ("bert_large", "labels"),
         ("bert_mini", "tags"),
         ("bert_mini", "span"),
+    ]
+] + [
+    (f"{name}-{head}", preset(name)[1].but(**{**SMALL_STORY, "head": head, **changes}))
+    for name, head, changes in [
+        ("memn2n", "none", {}),
+        ("memn2n", "labels", {"hops": 3, "position_encoding": False}),
+        ("memn2n_layerwise", "labels", {}),
     ]
 ]
 CASES += [
@@ -100,7 +109,11 @@ def test_listening_changes_nothing_and_weights_add_up_to_one(model: Reader) -> N
     with record(model) as heard:
         loud = model(tokens, allowed, segments).states
     torch.testing.assert_close(loud[allowed], quiet[allowed], **EXACT)
-    assert len(heard) == (2 if isinstance(model, Bert) else 0)
+    hops = model.config.hops if isinstance(model, MemoryNetwork) else 0
+    assert len(heard) == (2 if isinstance(model, Bert) else hops)
+    looks = torch.ones(len(LENGTHS)) if model.max_texts else (segments * allowed).amax(1)  # no facts, no look
     for weight_BHQM in heard.values():
-        torch.testing.assert_close(weight_BHQM.sum(-1), torch.ones_like(weight_BHQM[..., 0]), **EXACT)
-        assert weight_BHQM[1, :, :, 3:].abs().max() == 0.0
+        expected = looks.double()[:, None, None].expand(weight_BHQM.shape[:-1])
+        torch.testing.assert_close(weight_BHQM.sum(-1), expected, **EXACT)
+        if model.max_texts:
+            assert weight_BHQM[1, :, :, 3:].abs().max() == 0.0

@@ -33,7 +33,7 @@ LAYERS: dict[str, set[str]] = {
     "generator": {"decoding", "models", "text", "checkpoint"},
     "loading": {"translator", "generator", "reader", "models", "checkpoint"},
     "bulk": {"answering", "translation", "translator", "engines", "decoding", "text", "checkpoint"},
-    "reader": {"inspection", "decoding", "checkpoint"},
+    "reader": {"inspection", "decoding", "text", "checkpoint"},
     "vectors_file": set(),
     "reader_assessment": {"reader", "training", "decoding", "evaluation", "models", "data"},
     "advice": {"data"},

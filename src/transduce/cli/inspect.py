@@ -11,6 +11,7 @@ from transduce.cli.language import language_options
 
 if TYPE_CHECKING:
     from transduce.reader import ReaderModel
+    from transduce.translator import Translator
 
 _EXAMPLES = """
 \b
@@ -49,10 +50,12 @@ def command(
     """Translate TEXT with the model in RUN and show where it looked; a reader reads it and looks at itself.
 
     Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
-    as a PNG; prints the next-token distribution of each step, and the source word that each word came from.
+    as a PNG; prints the next-token distribution of each step, and the source word that each word came from. Of a Neural
+    Turing Machine it draws the memory instead: where each head wrote and read at every step.
     """
     from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
+    from transduce.inspection.tape import has_tape
     from transduce.loading import load
     from transduce.reader import ReaderModel
     from transduce.translator import Translator
@@ -68,6 +71,9 @@ def command(
     if second is not None:
         raise SettingsError("--second is for readers, which read two texts side by side; leave it out")
     translator.languages.ask_for(to, of)
+    if has_tape(translator.model):
+        _inspect_tape(translator, text, output, beam)
+        return
     maps = translator.attention(text, top=top, beam=beam)
     which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
     maps.chosen(which, layer, head)  # says no before anything is written
@@ -89,6 +95,20 @@ def command(
     click.echo(f"picture  {picture}")
 
 
+def _inspect_tape(translator: Translator, text: str, output: str, beam: int | None) -> None:
+    """Draw what a Neural Turing Machine did with its memory."""
+    from transduce.cli.terminal import visible
+
+    tape = translator.tape(text, beam=beam)
+    click.echo(f"{visible(tape.source)}  →  {visible(tape.answer)}")
+    for step, piece in enumerate(tape.pieces):
+        places = [f"{name} {int(head[step].argmax())}" for name in ("write", "read") for head in getattr(tape, name)]
+        click.echo(f"  {visible(piece)}  {'  '.join(places)}")
+    picture = Path(f"{output}.png")
+    tape.save_png(picture)
+    click.echo(f"picture  {picture}")
+
+
 def _inspect_reader(
     reader: ReaderModel, text: str | list[str], output: str, kind: str | None, layer: int | None, head: int | None
 ) -> None:
@@ -96,15 +116,21 @@ def _inspect_reader(
     from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
 
-    if kind not in (None, "encoder"):
-        raise SettingsError(f"a reader has no '{kind}' attention; leave out --kind")
     maps = reader.attention(text)
-    maps.chosen("encoder", layer, head)  # says no before anything is written
+    (own,) = maps.maps  # a reader has one kind of attention
+    if kind not in (None, own):
+        raise SettingsError(f"a reader has no '{kind}' attention; leave out --kind")
+    maps.chosen(own, layer, head)  # says no before anything is written
     page, picture = Path(f"{output}.html"), Path(f"{output}.png")
     maps.save_html(page)
     click.echo(f"{visible(maps.source)}  →  {visible(maps.translation)}" if maps.translation else visible(maps.source))
+    if own == "cross":
+        for fact, *weights in zip(
+            maps.columns(own), *(maps.head(own, hop + 1, 1)[0] for hop in range(len(maps.maps[own]))), strict=True
+        ):
+            click.echo(f"  {'  '.join(f'{weight:.3f}' for weight in weights)}  {visible(fact)}")
     if reader.cut:
         click.echo("note: the text is longer than the model reads at once; this is its beginning", err=True)
     click.echo(f"page     {page}")
-    maps.save_png(picture, "encoder", layer, head)
+    maps.save_png(picture, own, layer, head)
     click.echo(f"picture  {picture}")

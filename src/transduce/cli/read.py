@@ -27,7 +27,8 @@ TOGETHER = 1024
 def command(run: str, file: str, as_objects: bool) -> None:
     """Say of each line of FILE, or of standard input, what the reader in RUN was trained to say.
 
-    A label with its probability (a second text stands behind a tab); a tag for each word; an answer with its place,
+    A label with its probability (a second text stands behind a tab; of a story, the answer to its last sentence); a tag
+    for each word; an answer with its place,
     for lines of question, tab and text; or what is missing where <mask> stands. One line in, one line out.
     """
     from transduce.loading import load_reader
@@ -43,7 +44,11 @@ def command(run: str, file: str, as_objects: bool) -> None:
         return "" if answer is None else "\t".join([as_text(answer), *_more(answer)])
 
     while some := list(islice(lines, TOGETHER)):
-        asked = {number: _asked(reader.head, line, file, number) for number, line in some if line.strip()}
+        asked = {
+            number: _asked(reader.head, line, file, number, reader.model.max_texts)
+            for number, line in some
+            if line.strip()
+        }
         said = dict(zip(asked, reader.read(list(asked.values())), strict=True))
         for number, line in some:
             click.echo(show(line, said.get(number)))
@@ -51,13 +56,13 @@ def command(run: str, file: str, as_objects: bool) -> None:
         click.echo(f"note: {reader.cut:,} texts were longer than the model reads and lost their end", err=True)
 
 
-def _asked(head: str, line: str, file: str, number: int) -> Any:
+def _asked(head: str, line: str, file: str, number: int, most: int | None) -> Any:
     from transduce.errors import DataError
 
     parts = [part.strip() for part in line.split("\t")]
     if head == "span" and len(parts) != 2:
         raise DataError(f"{file}: line {number} is no question and text with a tab between them")
-    if head == "labels" and len(parts) > 2:
+    if head == "labels" and most is not None and len(parts) > most:
         raise DataError(f"{file}: line {number} has {len(parts)} columns; give a text, or two with a tab between them")
     return line if head in ("tags", "language") else parts if len(parts) > 1 else line
 

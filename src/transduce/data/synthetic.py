@@ -16,20 +16,27 @@ from transduce.config import Config
 from transduce.text.corpus import Pair
 from transduce.text.tags import NAME
 
-TaskName = Literal["copy", "reverse", "sort", "addition", "recall"]
+TaskName = Literal["copy", "reverse", "sort", "addition", "recall", "repeat_copy", "associative_recall"]
+
+MOST_REPEATS = 10
+"""How often a sequence is copied at most, by repeat_copy."""
+ITEM_LENGTH = 3
+"""Symbols of each item of associative_recall."""
 
 
 class SyntheticTask(Config):
     """A corpus that is computed: `{task = "reverse", size = 10000}` stands where files could be named."""
 
     task: TaskName
-    """copy, reverse, sort; addition of two numbers, digit by digit; recall of a value by its key."""
+    """copy, reverse, sort; addition of two numbers, digit by digit; recall of a value by its key; repeat_copy, as often
+    as asked; associative_recall of the item that followed another."""
     size: int = pydantic.Field(gt=0, le=100_000_000)
     """How many pairs; some may be equal when the lengths and symbols leave little choice."""
     seed: int = 1
     """Another seed gives other pairs; training and validation need different ones."""
     min_length: int = pydantic.Field(default=1, ge=1)
-    """Fewest symbols of a source (digits of a number for addition, keys for recall)."""
+    """Fewest symbols of a source (digits of a number for addition, keys for recall, items of three symbols for
+    associative_recall)."""
     max_length: int = pydantic.Field(default=10, ge=1, le=10_000)
     """Most symbols of a source."""
     symbols: int = pydantic.Field(default=26, ge=1, le=100_000)
@@ -47,6 +54,8 @@ class SyntheticTask(Config):
             raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}")
         if self.task == "recall" and self.max_length > self.symbols:
             raise ValueError(f"recall needs as many symbols as keys: {self.max_length} keys, {self.symbols} symbols")
+        if self.task == "associative_recall" and self.min_length < 2:
+            raise ValueError("associative_recall asks what followed an item; set min_length to 2 or more")
         return self
 
     @property
@@ -127,10 +136,26 @@ def _recall(draw: _Draw, length: int, symbols: int) -> _Sides:
     return [*facts, "?", "?", symbol(keys[asked])], [str(values[asked])]
 
 
+def _repeat_copy(draw: _Draw, length: int, symbols: int) -> _Sides:
+    """A sequence and a number: "c k * 3" is "c k c k c k" (Graves et al. 2014, section 4.2)."""
+    text, times = [symbol(index) for index in draw.symbols(length, symbols)], draw.between(1, MOST_REPEATS)
+    return [*text, "*", str(times)], text * times
+
+
+def _associative_recall(draw: _Draw, length: int, symbols: int) -> _Sides:
+    """Items, then one of them: ": a b c : d e f : g h i ? d e f" is "g h i" (Graves et al. 2014, section 4.3)."""
+    items = [[symbol(index) for index in draw.symbols(ITEM_LENGTH, symbols)] for _ in range(length)]
+    asked = draw.below(length - 1)
+    told = [text for item in items for text in (":", *item)]
+    return [*told, "?", *items[asked]], items[asked + 1]
+
+
 _TASKS: dict[TaskName, Callable[[_Draw, int, int], _Sides]] = {
     "copy": _copy,
     "reverse": _reverse,
     "sort": _sort,
     "addition": _addition,
     "recall": _recall,
+    "repeat_copy": _repeat_copy,
+    "associative_recall": _associative_recall,
 }

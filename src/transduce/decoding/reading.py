@@ -190,14 +190,14 @@ class ReadingEngine:
         return [answers[place] for place in range(len(rows))]
 
     def tensors(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Frame and pad rows: tokens, which are real, which of two texts."""
+        """Frame and pad rows: tokens, which are real, which of the texts."""
         special, width = self.tokenizer.specials, max(map(len, rows)) + 2
         tokens = torch.full((len(rows), width), special.pad)
         for place, row in enumerate(rows):
             tokens[place, : len(row) + 2] = torch.tensor([special.start, *row, special.end])
         allowed = torch.arange(width) < torch.tensor([len(row) + 2 for row in rows])[:, None]
         is_end = tokens == special.end
-        segments = (is_end.cumsum(dim=1) - is_end.long()).clamp(max=1).masked_fill(~allowed, 0)
+        segments = (is_end.cumsum(dim=1) - is_end.long()).masked_fill(~allowed, 0)
         device = self.model.device
         return tokens.to(device), allowed.to(device), segments.to(device)
 

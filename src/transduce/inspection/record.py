@@ -71,6 +71,27 @@ def self_attention_of(
     )
 
 
+def hops_of(model: Reader, inputs: tuple[Tensor, Tensor, Tensor], texts: Sequence[str], said: str) -> AttentionMaps:
+    """Read one story and return what each hop looked at: a layer for a hop, a column for a fact that was read.
+
+    `texts` are the facts and the question; the memory has the newest fact first, and the map the oldest.
+    """
+    with record(model) as heard, as_used(model), torch.no_grad():
+        model(*inputs)
+    read = int(inputs[2].max())  # a story that is too long has lost its oldest facts
+    layers = [weight_1HQM[0] for weight_1HQM in heard.values()]
+    count = min(read, layers[0].shape[-1])
+    if not count:
+        raise SettingsError("there is nothing to look at: the story has no facts before its question")
+    return AttentionMaps(
+        maps={"cross": _stacked([weight_HQM[..., :count].flip(-1) for weight_HQM in layers])},
+        source_pieces=tuple(texts[-1 - count : -1]),
+        target_pieces=(texts[-1], said),
+        source=". ".join(texts),
+        translation=said,
+    )
+
+
 def _kind(path: str) -> Kind:
     if "cross_attention" in path:
         return "cross"

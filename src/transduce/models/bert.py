@@ -94,8 +94,7 @@ class BertEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor, segments: Tensor | None) -> Tensor:
         """(B N), (B N) -> (B N D). Positions count from the first column, be it padding or not."""
-        if segments is None:
-            segments = torch.zeros_like(tokens)
+        segments = torch.zeros_like(tokens) if segments is None else segments.clamp(max=len(self.segments.weight) - 1)
         summed = self.pieces(tokens) + self.positions.first(tokens.shape[1]) + self.segments(segments)
         dropped: Tensor = self.dropout(self.norm(summed))
         return dropped

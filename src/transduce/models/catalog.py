@@ -17,9 +17,11 @@ from transduce.models import (
     conv_seq2seq,
     extended_neural_gpu,
     gpt,
+    memory_network,
     neural_gpu,
     t5,
     transformer,
+    turing_machine,
     universal,
 )
 from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
@@ -113,6 +115,20 @@ MODELS: dict[str, Entry] = {
         bert.BertConfig,
         {"bert_base": bert.bert_base, "bert_large": bert.bert_large, "bert_mini": bert.bert_mini},
     ),
+    "memory_network": Entry(
+        memory_network.MemoryNetwork,
+        memory_network.MemoryNetworkConfig,
+        {"memn2n": memory_network.memn2n, "memn2n_layerwise": memory_network.memn2n_layerwise},
+    ),
+    "turing_machine": Entry(
+        turing_machine.TuringMachine,
+        turing_machine.TuringMachineConfig,
+        {
+            "ntm_lstm": turing_machine.ntm_lstm,
+            "ntm_feed_forward": turing_machine.ntm_feed_forward,
+            "lstm_alone": turing_machine.lstm_alone,
+        },
+    ),
 }
 
 
@@ -138,6 +154,12 @@ def is_reader(config: Config) -> bool:
     """Whether the model that these settings belong to reads texts and writes none."""
     model = entry(name_of(config)).model
     return isinstance(model, type) and issubclass(model, Reader)
+
+
+def reads_stories(config: Config) -> bool:
+    """Whether it reads any number of texts: facts, and a question as the last one."""
+    model = entry(name_of(config)).model
+    return isinstance(model, type) and issubclass(model, Reader) and model.max_texts is None
 
 
 def preset(name: str) -> tuple[str, Config]:

@@ -215,10 +215,12 @@ class Reader(Model):
     """Texts → vectors, and what its head says about them."""
 
     head: Head | None
+    max_texts: ClassVar[int | None] = 2
+    """How many texts it reads side by side; None for any number: facts, and a question as the last one."""
 
     @abstractmethod
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
-        """Read framed texts.  tokens, allowed, which of two texts each token is of: (B N) -> vectors."""
+        """Read framed texts.  tokens, allowed, which of the texts each token is of: (B N) -> vectors."""
 
 
 AnyTransducer = Transducer[Any, Any]

@@ -30,15 +30,21 @@ class Embedding(nn.Module):
 
 
 class Output(Freezable):
-    """The linear layer before the softmax. Its weight may be an embedding's: one matrix, two uses."""
+    """The linear layer before the softmax. Its weight may be an embedding's (one matrix, two uses) or given."""
 
     bias: nn.Parameter | None
     half_products = False
     """Whether a loss rounds the factors of its products while training, see `nn.product`."""
 
-    def __init__(self, size: int, dim: int, bias: bool = False, tied: Embedding | None = None) -> None:
+    def __init__(
+        self, size: int, dim: int, bias: bool = False, tied: Embedding | None = None, fixed: Tensor | None = None
+    ) -> None:
+        """`fixed` is a weight that is known and neither learnt nor saved."""
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(size, dim)) if tied is None else tied.weight
+        if fixed is not None:
+            self.register_buffer("weight", fixed, persistent=False)
+        else:
+            self.weight = nn.Parameter(torch.empty(size, dim)) if tied is None else tied.weight
         self.bias = nn.Parameter(torch.empty(size)) if bias else None
 
     def forward(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
@@ -60,3 +66,14 @@ class Output(Freezable):
 
     def extra_repr(self) -> str:
         return "{}, {}, bias={}".format(*self.weight.shape, self.bias is not None)
+
+
+def binary_code(size: int) -> Tensor:
+    """Write the number of every token in binary, counted back from the last token.  -> (size, digits) of 0 and 1.
+
+    Tokens that stand for themselves come first in a vocabulary. Counted from the end they are the ones with the
+    highest digit, if there are few of them beside a power of two of others: that digit tells signs from values.
+    """
+    digits = max(1, (size - 1).bit_length())
+    number_V1 = torch.arange(size - 1, -1, -1)[:, None]
+    return ((number_V1 >> torch.arange(digits)) & 1).float()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from transduce.errors import SettingsError, suggestion
 
-TAPS = ("query", "key", "value", "score", "weight", "residual")
+TAPS = ("query", "key", "value", "score", "weight", "residual", "read", "write", "slots")
 """What can be listened to; a model need not have all of them."""
 
 

@@ -13,6 +13,7 @@ The same functions make rows for training and for a text that somebody asks abou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -46,13 +47,32 @@ class Window:
 
 
 def label_row(tokenizer: ReadingTokenizer, texts: Sequence[str], max_length: int) -> tuple[list[int], bool]:
-    """Return the tokens of a text or pair, and whether it had to be cut."""
+    """Return the tokens of a text or pair, or of facts with a question behind them, and whether they had to be cut."""
     encoded = tokenizer.encode_batch(list(texts))
+    if len(encoded) > 2:
+        return _story_row(encoded, tokenizer.end, max_length)
     first, second = encoded[0], encoded[1] if len(encoded) > 1 else None
     kept, kept_second = cut_to(first, second, max_length)
     joined = kept if kept_second is None else [*kept, tokenizer.end, *kept_second]
     whole = len(first) + (0 if second is None else len(second) + 1)
     return joined, len(joined) < whole
+
+
+def _story_row(encoded: list[list[int]], end: int, max_length: int) -> tuple[list[int], bool]:
+    """Join facts and a question, without the oldest facts where there is no room for all."""
+    *facts, question = encoded
+    joined, was_cut = question[: max_length - 2], len(question) > max_length - 2
+    for fact in reversed(facts):
+        if len(fact) + 1 + len(joined) > max_length - 2:
+            return joined, True
+        joined = [*fact, end, *joined]
+    return joined, was_cut
+
+
+def story_of(text: str) -> list[str]:
+    """Cut a text into its sentences, or at its tabs if it has any, without the marks at their ends."""
+    parts = text.split("\t") if "\t" in text else re.split(r"(?<=[.?!])\s+", text)
+    return [part for part in (part.strip().rstrip(".?!").rstrip() for part in parts) if part]
 
 
 class WordPieces:

@@ -8,6 +8,10 @@ import pytest
 
 from tests.unit.cli.example import change_config
 from transduce.cli.main import run
+from transduce.recipe import read_recipe
+from transduce.run import train
+
+RECIPES = Path(__file__).parents[3] / "recipes"
 
 
 def test_it_prints_the_steps_and_writes_a_page_and_a_picture(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,3 +55,17 @@ def test_of_a_long_text_the_first_part_is_looked_at_and_that_is_said(
 def test_a_model_folder_can_be_looked_into_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change_config(notes={})(place / "run/model")
     assert run(["inspect", "run/model", "a"]) == 0
+
+
+def test_of_a_turing_machine_the_memory_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe, _ = read_recipe(RECIPES / "copy-ntm.toml", ["training.updates=1", "data.train.size=50", "model.slots=5"])
+    train(recipe, tmp_path / "run")
+    assert run(["inspect", "run", "a b c", "--output", "look"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("a b c  →  ") and lines[-1] == "picture  look.png"
+    assert [line.split()[0] for line in lines[1:4]] == ["a", "b", "c"]
+    assert all(line.split()[1::2] == ["write", "read"] for line in lines[1:-1])
+    assert Path("look.png").read_bytes().startswith(b"\x89PNG")

@@ -15,6 +15,7 @@ import torch
 import transduce
 from transduce.checkpoint import load_model
 from transduce.cli.main import run
+from transduce.data.reading.story import simple_stories
 
 RECIPE = """
 [data]
@@ -224,3 +225,47 @@ def test_lines_that_are_no_questions_are_refused(
     typed(b"a\tb\tc\n")
     assert run(["read", str(readers / "classify")]) == 65
     assert "line 1 has 3 columns" in capsys.readouterr().err
+
+
+STORIES = """
+[data]
+task = "classify"
+train = {path = "stories", format = "babi"}
+
+[tokenizer]
+kind = "word"
+min_frequency = 1
+
+[model]
+preset = "memn2n"
+model_dim = 7
+max_facts = 5
+
+[training]
+updates = 2
+validate_every = 2
+"""
+
+
+def test_a_story_is_answered_and_each_hop_s_look_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("stories").write_text("\n".join(simple_stories(20, seed=1)))
+    Path("recipe.toml").write_text(STORIES)
+    assert run(["train", "--recipe", "recipe.toml", "--output", "run"]) == 0
+    capsys.readouterr()
+    assert run(["inspect", "run", "Anna went to the attic. Boris went to the cellar. Where is Anna?"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Anna went to the attic. Boris went to the cellar. Where is Anna  →  ")
+    weights = [[float(value) for value in line.split()[:3]] for line in lines[1:3]]
+    assert [line.split("  ")[-1] for line in lines[1:3]] == ["Anna went to the attic", "Boris went to the cellar"]
+    assert all(abs(sum(hop) - 1) < 0.002 for hop in zip(*weights, strict=True))
+    assert lines[3:] == ["page     attention.html", "picture  attention.png"]
+    assert run(["evaluate", "run", "--path", "stories"]) == 0
+    capsys.readouterr()
+    Path("asked").write_text("Anna went to the attic.\tBoris slept.\tWhere is Anna?\n")
+    assert run(["read", "run", "asked"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert run(["inspect", "run", "Where is Anna?"]) == 1
+    assert "the story has no facts" in capsys.readouterr().err

@@ -38,6 +38,23 @@ def test_recall_asks_for_the_value_of_a_key_that_was_given() -> None:
         assert answer == values[keys.index(key)]
 
 
+def test_repeat_copy_repeats_as_often_as_asked() -> None:
+    made = pairs_of("repeat_copy", max_length=5)
+    for source, target in made:
+        *text, star, times = source
+        assert star == "*" and target == text * int(times)
+    assert {source[-1] for source, _ in made} == {str(times) for times in range(1, 11)}
+
+
+def test_associative_recall_asks_for_the_item_that_followed() -> None:
+    made = pairs_of("associative_recall", min_length=2, max_length=6, symbols=64)
+    for source, target in made:
+        told, _, asked = " ".join(source).partition(" ? ")
+        items = [item.strip() for item in told.split(":")[1:]]
+        assert " ".join(target) in {items[at + 1] for at, item in enumerate(items[:-1]) if item == asked}
+    assert {source.count(":") for source, _ in made} == {2, 3, 4, 5, 6}
+
+
 def test_lengths_and_symbols_are_kept_and_used_up() -> None:
     made = pairs_of("copy", min_length=3, max_length=5, symbols=29, size=1000)
     assert {len(source) for source, _ in made} == {3, 4, 5}
@@ -54,6 +71,7 @@ def test_impossible_tasks_are_refused_with_their_reason() -> None:
     for table, reason in (
         ({"task": "copy", "size": 5, "min_length": 9, "max_length": 3}, "min_length 9 is above max_length 3"),
         ({"task": "recall", "size": 5, "max_length": 9, "symbols": 3}, "recall needs as many symbols"),
+        ({"task": "associative_recall", "size": 5}, "min_length to 2"),
         ({"task": "copy", "size": 0}, "size = 0"),
         ({"task": "juggle", "size": 5}, "juggle"),
         ({"task": "copy", "size": 5, "lenght": 3}, "no setting 'lenght'"),

@@ -11,6 +11,7 @@ from transduce.evaluation.cost import Workload, estimate, parameters_by_part
 from transduce.evaluation.dry_run import kept_for_backward, observe
 from transduce.models import catalog
 from transduce.models.attentive_rnn import AttentiveRnnConfig
+from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, VocabularySizes
 from transduce.models.transformer import TransformerConfig, paper_base
 
@@ -162,3 +163,19 @@ def test_a_length_past_the_learned_positions_is_refused() -> None:
 def test_counting_leaves_no_device_behind() -> None:
     estimate(CONFIG, SIZES, WORK)
     assert torch.zeros(1).device.type == "cpu"
+
+
+@pytest.mark.parametrize("attention", ["window", "strided", "linear", "performer", "hashed"])
+def test_attention_that_scales_is_counted_too(attention: str) -> None:
+    config = CONFIG.but(attention=attention, window=4, stride=4, features=4, hash_reach=4)
+    growth = []
+    for kind in (CONFIG, config):
+        short, long = (estimate(kind, SIZES, WORK.but(source_length=n)).flops_per_token["encode"] for n in (64, 256))
+        growth.append(long - short)
+    assert growth[1] < growth[0] / 2
+
+
+def test_a_sum_of_features_does_not_grow() -> None:
+    config = GptConfig(model_dim=14, num_heads=2, attention="linear", num_layers=2)
+    short, long = (estimate(config, SIZES, Workload(target_length=n)).memory_bytes["decode"] for n in (8, 64))
+    assert long["state"] == short["state"]

@@ -144,6 +144,19 @@ def test_the_recurrent_form_equals_the_parallel_form(name: str) -> None:
     torch.testing.assert_close(found, kernel(query, key, value, None, True, NOTHING), **EXACT)
 
 
+@pytest.mark.parametrize("name", DECODING)
+def test_what_is_remembered_of_a_prompt_is_what_stepping_through_it_leaves(name: str) -> None:
+    """The next token finds the same, after prompts of different lengths; the second row is its first 11 tokens."""
+    kernel, lengths = made(KERNELS[name]()), torch.tensor([LENGTH, 11])
+    query, key, value = draw(LENGTH + 1, kernel.one_vector)
+    parts = [each[:, :, :LENGTH] for each in (query, key, value)]
+    past = kernel.remember(*parts, lengths)
+    expected = kernel(query, key, value, None, True, NOTHING)
+    vectors = [each[[0, 1], :, lengths] for each in (query, key, value)]
+    found, _ = kernel.step(NewToken(*vectors, lengths, lengths > 0, LENGTH), past)
+    torch.testing.assert_close(found, expected[[0, 1], :, lengths], **EXACT)
+
+
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("causal", [False, True])

@@ -27,7 +27,7 @@ class ReadingBatch:
     allowed: Tensor
     """(B N), True where there is a real token."""
     segments: Tensor
-    """(B N): which of two texts each token is of."""
+    """(B N): which of its texts each token is of."""
     wanted: Tensor
     """The label of each text (B 1), the first and last token of its answer (B 2), or what is wanted of each token
     (B N): its label, or the piece that stood there; -1 for nothing. The first token's is whether the second text
@@ -78,7 +78,7 @@ def collate_reading(store: PairStore, rows: Rows, special: Specials, task: Task)
     tokens_BN[np.arange(len(rows)), lengths + 1] = special.end
     allowed_BN = np.arange(tokens_BN.shape[1]) < (lengths + 2)[:, None]
     ended_BN = np.cumsum(tokens_BN == special.end, axis=1) - (tokens_BN == special.end)
-    segments_BN = np.where(allowed_BN, np.minimum(ended_BN, 1), 0)
+    segments_BN = np.where(allowed_BN, ended_BN, 0)
     wanted, counts = store.targets.take(rows)
     if task in ("classify", "answer"):
         wanted_BN = wanted.astype(np.int64).reshape(len(rows), -1)

@@ -11,14 +11,14 @@ from transduce.config import Config
 from transduce.errors import SettingsError
 
 Task = Literal["mask", "classify", "tag", "answer"]
-Layout = Literal["lines", "tsv", "jsonl", "conll", "squad"]
+Layout = Literal["lines", "tsv", "jsonl", "conll", "squad", "babi"]
 
 HEADS: dict[Task, str] = {"mask": "language", "classify": "labels", "tag": "tags", "answer": "span"}
 """What a reader's head says, by task."""
 
 LAYOUTS: dict[Task, tuple[Layout, ...]] = {
     "mask": ("lines",),
-    "classify": ("tsv", "jsonl"),
+    "classify": ("tsv", "jsonl", "babi"),
     "tag": ("conll",),
     "answer": ("squad", "jsonl"),
 }
@@ -31,9 +31,10 @@ class ReadingFiles(Config):
     path: str
     """The file."""
 
-    format: Literal["auto", "lines", "tsv", "jsonl", "conll", "squad"] = "auto"
+    format: Literal["auto", "lines", "tsv", "jsonl", "conll", "squad", "babi"] = "auto"
     """What it is; "auto" goes by task and name: .tsv or .jsonl for classify, CoNLL for tag, .jsonl or else the JSON of
-    SQuAD for answer, lines for mask."""
+    SQuAD for answer, lines for mask. For classify there is also babi, which must be said: stories, whose labels are the
+    answers to their questions."""
 
     text: int | str | None = None
     """Column of the text, or of the word in CoNLL: a number from 0, or a name where the first line is a header or the

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.data.reading.config import ReadingFiles, Task
+from transduce.data.reading.story import read_stories
 from transduce.errors import DataError, suggestion
 from transduce.text.line import normalise, read_lines
 
@@ -42,6 +43,8 @@ def read_examples(files: ReadingFiles, task: Task) -> Iterator[Example]:
         return (Example(number, (line.strip(),)) for number, line in enumerate(read_lines(files.path), start=1))
     if layout == "conll":
         return _sentences(files)
+    if layout == "babi":
+        return _stories(files.path)
     if layout == "squad":
         return _squad(files.path)
     return _answers(files.path) if task == "answer" else _labelled(files, layout == "jsonl")
@@ -69,6 +72,15 @@ def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
     for number, line in lines:
         cells = line.split("\t")
         yield _checked(number, [cells[place].strip() if place < len(cells) else None for place in places])
+
+
+def _stories(path: str) -> Iterator[Example]:
+    for found in read_stories(read_lines(path)):
+        if isinstance(found, int):
+            yield Example(found, ("",), ("",), fault="columns")
+        else:
+            line, texts, answer = found
+            yield Example(line, texts, (answer,))
 
 
 def _checked(number: int, values: list[str | None]) -> Example:

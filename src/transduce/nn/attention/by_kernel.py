@@ -53,21 +53,30 @@ class KernelAttention(nn.Module):
     def extend(
         self, hidden: Tensor, past: RowPast, layer: int, allowed: Tensor | None, relation: Relation = UNRELATED
     ) -> Tensor:
-        """Look at what the rows remember and at the new tokens, one after the other.  (S T·W D) -> (S T·W D)."""
-        width, length = past.width, hidden.shape[1] // past.width
+        """Look at what the rows remember and at the new tokens, now remembered too.  (S T·W D) -> (S T·W D)."""
+        width = past.width
         query, key, value = (self._by_row(each, width) for each in self._project(hidden, relation))
-        position_R, reading_R = (each.repeat_interleave(width) for each in (past.lengths, past.reading))
+        if past.longest == 0 and query.shape[2] > 1:  # a prompt is read at once
+            seen = query, self._each_head(key), self._each_head(value)
+            mixed_RTD = self.kernel(*seen, None, True, self.dropout).transpose(1, 2).flatten(2)
+            past.layers[layer] = self.kernel.remember(query, key, value, past.reading.repeat_interleave(width))
+        else:
+            mixed_RTD = self._one_by_one(query, key, value, past, layer)
+        merged: Tensor = self.merge(torch.unflatten(mixed_RTD, 0, (-1, width)).transpose(1, 2).flatten(1, 2))
+        return merged
+
+    def _one_by_one(self, query: Tensor, key: Tensor, value: Tensor, past: RowPast, layer: int) -> Tensor:
+        """(R H T K), (R G T K), (R G T V) -> (R T H·V)."""
+        position_R, reading_R = (each.repeat_interleave(past.width) for each in (past.lengths, past.reading))
         kept, mixed = past.layers[layer], []
-        for time in range(length):
+        for time in range(query.shape[2]):
             vectors = query[:, :, time], key[:, :, time], value[:, :, time]
             is_read_R = reading_R > time
             new = NewToken(*vectors, position_R + time * is_read_R, is_read_R, past.longest + time)
             mixed_RHV, kept = self.kernel.step(new, kept)
             mixed.append(mixed_RHV.flatten(1))
         past.layers[layer] = kept
-        mixed_RTD = torch.stack(mixed, dim=1) if mixed else hidden.new_zeros(len(query), 0, self.merge.in_features)
-        merged: Tensor = self.merge(torch.unflatten(mixed_RTD, 0, (-1, width)).transpose(1, 2).flatten(1, 2))
-        return merged
+        return torch.stack(mixed, dim=1) if mixed else query.new_zeros(len(query), 0, self.merge.in_features)
 
     def _project(self, hidden: Tensor, relation: Relation) -> tuple[Tensor, Tensor, Tensor]:
         """(B N D) -> (B H N K), (B G N K), (B G N V)."""

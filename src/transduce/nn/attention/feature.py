@@ -118,6 +118,10 @@ class FeatureAttention(Kernel):
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         return (like.new_zeros(rows, shape.key_value_heads, self.features.size, shape.value_dim + 1),)
 
+    def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
+        is_read_RT = torch.arange(key.shape[2], device=key.device) < lengths[:, None]
+        return (self._keys(key, is_read_RT).transpose(-2, -1) @ _with_ones(value),)
+
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
         (sum_RGFV,) = past
         key_RGF = self.features.of_key(new.key) * new.is_read[:, None, None]

@@ -103,6 +103,20 @@ class Hashed(Kernel):
         ring = torch.full((*per_bucket, self.reach + 1), -1, dtype=torch.long, device=like.device)
         return (*no_slots(rows, shape, like), ring, torch.zeros(per_bucket, dtype=torch.long, device=like.device))
 
+    def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
+        place_T = torch.arange(key.shape[2], device=key.device)
+        bucket_RHOT = self._buckets(query, place_T < lengths[:, None])  # what is not read has a bucket of its own
+        count = torch.zeros(*bucket_RHOT.shape[:3], self.buckets + 1, dtype=torch.long, device=key.device)
+        count = count.scatter_add(3, bucket_RHOT, torch.ones_like(bucket_RHOT))
+        rank_RHOT = bucket_RHOT.argsort(dim=-1, stable=True).argsort(dim=-1)
+        within_RHOT = rank_RHOT - (count.cumsum(dim=3) - count).gather(3, bucket_RHOT)
+        size = self.reach + 1
+        is_last = within_RHOT >= count.gather(3, bucket_RHOT) - size
+        slot_RHOT = torch.where(is_last, bucket_RHOT, self.buckets) * size + within_RHOT % size
+        ring = torch.full((*count.shape[:3], (self.buckets + 1) * size), -1, dtype=torch.long, device=key.device)
+        ring = ring.scatter(3, slot_RHOT, place_T.expand_as(slot_RHOT))[..., : self.buckets * size]
+        return key, value, torch.unflatten(ring, 3, (self.buckets, size)), count[..., : self.buckets]
+
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
         keys, values, ring, count_RHOU = past
         keys = put(keys, new.position, new.key, new.is_read, new.longest + 1)

@@ -65,6 +65,10 @@ class Kernel(nn.Module, ABC):
         """Return the past of rows that have read nothing."""
 
     @abstractmethod
+    def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
+        """Return the past of rows that have read so many tokens and nothing before.  (R H T K), (R G T K), …, (R)."""
+
+    @abstractmethod
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
         """Mix what the new token may look at, itself included, and remember it.  -> (R H V); consumes the past."""
 

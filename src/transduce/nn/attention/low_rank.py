@@ -40,6 +40,9 @@ class LowRank(Kernel):
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         raise AssertionError("the settings refuse this kernel where there is a past")
 
+    def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
+        raise AssertionError("the settings refuse this kernel where there is a past")
+
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
         raise AssertionError("the settings refuse this kernel where there is a past")
 

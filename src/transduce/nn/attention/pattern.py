@@ -49,6 +49,10 @@ class Pattern(Kernel):
         """Return where the keys of a position are kept."""
 
     @abstractmethod
+    def last_in(self, slot: Tensor, lengths: Tensor) -> Tensor:
+        """Return which position of a text of so many tokens is in a slot, below 0 for none.  (N), (R 1) -> (R N)."""
+
+    @abstractmethod
     def slots(self, length: int) -> int:
         """Return how many slots a text of so many tokens needs."""
 
@@ -62,6 +66,11 @@ class Pattern(Kernel):
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         return no_slots(rows, shape, like)
+
+    def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
+        slot_N = torch.arange(self.slots(key.shape[2]), device=key.device)
+        place_RGN = self.last_in(slot_N, lengths[:, None]).clamp(min=0)[:, None].expand(-1, key.shape[1], -1)
+        return take(key, place_RGN), take(value, place_RGN)
 
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
         slot_R, size = self.slot(new.position), self.slots(new.longest + 1)
@@ -129,6 +138,11 @@ class Window(Pattern):
         beyond = position - self.global_tokens
         return torch.where(beyond < 0, position, self.global_tokens + beyond % self.ring)
 
+    def last_in(self, slot: Tensor, lengths: Tensor) -> Tensor:
+        rounds = (lengths - 1 - slot).div(self.ring, rounding_mode="floor")
+        place_RN = torch.where(slot < self.global_tokens, slot, slot + rounds * self.ring)
+        return torch.where(slot < lengths, place_RN, -1)
+
     def slots(self, length: int) -> int:
         return min(length, self.global_tokens + self.ring)
 
@@ -174,6 +188,9 @@ class Strided(Pattern):
 
     def slot(self, position: Tensor) -> Tensor:
         return position
+
+    def last_in(self, slot: Tensor, lengths: Tensor) -> Tensor:
+        return torch.where(slot < lengths, slot, -1)
 
     def slots(self, length: int) -> int:
         return length

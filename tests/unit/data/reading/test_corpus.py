@@ -116,7 +116,7 @@ def test_segments_hold_whole_sentences_as_long_as_they_fit() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"task": "classify", "train": {"path": "a.tsv", "format": "conll"}}, "reads tsv or jsonl, not conll"),
+        ({"task": "classify", "train": {"path": "a.tsv", "format": "conll"}}, "reads tsv or jsonl or babi, not conll"),
         ({"task": "tag", "train": {"path": "a", "second": 1}}, "a second text is for labels of pairs"),
         ({"task": "tag", "train": {"path": "a"}, "test": {"path": "b", "weight": 2.0}}, "a weight is for training"),
         ({"task": "tag", "train": []}, "names no examples"),

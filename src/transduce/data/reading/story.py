@@ -1,0 +1,66 @@
+"""Stories with questions: files as bAbI's (Weston et al. 2015, arXiv 1502.05698), and small stories of our own.
+
+A line is a number and a fact, or a number, a question, a tab, its answer, and what else there may be. Number 1 begins a
+story. A question is about the facts before it in its story.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+PEOPLE = ("Anna", "Boris", "Clara", "Dario")
+PLACES = ("attic", "cellar", "garden", "kitchen", "stable")
+WAYS = ("went to the", "walked to the", "hurried to the")
+FACTS_BETWEEN = 2
+QUESTIONS = 5
+
+Asked = tuple[int, tuple[str, ...], str]
+"""The line of a question, the facts before it with the question itself as the last, and the answer."""
+
+
+def plain(sentence: str) -> str:
+    """Leave out the mark at the end of a sentence, so that its last word is a word."""
+    return sentence.strip().rstrip(".?!").rstrip()
+
+
+def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
+    """Yield every question; of a line that is neither fact nor question, its number."""
+    facts: list[str] = []
+    for place, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        number, _, rest = line.strip().partition(" ")
+        if not number.isdecimal() or not plain(rest.partition("\t")[0]):
+            yield place
+            continue
+        if number == "1":
+            facts = []
+        question, *told = rest.split("\t")
+        if not told:
+            facts.append(plain(question))
+        elif told[0].strip():
+            yield place, (*facts, plain(question)), told[0].strip()
+        else:
+            yield place
+
+
+def simple_stories(count: int, seed: int) -> Iterator[str]:
+    """Yield the lines of so many stories about who went where: the answer is the last place that somebody went to."""
+    draw = random.Random(f"stories {seed}")
+
+    def one_of(some: tuple[str, ...]) -> str:
+        return some[int(draw.random() * len(some))]
+
+    for _ in range(count):
+        where: dict[str, str] = {}
+        number = 0
+        for _ in range(QUESTIONS):
+            for _ in range(FACTS_BETWEEN):
+                number += 1
+                person, place = one_of(PEOPLE), one_of(PLACES)
+                where[person] = place
+                yield f"{number} {person} {one_of(WAYS)} {place}."
+            number += 1
+            person = one_of(tuple(where))
+            yield f"{number} Where is {person}? \t{where[person]}"

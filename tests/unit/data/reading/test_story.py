@@ -1,0 +1,93 @@
+"""Stories with questions: bAbI's files, and our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from transduce.data.reading.config import ReadingFiles
+from transduce.data.reading.corpus import read_examples
+from transduce.data.reading.story import read_stories, simple_stories
+from transduce.text.reading_row import label_row, story_of
+
+FILE = """1 Bill travelled to the office.
+2 Bill took the football there.
+3 Where is Bill? \toffice\t1
+4 Fred went to the hall.
+5 What is Bill carrying? \tfootball,apple\t2
+nonsense
+1 Jeff slept.
+2 Who slept?\tJeff
+3 \tnothing asked
+"""
+
+
+def test_a_question_is_about_the_facts_before_it_in_its_story(tmp_path: Path) -> None:
+    (tmp_path / "qa.txt").write_text(FILE)
+    found = list(read_examples(ReadingFiles(path=str(tmp_path / "qa.txt"), format="babi"), "classify"))
+    assert [(example.line, example.texts, example.labels) for example in found if example.fault is None] == [
+        (3, ("Bill travelled to the office", "Bill took the football there", "Where is Bill"), ("office",)),
+        (
+            5,
+            (
+                "Bill travelled to the office",
+                "Bill took the football there",
+                "Fred went to the hall",
+                "What is Bill carrying",
+            ),
+            ("football,apple",),
+        ),
+        (8, ("Jeff slept", "Who slept"), ("Jeff",)),
+    ]
+    assert [(example.line, example.fault) for example in found if example.fault] == [(6, "columns"), (9, "columns")]
+
+
+def test_a_public_file_has_its_thousand_questions() -> None:
+    path = Path(__file__).parents[5] / "shared" / "data" / "babi" / "en-qa1_single-supporting-fact_train.txt.gz"
+    if not path.exists():
+        pytest.skip(f"bAbI is not at {path}; put it there")
+    found = list(read_examples(ReadingFiles(path=str(path), format="babi"), "classify"))
+    assert len(found) == 1000 and not any(example.fault for example in found)
+    assert found[0].texts == ("Mary moved to the bathroom", "John went to the hallway", "Where is Mary")
+    assert found[0].labels == ("bathroom",)
+
+
+def test_answers_of_our_stories_are_the_last_places() -> None:
+    asked = [found for found in read_stories(simple_stories(20, seed=3)) if not isinstance(found, int)]
+    assert len(asked) == 100
+    for _, (*facts, question), answer in asked:
+        person = question.removeprefix("Where is ")
+        assert [fact.split()[-1] for fact in facts if fact.startswith(person)][-1] == answer
+    assert list(simple_stories(3, 1)) != list(simple_stories(3, 2))
+
+
+def test_a_text_is_cut_into_its_sentences() -> None:
+    assert story_of("Bill slept. Fred ate!  Who slept?") == ["Bill slept", "Fred ate", "Who slept"]
+    assert story_of("Bill slept.\tWho slept?") == ["Bill slept", "Who slept"]
+    assert story_of(" . ") == []
+
+
+class Letters:
+    """A token for each letter."""
+
+    pad, start, end, size, unknown = 0, 1, 2, 99, None
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        return [[ord(letter) for letter in text] for text in texts]
+
+    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        raise NotImplementedError
+
+
+def test_where_there_is_no_room_the_oldest_facts_go() -> None:
+    texts = ["ab", "cd", "ef", "gh"]
+
+    def shown(max_length: int) -> tuple[str, bool]:
+        tokens, was_cut = label_row(Letters(), texts, max_length)
+        return "".join("|" if token == 2 else chr(token) for token in tokens), was_cut
+
+    assert shown(13) == ("ab|cd|ef|gh", False)
+    assert shown(12) == ("cd|ef|gh", True)
+    assert shown(4) == ("gh", True)
+    assert shown(3) == ("g", True)
