@@ -31,7 +31,7 @@ def batch(source_padding: int = 0, target_padding: int = 0) -> Batch:
     source, target = draw_tokens(3, 7, 23, 11), draw_tokens(3, 6, 23, 13)
     source = torch.cat([source, torch.full((3, source_padding), PAD)], dim=1)
     target = torch.cat([target, torch.full((3, target_padding), PAD)], dim=1)
-    return Batch(source, source != PAD, target, 15, np.arange(3))
+    return Batch(source, source != PAD, target, torch.full((3,), 5), 15, np.arange(3))
 
 
 def test_more_steps_need_no_more_weights() -> None:
@@ -66,7 +66,7 @@ def test_the_loss_is_charged_for_every_real_position_of_both_sides_and_for_no_ot
     free, charged = made(ponder_cost=0.0), made(ponder_cost=0.5)
     sums = []
     for padding in ((0, 0), (4, 0), (0, 5)):
-        losses = [batch_loss(model, batch(*padding), PAD, 0.0) for model in (free, charged)]
+        losses = [batch_loss(model, batch(*padding), 0.0) for model in (free, charged)]
         sums.append(float(losses[1].smoothed.detach() - losses[0].smoothed.detach()))
         assert float(losses[0].plain) == float(losses[1].plain)  # what validation shows has no cost in it
     positions = 3 * 7 + 3 * 5
@@ -77,8 +77,8 @@ def test_the_loss_is_charged_for_every_real_position_of_both_sides_and_for_no_ot
 def test_with_r_drop_the_cost_is_the_mean_of_both_readings() -> None:
     model, twice = made(ponder_cost=0.5).train(), batch()
     free = made(ponder_cost=0.0).train()
-    once = batch_loss(model, twice, PAD, 0.0).smoothed - batch_loss(free, twice, PAD, 0.0).smoothed
-    both = batch_loss(model, twice, PAD, 0.0, 1.0).smoothed - batch_loss(free, twice, PAD, 0.0, 1.0).smoothed
+    once = batch_loss(model, twice, 0.0).smoothed - batch_loss(free, twice, 0.0).smoothed
+    both = batch_loss(model, twice, 0.0, 1.0).smoothed - batch_loss(free, twice, 0.0, 1.0).smoothed
     assert float(both.detach()) == pytest.approx(float(once.detach()), abs=1e-6)
 
 
