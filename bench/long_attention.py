@@ -101,7 +101,9 @@ def main() -> None:
     for _ in range(options.rounds):
         for length in LENGTHS:
             for name in CONTENDERS:
-                found[name][length].append(apart(name, length, options.threads))
+                point = apart(name, length, options.threads)
+                found[name][length].append(point)
+                print(f"{name} at {length:,}: {point['bytes'] / 2**20:,.0f} MiB, {point['seconds']:.3f} s", flush=True)
     report(found)
 
 
