@@ -21,7 +21,7 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.data.synthetic import SyntheticTask
-from transduce.recipe import read_recipe, resume_recipe
+from transduce.recipe import Recipe, resume_recipe
 from transduce.run import train
 from transduce.translator import Translator, load
 
@@ -67,7 +67,7 @@ def carried_out(tables: Table, folder: Path) -> Path:
     if not (folder / "model").exists():
         began = time.perf_counter()
         resume = (folder / "recipe.toml").exists()
-        train(resume_recipe(folder) if resume else read_recipe(None, base=tables)[0], folder, resume=resume)
+        train(resume_recipe(folder) if resume else Recipe.from_tables(tables, "the copy task"), folder, resume=resume)
         print(f"{folder.name}: {time.perf_counter() - began:.0f} s", flush=True)
     return folder
 

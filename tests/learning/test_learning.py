@@ -153,7 +153,7 @@ STORIES: Table = {
         "betas": [0.9, 0.999],
         "clip": 40.0,
         "label_smoothing": 0.0,
-        "validate_every": 250,
+        "validate_every": 500,
         "metric": "label_accuracy",
     },
 }

@@ -24,6 +24,9 @@ from transduce.nn.tap import Tap
 
 Width = Annotated[int, Field(ge=1, le=65_536)]
 
+FIRST_STD = 0.1
+"""Of the first embeddings (section 4.2); larger ones make a linear start run away."""
+
 
 class MemoryNetworkConfig(Config):
     """Sizes and choices of one network; the defaults are the paper's for bAbI, all tasks together."""
@@ -113,10 +116,10 @@ class MemoryNetwork(Reader):
         self.config, self.sizes = config, sizes
         dim, adjacent = config.model_dim, config.tying == "adjacent"
         tables = config.hops + 1 if adjacent else 2
-        self.words = nn.ModuleList(Embedding(sizes.source, dim, scaled=False) for _ in range(tables))
+        self.words = nn.ModuleList(Embedding(sizes.source, dim, scaled=False, std=FIRST_STD) for _ in range(tables))
         """Adjacent: hop k looks by table k and answers with table k + 1. Layer-wise: every hop has both."""
-        self.times = nn.ModuleList(Embedding(config.max_facts, dim, scaled=False) for _ in range(tables))
-        self.asked = None if adjacent else Embedding(sizes.source, dim, scaled=False)
+        self.times = nn.ModuleList(Embedding(config.max_facts, dim, scaled=False, std=FIRST_STD) for _ in range(tables))
+        self.asked = None if adjacent else Embedding(sizes.source, dim, scaled=False, std=FIRST_STD)
         """The question's own words; adjacent ones are those of the first table."""
         self.carry = None if adjacent else Linear(dim, dim, bias=False)
         self.hops = nn.ModuleList(Hop() for _ in range(config.hops))
@@ -161,8 +164,7 @@ class MemoryNetwork(Reader):
         word_BND: Tensor = table(tokens)
         if self.config.position_encoding:
             word_BND = word_BND * layout.position_BND.to(word_BND.dtype)
-        fact_BFD: Tensor = layout.is_of_BFN.to(word_BND.dtype) @ word_BND
-        return fact_BFD
+        return torch.bmm(layout.is_of_BFN.to(word_BND.dtype), word_BND)
 
     def _slots(self, allowed: Tensor, dtype: torch.dtype) -> Tensor:
         """Where in time each fact stands; while training empty places may push older facts back.  (B F) -> (B F)."""

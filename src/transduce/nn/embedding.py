@@ -15,9 +15,11 @@ from transduce.nn.packed import Freezable, packed
 class Embedding(nn.Module):
     """A vector per token, multiplied by √D so that position signals do not drown it."""
 
-    def __init__(self, size: int, dim: int, scaled: bool = True) -> None:
+    def __init__(self, size: int, dim: int, scaled: bool = True, std: float | None = None) -> None:
+        """`std` is the standard deviation of the first values, 1 / √D unless given."""
         super().__init__()
         self.weight = nn.Parameter(torch.empty(size, dim))
+        self.std = dim**-0.5 if std is None else std
         self.scale = math.sqrt(dim) if scaled else 1.0
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -29,7 +29,9 @@ def initialize(model: nn.Module, seed: int) -> None:
 
 
 def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
-    if isinstance(module, Embedding | Output | LearnedPositions) and name != "bias":
+    if isinstance(module, Embedding):
+        parameter.normal_(std=module.std, generator=generator)
+    elif isinstance(module, Output | LearnedPositions) and name != "bias":
         parameter.normal_(std=parameter.shape[1] ** -0.5, generator=generator)
     elif isinstance(module, RandomFeatures | Hashed):
         module.draw(generator)  # what is drawn once and never trained

@@ -267,5 +267,5 @@ def test_a_story_is_answered_and_each_hop_s_look_is_printed(
     Path("asked").write_text("Anna went to the attic.\tBoris slept.\tWhere is Anna?\n")
     assert run(["read", "run", "asked"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
-    assert run(["inspect", "run", "Where is Anna?"]) == 1
+    assert run(["inspect", "run", "Where is Anna?"]) == 2
     assert "the story has no facts" in capsys.readouterr().err
