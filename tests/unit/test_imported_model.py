@@ -119,9 +119,10 @@ def test_given_translations_are_scored_and_aligned(name: str) -> None:
     (links,) = translator.align([("the quick dog", "the quick dog")])
     assert links is not None and {(0, 0), (1, 1), (2, 2)} <= set(links)
     (found,) = translator.score([("the quick dog", "the quick dog")])
-    tokens = [*translator.target.opening, *translator.target.encode("the quick dog"), translator.target.end]
+    lead = translator.languages.lead().target
+    tokens = [*lead, *translator.target.encode("the quick dog"), translator.target.end]
     assert found is not None and len(found.token_scores) == len(tokens)
-    assert found.token_scores[len(translator.target.opening)] == pytest.approx(0, abs=1e-4)
+    assert found.token_scores[len(lead)] == pytest.approx(0, abs=1e-4)
 
 
 def test_scores_stand_beside_their_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,8 +95,8 @@ def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
             loss -= found.log_probability
             tokens += len(found.token_scores)
             if jsonl:
-                target = translator.target
-                pieces = target.pieces([*target.opening, *target.encode(text), target.end])
+                target, lead = translator.target, translator.languages.lead().target
+                pieces = target.pieces([*lead, *target.encode(text), target.end])
                 row = {"log_probability": found.log_probability, "pieces": pieces, "scores": found.token_scores}
                 click.echo(json.dumps(row, ensure_ascii=False))
             else:
