@@ -10,6 +10,7 @@ from transduce.errors import SettingsError, suggestion
 from transduce.reproduce.finding import Finding, Report, silent
 
 CLAIMS = {
+    "gradients": "Gradients through time: recurrent networks, gates, attention, by distance.",
     "scaling": "With and without the division by √d_k: scores, softmax, gradients.",
 }
 """The claims and one line on each; `head-roles` would be in the module `head_roles`."""
