@@ -6,9 +6,9 @@ trained. For a plain recurrent network it is also computed as what it is said to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -90,7 +90,7 @@ def plain_network(gain: float, dim: int, seed: int) -> Recurrence:
     initialize(network, seed)
     drawn = torch.randn(dim, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     with torch.no_grad():
-        _layer(network).weight_hh_l0.copy_(gain * torch.linalg.qr(drawn).Q)
+        _weight(network, "weight_hh").copy_(gain * torch.linalg.qr(drawn).Q)
     return network
 
 
@@ -99,7 +99,7 @@ def gated_network(cell: Cell, dim: int, seed: int, remembering: float = 0.0) -> 
     network = Recurrence(cell, dim, dim).double()
     initialize(network, seed)
     with torch.no_grad():
-        _layer(network).bias_hh_l0[dim : 2 * dim] = remembering
+        _weight(network, "bias_hh")[dim : 2 * dim] = remembering
     return network
 
 
@@ -133,14 +133,14 @@ def by_product(network: Recurrence, inputs: Tensor, farthest: int) -> Tensor:
 
     With h_t = tanh(U x_t + W h_{t-1}), one step's Jacobian J_t is diag(1 - h_t²) W.
     """
-    layer = _layer(network)
+    into_DD, over_DD = _weight(network, "weight_ih"), _weight(network, "weight_hh")
     with torch.no_grad():
         slope_BTD = 1 - network(inputs)[0].square()
         product_BDD = torch.eye(inputs.shape[-1], dtype=inputs.dtype).expand(len(inputs), -1, -1)
         norms = []
         for slope_BD in reversed(slope_BTD.unbind(dim=1)):
-            norms.append((product_BDD @ (slope_BD[:, :, None] * layer.weight_ih_l0)).norm(dim=(1, 2)))
-            product_BDD = product_BDD @ (slope_BD[:, :, None] * layer.weight_hh_l0)
+            norms.append((product_BDD @ (slope_BD[:, :, None] * into_DD)).norm(dim=(1, 2)))
+            product_BDD = product_BDD @ (slope_BD[:, :, None] * over_DD)
     return _mean_back(torch.stack(norms[::-1], dim=1), farthest)
 
 
@@ -149,12 +149,16 @@ def _mean_back(norm_BT: Tensor, farthest: int) -> Tensor:
     return norm_BT.log().mean(dim=0).exp().flip(0)[1 : farthest + 1]
 
 
-def _layer(network: Recurrence) -> nn.RNNBase:
-    return cast(nn.RNNBase, network.layers[0])
+def _weight(network: Recurrence, name: str) -> Tensor:
+    return network.layers[0].get_parameter(f"{name}_l0")
 
 
 def _states(network: Recurrence) -> Read:
-    return lambda inputs: network(inputs)[0]  # type: ignore[no-any-return]
+    def read(inputs_BTD: Tensor) -> Tensor:
+        states_BTD: Tensor = network(inputs_BTD)[0]
+        return states_BTD
+
+    return read
 
 
 def _share(norm_K: Tensor) -> float:
@@ -163,7 +167,7 @@ def _share(norm_K: Tensor) -> float:
 
 
 def _per_token(norm_K: Tensor) -> float:
-    return _share(norm_K) ** (1 / max(1, len(norm_K) - 1))
+    return math.exp(math.log(_share(norm_K)) / (len(norm_K) - 1))
 
 
 def _checks(setting: Setting, lines: list[Tensor], difference: float) -> tuple[Check, ...]:
