@@ -51,7 +51,8 @@ def command(
 
     Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
     as a PNG; prints the next-token distribution of each step, and the source word that each word came from. Of a Neural
-    Turing Machine it draws the memory instead: where each head wrote and read at every step.
+    Turing Machine it draws the memory instead: where each head wrote and read at every step. Of a captioner it draws
+    the picture, TEXT, once for each word, with what was looked at in the light: NAME.svg.
     """
     from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
@@ -73,6 +74,9 @@ def command(
     translator.languages.ask_for(to, of)
     if has_tape(translator.model):
         _inspect_tape(translator, text, output, beam)
+        return
+    if translator.model.picture_side is not None:
+        _inspect_glances(translator, text, output, beam)
         return
     maps = translator.attention(text, top=top, beam=beam)
     which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
@@ -107,6 +111,20 @@ def _inspect_tape(translator: Translator, text: str, output: str, beam: int | No
     picture = Path(f"{output}.png")
     tape.save_png(picture)
     click.echo(f"picture  {picture}")
+
+
+def _inspect_glances(translator: Translator, text: str, output: str, beam: int | None) -> None:
+    """Draw where a captioner looked for each word."""
+    from transduce.cli.terminal import visible
+
+    glances = translator.glances(text, beam=beam)
+    click.echo(visible(glances.caption))
+    for number, word in enumerate(glances.words):
+        row, column, weight = glances.peak(number)
+        click.echo(f"  {visible(word)}  row {row + 1}, column {column + 1}  {weight:.3f}")
+    drawing = Path(f"{output}.svg")
+    glances.save_svg(drawing)
+    click.echo(f"drawing  {drawing}")
 
 
 def _inspect_reader(
