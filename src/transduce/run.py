@@ -241,8 +241,9 @@ def _refuse_no_pictures(side: int, corpus: Prepared) -> None:
         wrong = lengths[lengths != side * side]
         if len(wrong):
             raise SettingsError(
-                f"a source of the {name} corpus has {wrong[0]:,} tokens, but the model reads pictures of {side} × {side} "
-                f"= {side * side:,} pixels, a token for each: set model.side, and tokenizer.source_kind = 'character'"
+                f"a source of the {name} corpus has {wrong[0]:,} tokens, but the model reads pictures of {side} × "
+                f"{side} = {side * side:,} pixels, a token for each: set model.side, and tokenizer.source_kind = "
+                "'character'"
             )
 
 

@@ -73,7 +73,7 @@ class CaptionerConfig(Config):
 
 
 def captioner_paper() -> CaptionerConfig:
-    """14 × 14 regions of 512 values, as in the paper. Differs from it: the convolutions are ours and learnt, not VGG's."""
+    """14 × 14 regions of 512 values, as in the paper. Differs from it: convolutions of ours, which learn, not VGG's."""
     return CaptionerConfig(
         side=224,
         channels=(64, 128, 256, 512),
