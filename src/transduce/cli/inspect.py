@@ -10,6 +10,7 @@ import click
 from transduce.cli.language import language_options
 
 if TYPE_CHECKING:
+    from transduce.inspection.maps import AttentionMaps
     from transduce.reader import ReaderModel
     from transduce.translator import Translator
 
@@ -54,7 +55,6 @@ def command(
     Turing Machine it draws the memory instead: where each head wrote and read at every step. Of a captioner it draws
     the picture, TEXT, once for each word, with what was looked at in the light: NAME.svg.
     """
-    from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
     from transduce.inspection.tape import has_tape
     from transduce.loading import load
@@ -74,11 +74,18 @@ def command(
     translator.languages.ask_for(to, of)
     if has_tape(translator.model):
         _inspect_tape(translator, text, output, beam)
-        return
-    if translator.model.picture_side is not None:
+    elif translator.model.picture_side is not None:
         _inspect_glances(translator, text, output, beam)
-        return
-    maps = translator.attention(text, top=top, beam=beam)
+    else:
+        _show_maps(translator, translator.attention(text, top=top, beam=beam), output, kind, layer, head)
+
+
+def _show_maps(
+    translator: Translator, maps: AttentionMaps, output: str, kind: str | None, layer: int | None, head: int | None
+) -> None:
+    """Print what was said and what else could have been; write the page and the picture."""
+    from transduce.cli.terminal import visible
+
     which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
     maps.chosen(which, layer, head)  # says no before anything is written
     page, picture = Path(f"{output}.html"), Path(f"{output}.png")
