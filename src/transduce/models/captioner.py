@@ -117,7 +117,7 @@ class Regions(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(B P·P C) -> (B M D)."""
-        picture_BCPP = pixels.view(len(pixels), self.side, self.side, -1).permute(0, 3, 1, 2)
+        picture_BCPP = pixels.view(len(pixels), self.side, self.side, pixels.shape[-1]).permute(0, 3, 1, 2)
         for convolution in self.halve:
             picture_BCPP = F.relu(convolution(picture_BCPP))
         region_BDGG = F.relu(self.look_around(picture_BCPP))
@@ -198,10 +198,12 @@ class Captioner(Transducer[PictureMemory, RnnState]):
         return PictureMemory(region_BMD, allowed.new_ones(region_BMD.shape[:2]), pixels_BS)
 
     def forward(self, target: Tensor, memory: PictureMemory) -> Tensor:
-        source = self.decoder.cross_attention.read(memory.states, memory.allowed)
+        attention = self.decoder.cross_attention
+        source = attention.read(memory.states, memory.allowed)
         embedded_BTE = self.word_dropout(self.target_embedding(target))
         readout_BTE, _, score_BTM = self.decoder.look(embedded_BTE, source, self._first(memory))
-        self.decoder.cross_attention.show([self._over_pixels(score_BTM, memory.pixels)], source)
+        if attention.listening:
+            attention.show([self._over_pixels(score_BTM, memory.pixels)], source)
         if self.unevenness.weight > 0:
             self.unevenness(unevenness(score_BTM.softmax(dim=-1)))
         dropped: Tensor = self.dropout(readout_BTE)
