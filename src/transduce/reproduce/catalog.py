@@ -10,6 +10,10 @@ from transduce.errors import SettingsError, suggestion
 from transduce.reproduce.finding import Finding, Report, silent
 
 CLAIMS = {
+    "gradients": "Gradients through time: recurrent networks, gates, attention, by distance.",
+    "complexity": "Operations, time and path length of each kind of layer, against length and width.",
+    "norms": "LayerNorm, BatchNorm and InstanceNorm on padded batches: what changes a sentence besides itself.",
+    "positions": "Sinusoidal and learned positions beyond the training length, 100 to 200 tokens.",
     "scaling": "With and without the division by √d_k: scores, softmax, gradients.",
 }
 """The claims and one line on each; `head-roles` would be in the module `head_roles`."""
