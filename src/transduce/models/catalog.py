@@ -14,6 +14,7 @@ from transduce.models import (
     attentive_rnn,
     bert,
     bytenet,
+    captioner,
     conv_seq2seq,
     extended_neural_gpu,
     gpt,
@@ -128,6 +129,11 @@ MODELS: dict[str, Entry] = {
             "ntm_feed_forward": turing_machine.ntm_feed_forward,
             "lstm_alone": turing_machine.lstm_alone,
         },
+    ),
+    "captioner": Entry(
+        captioner.Captioner,
+        captioner.CaptionerConfig,
+        {"captioner_paper": captioner.captioner_paper, "captioner_small": captioner.captioner_small},
     ),
 }
 

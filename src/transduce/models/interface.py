@@ -134,6 +134,11 @@ class Transducer(Model, Generic[MemoryT, StateT]):
     def max_target(self) -> int | None:
         """The longest target the model can write, in tokens with the start token; None where there is no limit."""
 
+    @property
+    def picture_side(self) -> int | None:
+        """Where sources are pictures, a token for each pixel: how many pixels a side has; None for text."""
+        return None
+
     @abstractmethod
     def encode(self, source: Tensor, allowed: Tensor) -> MemoryT:
         """Read the source.  tokens (B S), allowed (B S) -> memory."""
