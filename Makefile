@@ -80,8 +80,8 @@ reproduce-ntm: .venv/.developer ## The Neural Turing Machine's copy task to leng
 reproduce-babi: .venv/.developer ## The twenty tasks of bAbI together with one, two and three hops (an hour or more; goes on where it stopped)
 	@$(BIN)/python bench/babi.py
 
-reproduce-ladder-conv: .venv/.installed ## ConvS2S of a public ladder on Multi30k, German to English (hours; RESUME=1 to go on)
-	@$(if $(RESUME),$(BIN)/transduce train --resume runs/ladder-conv,$(BIN)/transduce train --recipe recipes/reproduce/ladder-conv.toml --output runs/ladder-conv)
+reproduce-ladder: .venv/.developer ## Five systems on Multi30k, German to English, beside a public ladder's perplexities (hours; goes on where it stopped)
+	@$(BIN)/python bench/ladder.py
 
 bench-long-attention: .venv/.developer ## Time and memory of every attention kernel at 1K to 4K tokens (minutes)
 	@$(BIN)/python bench/long_attention.py

@@ -49,8 +49,7 @@ def test_a_long_run_loads_and_has_a_target(path: Path) -> None:
     assert reasons == [] and Recipe.from_tables(tomllib.loads(recipe.to_toml()), path.name) == recipe
     command = f"transduce train --recipe recipes/reproduce/{path.name} --output runs/{path.stem}"
     assert command in path.read_text(encoding="utf-8")
-    makefile = (FOLDER.parent / "Makefile").read_text(encoding="utf-8")
-    assert f"reproduce-{path.stem}:" in makefile and f"$(BIN)/{command}" in makefile
+    assert f"reproduce-{path.stem}:" in (FOLDER.parent / "Makefile").read_text(encoding="utf-8")
 
 
 def test_training_and_validation_pairs_of_a_task_are_drawn_with_different_seeds(path: Path) -> None:

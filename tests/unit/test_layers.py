@@ -48,7 +48,10 @@ LAYERS: dict[str, set[str]] = {
     "recipe": {"origin", "advice", "reading_setup", "advice_text", "training", "decoding", "models", "data", "text"},
     "run": {"recipe", "origin", "training", "checkpoint", "models", "data", "text"},
     "interop": {"decoding", "models", "text", "checkpoint"},
-    "reproduce": {"run", "recipe", "evaluation", "inspection"},
+    "reproduce": {
+        *("run", "recipe", "translator", "evaluation", "inspection", "training", "decoding", "models", "nn", "data"),
+        *("text", "checkpoint"),
+    },
     "serving": {"translator", "inspection"},
     "errors": set(),
     "config": {"errors"},

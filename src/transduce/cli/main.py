@@ -41,6 +41,7 @@ VERBS = {
     "inspect": "Show where the model looks while it translates a text.",
     "positions": "Draw the position encodings and their dot products.",
     "cost": "Parameters, FLOPs and memory of a model before it is trained.",
+    "reproduce": "Measure a claim about attention: a table, a picture, a verdict.",
     "demo": "Learn to pronounce English from scratch, in about three minutes.",
 }
 """The verbs and one line on each; the module of a verb is loaded when the verb is used."""

@@ -30,7 +30,7 @@ from transduce.models import catalog
 from transduce.models.bert import BertConfig
 from transduce.models.block import SINUSOIDS
 from transduce.models.gpt import GptConfig
-from transduce.models.interface import LanguageModel, Reader
+from transduce.models.interface import LanguageModel, Model, Reader
 from transduce.models.t5 import T5Config
 from transduce.models.transformer import TransformerConfig
 from transduce.storage import folder_aside, write_json
@@ -43,25 +43,35 @@ class Target(NamedTuple):
     config: Config
 
 
+class Theirs(NamedTuple):
+    """A model as `transformers` has it: its class, its settings without those of a tokenizer, and its weights."""
+
+    architecture: str
+    settings: Table
+    weights: dict[str, Tensor]
+
+
+def as_theirs(model: Model, config: Config) -> Theirs:
+    """Return a model by the names and shapes of the family that can express it."""
+    family, config = target_of(config)
+    with torch.device("meta"):
+        shapes = {name: weight.shape for name, weight in weights_of(catalog.build(config, model.sizes)).items()}
+    own = weights_of(model)
+    weights = {name: own[name].float().cpu() if name in own else torch.zeros(shape) for name, shape in shapes.items()}
+    written = write_renamed(family.renames(config), weights) | family.added(config, weights)
+    return Theirs(family.architecture, family.write(config, model.sizes), written)
+
+
 def export(contents: ModelFolder, folder: Path) -> None:
     """Write a folder that `transformers` loads, whole or not at all."""
-    family, config = target_of(contents.config)
-    with torch.device("meta"):
-        shapes = {
-            name: weight.shape for name, weight in weights_of(catalog.build(config, contents.model.sizes)).items()
-        }
-    own = weights_of(contents.model)
-    weights: dict[str, Tensor] = {
-        name: own[name].float().cpu() if name in own else torch.zeros(shape) for name, shape in shapes.items()
-    }
-    written = write_renamed(family.renames(config), weights) | family.added(config, weights)
+    architecture, settings, weights = as_theirs(contents.model, contents.config)
     with folder_aside(folder) as aside:
-        save_weights(aside / WEIGHTS, written)
-        write_json(aside / CONFIG, _settings(contents, family, config))
+        save_weights(aside / WEIGHTS, weights)
+        write_json(aside / CONFIG, {"architectures": [architecture], **settings, **_further(contents)})
         if not isinstance(contents.model, Reader):
             write_json(aside / GENERATION, _generation(contents))
         export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside)
-        card = f"---\nlibrary_name: transformers\n---\n\nA {family.architecture}, exported from transduce.\n"
+        card = f"---\nlibrary_name: transformers\n---\n\nA {architecture}, exported from transduce.\n"
         (aside / CARD).write_text(card, encoding="utf-8")
 
 
@@ -134,15 +144,16 @@ def _refuse(config: Config, **possible: tuple[object, ...]) -> None:
             )
 
 
-def _settings(contents: ModelFolder, family: Family, config: Config) -> Table:
-    table = {"architectures": [family.architecture], **family.write(config, contents.model.sizes)}
-    if isinstance(contents.model, Reader):
-        labels = contents.notes.get("labels")
-        if isinstance(labels, list):
-            table["id2label"] = {str(number): str(name) for number, name in enumerate(labels)}
-            table["label2id"] = {str(name): number for number, name in enumerate(labels)}
-        return table | {"pad_token_id": contents.source_tokenizer.pad, "dtype": "float32"}
-    return table | _special(contents) | {"dtype": "float32"}
+def _further(contents: ModelFolder) -> Table:
+    """Settings that follow from the tokenizers and labels."""
+    if not isinstance(contents.model, Reader):
+        return _special(contents) | {"dtype": "float32"}
+    table: Table = {"pad_token_id": contents.source_tokenizer.pad, "dtype": "float32"}
+    labels = contents.notes.get("labels")
+    if isinstance(labels, list):
+        table["id2label"] = {str(number): str(name) for number, name in enumerate(labels)}
+        table["label2id"] = {str(name): number for number, name in enumerate(labels)}
+    return table
 
 
 def _special(contents: ModelFolder) -> Table:

@@ -1,0 +1,81 @@
+"""`transduce reproduce`: what is said about attention, measured."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from transduce.reproduce.finding import Finding
+
+WIDTH = 110
+"""Characters of a line of prose."""
+
+
+@click.command("reproduce")
+@click.argument("name", required=False)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default="reproduced",
+    metavar="FOLDER",
+    help="Where NAME.json, NAME.md and NAME.svg are written.",
+    show_default=True,
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of everything random.")
+@click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Of the computation.")
+def command(name: str | None, output: Path, seed: int, threads: int) -> None:
+    """Measure the claim NAME, seconds to two minutes; without a NAME, list the claims.
+
+    Prints a table and whether the claim holds, and writes both with a picture. The verdict follows from the numbers
+    and may come out against the claim.
+
+    \b
+    transduce reproduce
+    transduce reproduce scaling --output measured
+    """
+    from transduce.reproduce.catalog import CLAIMS, find, reproduce
+
+    if name is None:
+        width = max(map(len, CLAIMS))
+        click.echo("\n".join(f"{claim:{width}}  {line}" for claim, line in CLAIMS.items()))
+        return
+    find(name)
+    from transduce.cli.corpus import PreparationProgress
+    from transduce.cli.terminal import visible
+    from transduce.errors import MissingInput
+    from transduce.reproduce import page
+
+    page.open_folder(output)
+    with PreparationProgress() as progress:
+        finding = reproduce(name, seed, threads, progress.show)
+    click.echo(report(finding))
+    try:
+        for path in page.save(finding, output, name):
+            click.echo(visible(str(path)))
+    except MissingInput as error:
+        click.echo(f"no picture: {error}", err=True)
+
+
+def report(finding: Finding) -> str:
+    """Return the finding as plain text."""
+    from transduce.cli.cost import aligned
+    from transduce.reproduce import page
+
+    outcome, *checks = page.verdict_lines(finding)
+    return "\n".join(
+        [
+            finding.title,
+            textwrap.fill(f"Claim: {finding.claim}", WIDTH),
+            "",
+            aligned(page.table_text(finding)),
+            "",
+            textwrap.fill(f"Measured with {page.setting_text(finding)}.", WIDTH),
+            outcome,
+            *(textwrap.fill(check, WIDTH, initial_indent="  ", subsequent_indent="    ") for check in checks),
+            "",
+        ]
+    )
