@@ -24,6 +24,7 @@ from transduce.models import (
     transformer,
     turing_machine,
     universal,
+    universal_reader,
 )
 from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
 from transduce.nn.initialize import initialize
@@ -110,6 +111,11 @@ MODELS: dict[str, Entry] = {
         universal.Universal,
         universal.UniversalConfig,
         {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
+    ),
+    "universal_reader": Entry(
+        universal_reader.UniversalReader,
+        universal_reader.UniversalReaderConfig,
+        {"universal_reader": universal_reader.universal_reader},
     ),
     "bert": Entry(
         bert.Bert,
