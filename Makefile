@@ -80,6 +80,9 @@ reproduce-ntm: .venv/.developer ## The Neural Turing Machine's copy task to leng
 reproduce-babi: .venv/.developer ## The twenty tasks of bAbI together with one, two and three hops (an hour or more; goes on where it stopped)
 	@$(BIN)/python bench/babi.py
 
+reproduce-captioning: .venv/.developer ## Captions of drawn pictures with held-out combinations, and where the captioner looked (minutes)
+	@$(BIN)/python bench/captioning.py
+
 reproduce-ladder: .venv/.developer ## Five systems on Multi30k, German to English, beside a public ladder's perplexities (hours; goes on where it stopped)
 	@$(BIN)/python bench/ladder.py
 

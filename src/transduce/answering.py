@@ -13,6 +13,7 @@ from transduce.searcher import Searcher
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import Part, cut_tokens
+from transduce.text.picture import refuse_no_picture
 from transduce.text.placeholder import are_kept, put_back, take_out
 from transduce.text.tags import Lead
 from transduce.translation import Translation, together
@@ -52,14 +53,22 @@ class Counts:
 class Answerer:
     """Answers texts with one engine; `limit` is the longest source that its model reads, with the end token.
 
-    `lead` is how many tokens go before every source.
+    `lead` is how many tokens go before every source. Where sources are pictures, `picture_side` is how many pixels a
+    side has: a picture is never cut, and a text that is none is refused.
     """
 
     def __init__(
-        self, source: AnyTokenizer, target: AnyTokenizer, engine: Searcher, limit: int | None, lead: int = 0
+        self,
+        source: AnyTokenizer,
+        target: AnyTokenizer,
+        engine: Searcher,
+        limit: int | None,
+        lead: int = 0,
+        picture_side: int | None = None,
     ) -> None:
         self.source, self.target, self.engine = source, target, engine
         self._longest = max(1, min(LONGEST_PART, (limit or LONGEST_PART + 1) - 1) - lead)
+        self._side = picture_side
 
     def answer(
         self,
@@ -198,12 +207,19 @@ class Answerer:
 
     def parts_of(self, texts: Sequence[str]) -> list[list[Part]]:
         """Cut those texts that are too long; each part comes with what stood before it."""
-        encoded = self.source.encode_batch(list(texts))
-        pairs = zip(texts, encoded, strict=True)
+        pairs = zip(texts, self.encode(texts), strict=True)
         return [self.parts(tokens) if text.strip() and tokens else [] for text, tokens in pairs]
 
     def parts(self, tokens: list[int]) -> list[Part]:
-        return cut_tokens(self.source, tokens, self._longest)
+        return cut_tokens(self.source, tokens, len(tokens) if self._side else self._longest)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text; where texts have to be pictures, one that is none is refused."""
+        encoded = self.source.encode_batch(list(texts))
+        for text, tokens in zip(texts, encoded, strict=True) if self._side else ():
+            if text.strip():
+                refuse_no_picture(text, tokens, self.source, self._side or 0)
+        return encoded
 
 
 def _without(count: int, worded: Worded) -> Worded:

@@ -19,7 +19,7 @@ from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.models import catalog
-from transduce.models.interface import Model, VocabularySizes
+from transduce.models.interface import Model, Transducer, VocabularySizes
 from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
@@ -221,6 +221,8 @@ def _refuse_too_large(recipe: Recipe, sizes: VocabularySizes) -> None:
 
 def _refuse_too_long(model: Model, corpus: Prepared) -> None:
     """Say no to a text that the model cannot read before training comes to it."""
+    if isinstance(model, Transducer) and model.picture_side is not None:
+        _refuse_no_pictures(model.picture_side, corpus)
     for name, split in corpus.report.splits().items():
         for side, longest, limit in (
             ("source", split.source.longest, model.max_source),
@@ -231,6 +233,19 @@ def _refuse_too_long(model: Model, corpus: Prepared) -> None:
                     f"a {side} of the {name} corpus has {longest:,} tokens, but the model learns {limit:,} positions, "
                     f"the start or end token's among them; set data.max_length={limit - 1} or a larger max_positions"
                 )
+
+
+def _refuse_no_pictures(side: int, corpus: Prepared) -> None:
+    """Say no to sources that are no pictures of the model's size."""
+    for name in corpus.report.splits():
+        lengths = getattr(corpus, name).source_lengths[:]
+        wrong = lengths[lengths != side * side]
+        if len(wrong):
+            raise SettingsError(
+                f"a source of the {name} corpus has {wrong[0]:,} tokens, but the model reads pictures of {side} × "
+                f"{side} = {side * side:,} pixels, a token for each: set model.side, and tokenizer.source_kind = "
+                "'character'"
+            )
 
 
 def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:

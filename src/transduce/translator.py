@@ -22,6 +22,7 @@ from transduce.decoding.options import Request, SearchOptions
 from transduce.decoding.scoring import ScoredTarget, score_pairs
 from transduce.decoding.wishes import with_wishes
 from transduce.errors import ModelFolderError, SettingsError
+from transduce.inspection.glance import Glances, glances_of
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
@@ -31,6 +32,7 @@ from transduce.models.interface import LanguageModel
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.languages import Languages
+from transduce.text.picture import colours
 from transduce.text.sentence import Piece, joint, split_sentences
 from transduce.text.shortlist import Shortlist
 from transduce.text.tags import Lead
@@ -86,8 +88,8 @@ class Translator:
             self.source, self.target = self.source.bare(), self.target.bare()
         self.model.freeze()
         self.engine = Searcher(contents)
-        lead = self.languages.read
-        self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source, lead)
+        lead, side = self.languages.read, self.model.picture_side
+        self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source, lead, side)
         try:
             self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")
         except SettingsError as error:
@@ -247,7 +249,7 @@ class Translator:
         """
         lead = self.languages.lead()
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        read = zip(self.source.encode_batch(sources), map(self.source.words_of, sources), strict=True)
+        read = zip(self._answers.encode(sources), map(self.source.words_of, sources), strict=True)
         written = zip(self.target.encode_batch(targets), map(self.target.words_of, targets), strict=True)
         return self._answers.links(
             [led(lead.source, worded) for worded in read], [led(lead.target, worded) for worded in written]
@@ -260,7 +262,7 @@ class Translator:
         """
         if isinstance(self.model, Ensemble):
             raise SettingsError("an ensemble looks with several models at once; look inside one of them at a time")
-        (first, *_), *others = self._answers.parts(self.source.encode(text))
+        (first, *_), *others = self._answers.parts(*self._answers.encode([text]))
         words = self.source.words(first) if others else self.source.words_of(text)
         if others:
             self.counts.split += 1
@@ -298,9 +300,17 @@ class Translator:
             tape = tape_of(self.model, source_tokens, [self.target.start, *produced], pieces)
         return replace(tape, source=text, answer=self.target.decode(best.tokens))
 
+    def glances(self, picture: str, **options: Any) -> Glances:
+        """Caption one picture and return which regions were looked at for each word."""
+        side = self.model.picture_side
+        if side is None:
+            raise SettingsError("this model reads no pictures; ask a captioner")
+        maps = self.attention(picture, **options)
+        return glances_of(self.model, maps, colours(maps.source_pieces, side))
+
     def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
         lead = self.languages.lead()
-        sources = self.source.encode_batch([source for source, _ in pairs])
+        sources = self._answers.encode([source for source, _ in pairs])
         targets = self.target.encode_batch([target for _, target in pairs])
         return [[*lead.source, *tokens] for tokens in sources], [[*lead.target, *tokens] for tokens in targets]
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.documents.markdown import ROOT
 from transduce.checkpoint import ModelFolder, save_model
+from transduce.models.captioner import captioner_small
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini
 from transduce.models.interface import VocabularySizes
@@ -25,6 +26,7 @@ RUN_HERE = {
     "compare_two_models.py",
     "adding_a_model.py",
     "look_into_a_language_model.py",
+    "caption_pictures.py",
 }
 
 
@@ -100,3 +102,17 @@ def test_heads_of_a_language_model_are_looked_into(tmp_path: Path) -> None:
     said = run_example("look_into_a_language_model.py", tmp_path / "model").splitlines()
     assert sum(line.endswith("%") for line in said) == 4 * 5
     assert len([line for line in said if line.startswith("  layer")]) == 4  # two layers of two heads
+
+
+def test_pictures_are_captioned_and_drawn(tmp_path: Path) -> None:
+    """With a captioner that has learnt nothing: the right captions are printed beside what it says."""
+    letters = train_tokenizer("character", ["wrgbyopck"], TokenizerConfig(kind="character", min_frequency=1))
+    words = train_tokenizer("word", ["a red circle"], TokenizerConfig(kind="word", min_frequency=1))
+    config = captioner_small().but(channels=(3, 5), region_dim=7, hidden_dim=11, embedding_dim=13)
+    model = build(config, VocabularySizes(letters.size, words.size), seed=1)
+    notes = {"search": {"method": "greedy", "max_length": 5}}
+    save_model(tmp_path / "model", ModelFolder(model, config, letters, words, notes), "a card")
+    said = run_example("caption_pictures.py", tmp_path / "model", tmp_path).splitlines()
+    assert len(said) == 3 and all(line.split(": ")[0].split()[0] in ("a", "an") for line in said)
+    assert len((tmp_path / "picture-3.txt").read_text().strip()) == 32 * 32
+    assert (tmp_path / "picture-3.svg").read_text(encoding="utf-8").startswith("<svg ")

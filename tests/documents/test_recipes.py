@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import transduce
+from transduce.data.drawn import DrawnPictures
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.story import simple_stories
 from transduce.data.synthetic import SyntheticTask
@@ -57,6 +58,9 @@ def test_training_and_validation_pairs_of_a_task_are_drawn_with_different_seeds(
     if isinstance(data.train, SyntheticTask) and isinstance(data.validation, SyntheticTask):
         assert data.train.task == data.validation.task
         assert data.train.seed != data.validation.seed
+    if isinstance(data.train, DrawnPictures):
+        assert isinstance(data.validation, DrawnPictures)
+        assert (data.train.pictures, data.validation.pictures) == ("seen", "held_out")
 
 
 def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
         reader = load_reader(train(recipe, tmp_path / "run"))
         assert len(reader.read(["Anna went to the attic. Where is Anna?"])) == 1
         return
-    if isinstance(read_recipe(path)[0].data.train, SyntheticTask):
+    if isinstance(read_recipe(path)[0].data.train, SyntheticTask | DrawnPictures):
         changes += ["data.train.size=300", "data.validation.size=20"]
     else:
         changes += [

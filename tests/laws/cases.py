@@ -38,7 +38,7 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert", "memory_network", "neural_gpu"))
+READERS = frozenset(("bert", "memory_network", "neural_gpu", "universal_reader"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -51,6 +51,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "conv_seq2seq": {"embedding_dim": 11, "hidden_dim": 7, "num_layers": 3, "decoder_layers": None},
     "bytenet": {"model_dim": 7, "num_sets": 1, "dilations": (1, 2)},
     "extended_neural_gpu": {"model_dim": 7, "height": 2},
+    "captioner": {
+        "side": 6,
+        "pixel_dim": 3,
+        "channels": (5,),
+        "region_dim": 13,
+        "embedding_dim": 11,
+        "hidden_dim": 7,
+    },
 }
 """What makes any preset of a model small enough to try."""
 
@@ -139,6 +147,8 @@ CASES = [
     case("bytenet_small", num_sets=2, output_bias=False),
     case("extended_neural_gpu", num_sets=3),
     case("extended_neural_gpu_small", height=3, num_layers=1, output_bias=False),
+    case("captioner_paper"),
+    case("captioner_small", side=8, channels=(5, 7)),
 ]
 
 

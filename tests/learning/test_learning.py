@@ -12,6 +12,7 @@ import pytest
 
 import transduce
 from transduce.config import Table, merge
+from transduce.data.drawn import DrawnPictures
 from transduce.data.pronunciation import pronunciations
 from transduce.data.reading.story import simple_stories
 from transduce.data.synthetic import SyntheticTask
@@ -89,6 +90,25 @@ def test_a_task_is_learnt_so_that_unseen_sources_are_answered_wholly_right(
     found = [exact_match(translator, sources, answers, **search) for search in SEARCHES]
     print(f"{name}: greedy {found[0]:.4f}, beam {found[1]:.4f} of {len(sources)} unseen sources wholly right")
     assert min(found) >= bound
+
+
+def test_combinations_that_were_never_shown_are_captioned_and_their_shapes_looked_at(tmp_path: Path) -> None:
+    recipe, _ = read_recipe(RECIPES / "captions.toml", [])
+    captioner = transduce.load(train(recipe, tmp_path / "run"))
+    scenes = list(DrawnPictures(pictures="held_out", size=400, seed=777).scenes())
+    pictures, captions = [scene.picture for scene in scenes], [scene.caption for scene in scenes]
+    found = [exact_match(captioner, pictures, captions, **search) for search in SEARCHES]
+    inside = total = 0
+    for scene in scenes[:50]:
+        glances = captioner.glances(scene.picture, method="greedy")
+        region = len(glances.colours) // glances.weights.shape[1]
+        for word, shape in scene.named.items() if glances.caption == scene.caption else ():
+            row, column, _ = glances.peak(word)
+            inside += (row, column) in {(pixel[0] // region, pixel[1] // region) for pixel in shape.pixels()}
+            total += 1
+    print(f"captions: greedy {found[0]:.4f}, beam {found[1]:.4f}; {inside} of {total} words looked at their shape")
+    assert min(found) >= 0.9
+    assert inside >= 0.6 * total > 60
 
 
 OVERFIT: Table = {

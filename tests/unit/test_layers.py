@@ -50,7 +50,7 @@ LAYERS: dict[str, set[str]] = {
     "interop": {"decoding", "models", "text", "checkpoint"},
     "reproduce": {
         *("run", "recipe", "translator", "evaluation", "inspection", "training", "decoding", "models", "nn", "data"),
-        *("text", "checkpoint"),
+        *("text", "checkpoint", "generator", "loading"),
     },
     "serving": {"translator", "inspection"},
     "errors": set(),

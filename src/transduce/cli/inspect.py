@@ -10,6 +10,7 @@ import click
 from transduce.cli.language import language_options
 
 if TYPE_CHECKING:
+    from transduce.inspection.maps import AttentionMaps
     from transduce.reader import ReaderModel
     from transduce.translator import Translator
 
@@ -51,9 +52,9 @@ def command(
 
     Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
     as a PNG; prints the next-token distribution of each step, and the source word that each word came from. Of a Neural
-    Turing Machine it draws the memory instead: where each head wrote and read at every step.
+    Turing Machine it draws the memory instead: where each head wrote and read at every step. Of a captioner it draws
+    the picture, TEXT, once for each word, with what was looked at in the light: NAME.svg.
     """
-    from transduce.cli.terminal import visible
     from transduce.errors import SettingsError
     from transduce.inspection.tape import has_tape
     from transduce.loading import load
@@ -73,8 +74,18 @@ def command(
     translator.languages.ask_for(to, of)
     if has_tape(translator.model):
         _inspect_tape(translator, text, output, beam)
-        return
-    maps = translator.attention(text, top=top, beam=beam)
+    elif translator.model.picture_side is not None:
+        _inspect_glances(translator, text, output, beam)
+    else:
+        _show_maps(translator, translator.attention(text, top=top, beam=beam), output, kind, layer, head)
+
+
+def _show_maps(
+    translator: Translator, maps: AttentionMaps, output: str, kind: str | None, layer: int | None, head: int | None
+) -> None:
+    """Print what was said and what else could have been; write the page and the picture."""
+    from transduce.cli.terminal import visible
+
     which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
     maps.chosen(which, layer, head)  # says no before anything is written
     page, picture = Path(f"{output}.html"), Path(f"{output}.png")
@@ -107,6 +118,20 @@ def _inspect_tape(translator: Translator, text: str, output: str, beam: int | No
     picture = Path(f"{output}.png")
     tape.save_png(picture)
     click.echo(f"picture  {picture}")
+
+
+def _inspect_glances(translator: Translator, text: str, output: str, beam: int | None) -> None:
+    """Draw where a captioner looked for each word."""
+    from transduce.cli.terminal import visible
+
+    glances = translator.glances(text, beam=beam)
+    click.echo(visible(glances.caption))
+    for number, word in enumerate(glances.words):
+        row, column, weight = glances.peak(number)
+        click.echo(f"  {visible(word)}  row {row + 1}, column {column + 1}  {weight:.3f}")
+    drawing = Path(f"{output}.svg")
+    glances.save_svg(drawing)
+    click.echo(f"drawing  {drawing}")
 
 
 def _inspect_reader(

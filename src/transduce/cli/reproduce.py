@@ -27,7 +27,14 @@ WIDTH = 110
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of everything random.")
 @click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Of the computation.")
-def command(name: str | None, output: Path, seed: int, threads: int) -> None:
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Measure it on this run or model folder; for head-roles.",
+)
+@click.option("--text", metavar="FILE", help="What that model reads, a text a line; some English sentences otherwise.")
+def command(name: str | None, output: Path, seed: int, threads: int, model: Path | None, text: str | None) -> None:
     """Measure the claim NAME, seconds to two minutes; without a NAME, list the claims.
 
     Prints a table and whether the claim holds, and writes both with a picture. The verdict follows from the numbers
@@ -36,14 +43,22 @@ def command(name: str | None, output: Path, seed: int, threads: int) -> None:
     \b
     transduce reproduce
     transduce reproduce scaling --output measured
+    transduce reproduce head-roles --model runs/author --text sentences.txt
     """
-    from transduce.reproduce.catalog import CLAIMS, find, reproduce
+    from transduce.reproduce.catalog import CLAIMS, find, find_for_model, reproduce
 
     if name is None:
         width = max(map(len, CLAIMS))
         click.echo("\n".join(f"{claim:{width}}  {line}" for claim, line in CLAIMS.items()))
         return
-    find(name)
+    texts = None
+    if model is not None:
+        find_for_model(name, model, None)
+        texts = None if text is None else _texts(text)
+    elif text is not None:
+        raise click.UsageError("--text says what a given model reads; give --model, too")
+    else:
+        find(name)
     from transduce.cli.corpus import PreparationProgress
     from transduce.cli.terminal import visible
     from transduce.errors import MissingInput
@@ -51,13 +66,23 @@ def command(name: str | None, output: Path, seed: int, threads: int) -> None:
 
     page.open_folder(output)
     with PreparationProgress() as progress:
-        finding = reproduce(name, seed, threads, progress.show)
+        finding = reproduce(name, seed, threads, progress.show, model, texts)
     click.echo(report(finding))
     try:
         for path in page.save(finding, output, name):
             click.echo(visible(str(path)))
     except MissingInput as error:
         click.echo(f"no picture: {error}", err=True)
+
+
+def _texts(path: str) -> list[str]:
+    from transduce.errors import DataError
+    from transduce.text.line import read_lines
+
+    texts = [line for line in read_lines(path) if line.strip()]
+    if not texts:
+        raise DataError(f"{path}: has no text to look at")
+    return texts
 
 
 def report(finding: Finding) -> str:

@@ -10,6 +10,7 @@ import pydantic
 
 from transduce.config import Config
 from transduce.data.again import PreparedPairs
+from transduce.data.drawn import DrawnPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import SettingsError
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
@@ -24,18 +25,24 @@ CHARACTERS_PER_TOKEN = 40
 Rule = Literal["keep", "drop"]
 
 
-Source = CorpusFiles | SyntheticTask | TextFile | PreparedPairs
+Source = CorpusFiles | SyntheticTask | DrawnPictures | TextFile | PreparedPairs
 """Where pairs come from: files, a task that makes them, what was prepared before; or a file of plain text."""
 
 
 def _which(value: Any) -> Any:
-    """Read a table with a `task` as a synthetic task, one with a `text` as plain text, one with `prepared` as pairs of
-    another run, any other as files of pairs, so that a refusal speaks of the right one."""
+    """Read a table with a `task` as a synthetic task, one with `pictures` as drawn ones, one with a `text` as plain
+    text, one with `prepared` as pairs of another run, any other as files of pairs, so that a refusal speaks of the
+    right one."""
     if isinstance(value, Source):
         return value
     if not isinstance(value, dict):
         raise ValueError("pairs are named by a table, such as {source = 'a.txt', target = 'b.txt'}, text by {text = …}")
-    kinds: dict[str, type[Config]] = {"task": SyntheticTask, "text": TextFile, "prepared": PreparedPairs}
+    kinds: dict[str, type[Config]] = {
+        "task": SyntheticTask,
+        "pictures": DrawnPictures,
+        "text": TextFile,
+        "prepared": PreparedPairs,
+    }
     kind = next((kinds[name] for name in kinds if name in value), CorpusFiles)
     try:
         return kind.from_table(value, "it")

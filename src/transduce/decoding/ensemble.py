@@ -61,6 +61,10 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
         return cast("list[AnyTransducer]", list(self.members))
 
     @property
+    def picture_side(self) -> int | None:
+        return self._models[0].picture_side
+
+    @property
     def max_source(self) -> int | None:
         return min((model.max_source for model in self._models if model.max_source is not None), default=None)
 

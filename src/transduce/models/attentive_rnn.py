@@ -11,6 +11,7 @@ Each way is a decoder of its own; embeddings, encoder and state are shared.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -146,6 +147,25 @@ class RnnState(State):
         assert self.width == other.width, "states of different widths cannot stand in one batch"
         carried = tuple(torch.cat(pair, dim=1) for pair in zip(self.carried, other.carried, strict=True))
         return RnnState(carried, self.source.join(other.source), self.width)
+
+
+def read_ragged(
+    decoder: Callable[[Tensor, Readable, Carried], tuple[Tensor, Carried]],
+    embedded: Tensor,
+    lengths: Tensor,
+    state: RnnState,
+) -> tuple[Tensor, RnnState]:
+    """Read each row's first `lengths[r]` tokens, as `extend` promises.  (R T E), (R) -> (R T D)."""
+    if bool((lengths == embedded.shape[1]).all()):
+        readout, carried = decoder(embedded, state.source, state.carried)
+        return readout, RnnState(carried, state.source, state.width)
+    carried, readouts = state.carried, []
+    for position, token_R1E in enumerate(torch.split(embedded, 1, dim=1)):
+        readout_R1D, later = decoder(token_R1E, state.source, carried)
+        reads_R1 = (position < lengths)[:, None]
+        carried = tuple(torch.where(reads_R1, new, old) for new, old in zip(later, carried, strict=True))
+        readouts.append(readout_R1D)
+    return torch.cat(readouts, dim=1), RnnState(carried, state.source, state.width)
 
 
 class Decoder(nn.Module, ABC):
@@ -329,17 +349,7 @@ class AttentiveRnn(Transducer[RnnMemory, RnnState]):
         return RnnState(carried, self.decoder.read(memory), width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
-        embedded_RTE = self.dropout(self.target_embedding(tokens))
-        if bool((lengths == tokens.shape[1]).all()):
-            readout, carried = self.decoder(embedded_RTE, state.source, state.carried)
-            return readout, RnnState(carried, state.source, state.width)
-        carried, readouts = state.carried, []
-        for position, token_R1E in enumerate(torch.split(embedded_RTE, 1, dim=1)):
-            readout_R1D, later = self.decoder(token_R1E, state.source, carried)
-            reads_R1 = (position < lengths)[:, None]
-            carried = tuple(torch.where(reads_R1, new, old) for new, old in zip(later, carried, strict=True))
-            readouts.append(readout_R1D)
-        return torch.cat(readouts, dim=1), RnnState(carried, state.source, state.width)
+        return read_ragged(self.decoder, self.dropout(self.target_embedding(tokens)), lengths, state)
 
     def step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         embedded_R1E = self.dropout(self.target_embedding(tokens[:, None]))

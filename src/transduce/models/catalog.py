@@ -14,6 +14,7 @@ from transduce.models import (
     attentive_rnn,
     bert,
     bytenet,
+    captioner,
     conv_seq2seq,
     extended_neural_gpu,
     gpt,
@@ -23,6 +24,7 @@ from transduce.models import (
     transformer,
     turing_machine,
     universal,
+    universal_reader,
 )
 from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
 from transduce.nn.initialize import initialize
@@ -110,6 +112,11 @@ MODELS: dict[str, Entry] = {
         universal.UniversalConfig,
         {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
     ),
+    "universal_reader": Entry(
+        universal_reader.UniversalReader,
+        universal_reader.UniversalReaderConfig,
+        {"universal_reader": universal_reader.universal_reader},
+    ),
     "bert": Entry(
         bert.Bert,
         bert.BertConfig,
@@ -128,6 +135,11 @@ MODELS: dict[str, Entry] = {
             "ntm_feed_forward": turing_machine.ntm_feed_forward,
             "lstm_alone": turing_machine.lstm_alone,
         },
+    ),
+    "captioner": Entry(
+        captioner.Captioner,
+        captioner.CaptionerConfig,
+        {"captioner_paper": captioner.captioner_paper, "captioner_small": captioner.captioner_small},
     ),
 }
 

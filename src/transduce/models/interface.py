@@ -134,6 +134,11 @@ class Transducer(Model, Generic[MemoryT, StateT]):
     def max_target(self) -> int | None:
         """The longest target the model can write, in tokens with the start token; None where there is no limit."""
 
+    @property
+    def picture_side(self) -> int | None:
+        """Where sources are pictures, a token for each pixel: how many pixels a side has; None for text."""
+        return None
+
     @abstractmethod
     def encode(self, source: Tensor, allowed: Tensor) -> MemoryT:
         """Read the source.  tokens (B S), allowed (B S) -> memory."""
@@ -217,6 +222,8 @@ class Reader(Model):
     head: Head | None
     max_texts: ClassVar[int | None] = 2
     """How many texts it reads side by side; None for any number: facts, and a question as the last one."""
+    looks_at_facts: ClassVar[bool] = False
+    """Whether what its taps hear is where it looked among facts, and not among tokens: it reads stories only."""
 
     @abstractmethod
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:

@@ -169,6 +169,7 @@ class MemoryNetwork(Reader):
     """A story and a question → one vector that names the answer."""
 
     max_texts = None
+    looks_at_facts = True
 
     def __init__(self, config: MemoryNetworkConfig, sizes: VocabularySizes) -> None:
         super().__init__()

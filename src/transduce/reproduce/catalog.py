@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol, cast
 
 from transduce.errors import SettingsError, suggestion
 from transduce.reproduce.finding import Finding, Report, silent
 
 CLAIMS = {
+    "gradients": "Gradients through time: recurrent networks, gates, attention, by distance.",
+    "complexity": "Operations, time and path length of each kind of layer, against length and width.",
+    "norms": "LayerNorm, BatchNorm and InstanceNorm on padded batches: what changes a sentence besides itself.",
+    "positions": "Sinusoidal and learned positions beyond the training length, 100 to 200 tokens.",
     "scaling": "With and without the division by √d_k: scores, softmax, gradients.",
+    "teacher-forcing": "Taught with true tokens, used with its own: errors by position.",
+    "heads": "One head against many of the same width, on a task that needs two looks at once.",
+    "head-roles": "What each head looks at: the token before, the first, the same word, far away; also of a --model.",
+    "memory": "Keys and values against context, beside a recurrent state.",
 }
 """The claims and one line on each; `head-roles` would be in the module `head_roles`."""
 
@@ -29,12 +39,29 @@ def find(name: str) -> Measure:
     return cast(Measure, module.measure)
 
 
-def reproduce(name: str, seed: int = 1, threads: int = 1, report: Report = silent) -> Finding:
+def find_for_model(name: str, folder: Path, texts: Sequence[str] | None) -> Measure:
+    """Return what measures a claim on a given model while it reads some texts, where there is such a thing."""
+    find(name)
+    module = importlib.import_module(f"transduce.reproduce.{name.replace('-', '_')}")
+    if not hasattr(module, "measure_model"):
+        raise SettingsError(f"'{name}' is measured on models of its own; leave out --model, or choose head-roles")
+    return lambda seed, report: cast(Finding, module.measure_model(folder, texts, report))
+
+
+def reproduce(
+    name: str,
+    seed: int = 1,
+    threads: int = 1,
+    report: Report = silent,
+    model: Path | None = None,
+    texts: Sequence[str] | None = None,
+) -> Finding:
     """Measure a claim with so many threads, and leave the process's own number of them as it was found.
 
-    With one thread the numbers are the same each time, but for those that are times.
+    With one thread the numbers are the same each time, but for those that are times. `model` is a folder to measure
+    it on instead of on models of its own, and `texts` what that one reads.
     """
-    measure = find(name)
+    measure = find(name) if model is None else find_for_model(name, model, texts)
     import torch
 
     before = torch.get_num_threads()

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from transduce.checkpoint import ModelFolder, save_model
 from transduce.cli.main import run
+from transduce.models.catalog import build
+from transduce.models.gpt import gpt_mini
+from transduce.models.interface import VocabularySizes
 from transduce.reproduce import scaling
 from transduce.reproduce.catalog import CLAIMS
+from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer_training import train_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -59,3 +65,48 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(capsys: pytest.CaptureF
     assert run(["reproduce", "scaling", "--output", "taken"]) == 73
     out, err = capsys.readouterr()
     assert out == "" and err == "error: taken: cannot be written (File exists); choose another place\n"
+
+
+@pytest.fixture
+def author(tmp_path: Path) -> Path:
+    """The folder of a language model that has learned nothing."""
+    tokenizer = train_tokenizer("word", ["a b c d"] * 2, TokenizerConfig(kind="word"))
+    config = gpt_mini().but(model_dim=16, num_heads=2, ffn_dim=16, num_layers=3)
+    model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=1)
+    save_model(tmp_path / "author", ModelFolder(model, config, tokenizer, tokenizer), "a card")
+    return tmp_path / "author"
+
+
+def test_heads_of_a_given_language_model_are_looked_at(author: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("texts").write_text("a b a c b a\n\nd c b a d c b a\n")
+    assert run(["reproduce", "head-roles", "--model", str(author), "--text", "texts"]) == 0
+    assert "texts 2" in capsys.readouterr().out
+    rows = json.loads(Path("reproduced/head-roles.json").read_text())["rows"]
+    assert [row[:3] for row in rows] == [["decoder", layer, head] for layer in (1, 2, 3) for head in (1, 2)]
+
+
+def test_heads_of_a_given_translator_are_looked_at(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "head-roles", "--model", "run", "--text", "a.txt"]) == 0
+    rows = json.loads(Path("reproduced/head-roles.json").read_text())["rows"]
+    assert [row[:3] for row in rows] == [[stack, 1, head] for stack in ("encoder", "decoder") for head in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["scaling", "--model", "author"], "'scaling' is measured on models of its own; leave out --model"),
+        (["head-roles", "--text", "texts"], "--text says what a given model reads; give --model, too"),
+        (["head-roles", "--model", "author", "--text", "empty"], "empty: has no text to look at"),
+        (["head-roles", "--model", "author", "--text", "short"], "nothing to look at in a text of 1 tokens"),
+        (["head-roles", "--model", "nowhere"], "nowhere"),
+    ],
+)
+def test_a_model_that_cannot_be_measured_is_one_sentence(
+    words: list[str], complaint: str, author: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("texts").write_text("a b\n")
+    Path("empty").write_text("\n")
+    Path("short").write_text("a\n")
+    assert run(["reproduce", *words]) != 0
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ") and complaint in error

@@ -81,9 +81,14 @@ class SingleHeadAttention(nn.Module, ABC):
         context_BNE = score_BNM.softmax(dim=-1) @ source.value
         return context_BNE.view(rows, length, -1), score_BNM.view(rows, length, positions)
 
+    @property
+    def listening(self) -> bool:
+        """Whether anybody wants to see scores or weights."""
+        return self.score.listening or self.weight.listening
+
     def show(self, scores: Sequence[Tensor], source: Readable) -> None:
         """Let listeners see the scores and weights of one pass, whole.  each (R Q M) -> (B 1 N M)."""
-        if self.score.listening or self.weight.listening:
+        if self.listening:
             score_RTM = torch.cat(list(scores), dim=1)
             score_B1NM = score_RTM.view(len(source.key), 1, -1, score_RTM.shape[-1])
             self.weight(self.score(score_B1NM).softmax(dim=-1))

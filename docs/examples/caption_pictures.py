@@ -1,0 +1,35 @@
+"""Caption pictures that a captioner has never seen anything like, and draw where it looked for each word.
+
+    transduce train --recipe recipes/captions.toml --output runs/captions
+    python docs/examples/caption_pictures.py runs/captions [FOLDER]
+
+Every picture has a combination of colour, shape and relation that training left out. Writes picture-1.txt, the picture
+as text, picture-1.svg, the drawing, and so on to FOLDER (here, unless given). The drawing by hand is
+transduce inspect runs/captions "$(cat picture-1.txt)"
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import transduce
+from transduce.data.drawn import DrawnPictures
+
+COUNT = 3
+
+
+def main(run: str, folder: str = ".") -> None:
+    """Caption a few pictures and print what was said beside what is right."""
+    captioner = transduce.load(run)
+    for number, scene in enumerate(DrawnPictures(pictures="held_out", size=COUNT, seed=3).scenes(), start=1):
+        glances = captioner.glances(scene.picture)
+        glances.save_svg(Path(folder) / f"picture-{number}.svg")
+        (Path(folder) / f"picture-{number}.txt").write_text(scene.picture + "\n", encoding="utf-8")
+        print(f"{scene.caption}: {glances.caption or '(nothing)'}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: caption_pictures.py RUN [FOLDER]")
+    main(*sys.argv[1:])

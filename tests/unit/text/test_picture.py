@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from transduce.errors import DataError
+from transduce.text.picture import PALETTE, UNNAMED, colours, refuse_no_picture
+from transduce.text.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer_training import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def letters() -> Tokenizer:
+    return train_tokenizer("character", ["wwrb"], TokenizerConfig(kind="character", min_frequency=1))
+
+
+def test_a_picture_is_drawn_row_by_row_and_strangers_are_grey() -> None:
+    assert colours("rb?w", 2) == [["#d62728", PALETTE["b"][1]], [UNNAMED, "#ffffff"]]
+    assert len({drawn for _, drawn in PALETTE.values()} | {UNNAMED}) == len(PALETTE) + 1
+
+
+def test_a_picture_of_known_colours_and_the_right_size_is_read(letters: Tokenizer) -> None:
+    refuse_no_picture("wrbwwwwwbbbbrrrr", letters.encode("wrbwwwwwbbbbrrrr"), letters, side=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("wrb", r"^'wrb': has 3 pixels, but the model reads pictures of 2 × 2 = 4; write one character for each"),
+        ("wrbrw", r"has 5 pixels"),
+        ("wrxb", r"pixel 3 \(row 2, column 1\) is of no colour that the model knows; it knows b, r, w$"),
+        ("wéb", r"pixel 2 \(row 1, column 2\)"),
+        ("wr\nrw", r"pixel 3"),
+    ],
+)
+def test_what_is_no_picture_is_refused_with_one_sentence(letters: Tokenizer, text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as refusal:
+        refuse_no_picture(text, letters.encode(text), letters, side=2)
+    assert "\n" not in str(refusal.value)
