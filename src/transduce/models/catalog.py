@@ -174,6 +174,11 @@ def reads_stories(config: Config) -> bool:
     return isinstance(model, type) and issubclass(model, Reader) and model.max_texts is None
 
 
+def answers_in_words(config: Config) -> bool:
+    """Whether a label has the vector of the word that it is, so that the data must say which word."""
+    return isinstance(config, memory_network.MemoryNetworkConfig) and config.tying == "adjacent"
+
+
 def preset(name: str) -> tuple[str, Config]:
     """Return (model name, settings) of a preset."""
     known = {preset: model for model, entry in MODELS.items() for preset in entry.presets}

@@ -284,7 +284,7 @@ def test_a_story_is_answered_and_each_hop_s_look_is_printed(
     assert lines[0].startswith("Anna went to the attic. Boris went to the cellar. Where is Anna  →  ")
     weights = [[float(value) for value in line.split()[:3]] for line in lines[1:3]]
     assert [line.split("  ")[-1] for line in lines[1:3]] == ["Anna went to the attic", "Boris went to the cellar"]
-    assert all(abs(sum(hop) - 1) < 0.002 for hop in zip(*weights, strict=True))
+    assert all(0 < sum(hop) < 1 for hop in zip(*weights, strict=True))  # the rest was looked for where no fact is
     assert lines[3:] == ["page     attention.html", "picture  attention.png"]
     assert run(["evaluate", "run", "--path", "stories"]) == 0
     capsys.readouterr()
