@@ -85,3 +85,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 def brief(value: object) -> str:
     """Return any value on one short line, quoted: for what a stranger wrote and a message repeats."""
     return _BRIEF.repr(value)
+
+
+def cause_of(error: BaseException) -> str:
+    """Return what another library said went wrong, on one short line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Protocol, Self
 import pydantic
 
 from transduce.config import Config, Table
-from transduce.errors import DataError, ModelFolderError, SettingsError, TransduceError, suggestion
+from transduce.errors import DataError, ModelFolderError, SettingsError, TransduceError, cause_of, suggestion
 from transduce.storage import file_aside
 from transduce.text.framing import frame
 from transduce.text.library_codec import LibraryCodec
@@ -233,7 +233,7 @@ class ImportedTokenizer:
         except (KeyboardInterrupt, SystemExit, TransduceError):
             raise
         except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
-            raise DataError(f"the text: the model's tokenizer cannot read it ({_one_line(error)})") from None
+            raise DataError(f"the text: the model's tokenizer cannot read it ({cause_of(error)})") from None
 
     def __call__(
         self,
@@ -343,7 +343,7 @@ def refusing(where: str, what: str, remedy: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit, ModelFolderError):
         raise
     except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else _one_line(error)
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else cause_of(error)
         raise ModelFolderError(f"{where}: is not {what} that can be read ({reason}); {remedy}") from None
 
 
@@ -356,7 +356,3 @@ def _all_names(codec: Codec, size: int) -> list[str]:
     if len(set(names)) != size:
         raise ValueError("it has pieces that are named like rows without a piece")
     return names
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

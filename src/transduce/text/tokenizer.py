@@ -25,10 +25,10 @@ import pydantic
 import tokenizers
 
 from transduce.config import Config, Table
-from transduce.errors import MissingInput, ModelFolderError
+from transduce.errors import MissingInput, ModelFolderError, cause_of
 from transduce.storage import storage_errors
 from transduce.text.framing import frame
-from transduce.text.line import normalise
+from transduce.text.line import normalise, place_before
 from transduce.text.piece import (
     BYTE_OF,
     END,
@@ -209,8 +209,12 @@ class Tokenizer:
 
     def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
-        encoding = self._library.encode(normalise(text), add_special_tokens=False)
-        return list(encoding.ids), [(int(start), int(end)) for start, end in encoding.offsets]
+        read = normalise(text)
+        encoding = self._library.encode(read, add_special_tokens=False)
+        places = [(int(start), int(end)) for start, end in encoding.offsets]
+        if read != text:
+            places = [(place_before(text, start), place_before(text, end)) for start, end in places]
+        return list(encoding.ids), places
 
     def __call__(
         self,
@@ -333,7 +337,7 @@ class Tokenizer:
             raise
         except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
             raise ModelFolderError(
-                f"{where}: is not a tokenizer made by transduce ({_one_line(error)}); copy the right file there"
+                f"{where}: is not a tokenizer made by transduce ({cause_of(error)}); copy the right file there"
             ) from None
 
 
@@ -347,7 +351,3 @@ def read_file(path: Path) -> str:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError:
         raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from transduce.errors import ModelFolderError, brief
+from transduce.errors import ModelFolderError, brief, cause_of
 
 FLOATING = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Types of numbers that weights are read from, and their bytes."""
@@ -82,7 +82,7 @@ class ForeignWeights:
             with safe_open(self._files[tensor.file], framework="pt") as file:
                 weight: Tensor = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise ModelFolderError(f"{tensor.file}: cannot be read ({_one_line(error)}); {REMEDY}") from None
+            raise ModelFolderError(f"{tensor.file}: cannot be read ({cause_of(error)}); {REMEDY}") from None
         return weight
 
     def _tensor(self, name: str) -> _Tensor:
@@ -144,7 +144,3 @@ def _are_sizes(value: Any, most: int) -> TypeGuard[list[int]]:
 
 def _brief_number(number: int) -> str:
     return f"{number:,}" if number < 10**18 else "more than 10^18"
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
