@@ -29,7 +29,12 @@ SYSTEMS: dict[str, list[str]] = {
     "sutskever": ["model={preset='sutskever'}", "training.learning_rate=0.001"],
     "cho": ["model={preset='cho'}", "training.learning_rate=0.001"],
     "bahdanau": ["model={preset='bahdanau'}", "training.learning_rate=0.001"],
-    "convolutional": ["model={preset='conv_ladder'}", "training.learning_rate=0.001", "training.clip=0.1"],
+    "convolutional": [
+        "model={preset='conv_ladder'}",
+        "training.learning_rate=0.001",
+        "training.clip=0.1",
+        "training.warmup=100",  # the ladder has none; with our first weights its first steps would be too long
+    ],
     "transformer": [],
 }
 """What differs from recipes/reproduce/ladder.toml, in the order of the ladder, the worst first."""

@@ -82,11 +82,11 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"; there is {', '.join(known)}" if known else ""
 
 
+def one_line(error: BaseException) -> str:
+    """Return what a library said on one line, not too long to repeat; its name where it said nothing."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def brief(value: object) -> str:
     """Return any value on one short line, quoted: for what a stranger wrote and a message repeats."""
     return _BRIEF.repr(value)
-
-
-def cause_of(error: BaseException) -> str:
-    """Return what another library said went wrong, on one short line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -28,7 +28,7 @@ LOOKED_AT = 10_000
 """Pairs by which a vocabulary is judged."""
 SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked when only settings are wanted; whoever loads weights checks them all."""
-OF_A_HEAD = ("head", "next_sentence", "num_labels")
+OF_A_HEAD = ("head", "next_sentence", "num_labels", "label_tokens")
 """Settings of what a reader says, which is new with every task."""
 KEPT_HABITS = ("label_smoothing", "subword_dropout", "r_drop", "ema", "weight_decay", "optimizer", "betas")
 """Settings of the run that made a model which are as good for learning on."""

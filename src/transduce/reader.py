@@ -43,6 +43,9 @@ class ReaderModel:
         self.tokenizer = contents.source_tokenizer
         self.head = str(getattr(contents.config, "head", "none"))
         self.task = TASKS[self.head]
+        told_stories = (self.notes.get("columns") or {}).get("format") == "babi"
+        self.reads_stories = self.model.looks_at_facts or (self.model.max_texts is None and told_stories)
+        """Whether a text is a story: facts, and a question as the last sentence."""
         labels = self.notes.get("labels") or [f"LABEL_{n}" for n in range(getattr(contents.config, "num_labels", 0))]
         self.engine = ReadingEngine(
             self.model,
@@ -90,7 +93,7 @@ class ReaderModel:
         said = ""
         if self.head in ("labels", "tags", "span"):
             said = as_text(self.read([texts[0] if len(texts) == 1 else texts])[0])
-        if self.model.max_texts is None:
+        if self.model.looks_at_facts:
             return hops_of(self.model, inputs, texts, said)
         return self_attention_of(
             self.model, inputs, self.tokenizer.pieces(inputs[0][0].tolist()), " | ".join(texts), said
@@ -98,7 +101,7 @@ class ReaderModel:
 
     def _several(self, text: Text) -> list[str]:
         """One text or a pair; for a reader of stories the facts, then the question."""
-        if self.model.max_texts is not None:
+        if not self.reads_stories:
             return _pair(text)
         story = story_of(text if isinstance(text, str) else "\t".join(text))
         if not story:

@@ -16,13 +16,14 @@ from transduce.data.reading.batch import collate_reading
 from transduce.data.reading.config import ReadingConfig, ReadingFiles
 from transduce.data.reading.corpus import Example, read_examples
 from transduce.data.reading.document import documents
-from transduce.data.reading.encoding import encoder_for
+from transduce.data.reading.encoding import Row, encoder_for
 from transduce.data.reading.masking import Masking
 from transduce.data.store import PairStore
 from transduce.decoding.reading import answers_to
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.perplexity import perplexity
-from transduce.evaluation.reading import judge_answers
+from transduce.evaluation.reading import JUDGEMENTS
+from transduce.evaluation.significance import SAMPLES, intervals
 from transduce.models.reading_head import LanguageHead
 from transduce.reader import ReaderModel
 from transduce.training.reading_objective import reading_loss
@@ -32,10 +33,11 @@ FIXED_SEED = 0
 """Of the masks, the same as a run's validation has."""
 
 
-def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None) -> Table:
+def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None, samples: int = SAMPLES) -> Table:
     """Read a file as the reader's task has it and return the scores, with the lines left out by reason.
 
-    `columns` say where text and label stand; by default where they stood in training.
+    `columns` say where text and label stand; by default where they stood in training. Under `intervals` stands how sure
+    each score is, by so many bootstrap samples; a loss has none.
     """
     if reader.task == "none":
         raise SettingsError("this reader has no head that could be right or wrong; train one for a task first")
@@ -55,7 +57,11 @@ def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None) 
         gold += [_true(example, data.task) for example in usable]
     if not gold:
         raise DataError(f"{path}: has no example that can be used ({left_out or 'it is empty'}); check its columns")
-    return {"examples": len(gold), "left_out": left_out, **judge_answers(data.task, gold, said)}
+    judgement = JUDGEMENTS[data.task](gold, said)
+    found = intervals(judgement.scores, judgement.examples, samples)
+    scores = {name: middle.score for name, middle in found.items()}
+    sure = {name: middle.to_json() for name, middle in found.items()}
+    return {"examples": len(gold), "left_out": left_out, **scores, "intervals": sure}
 
 
 def _reason(example: Example, data: ReadingConfig, left_out: dict[str, int]) -> str | None:
@@ -77,7 +83,12 @@ def _masked(reader: ReaderModel, data: ReadingConfig, lines: Iterator[Example]) 
     """Loss, perplexity and accuracy of hidden pieces, always the same ones."""
     tokenizer = reader.tokenizer
     encoder = encoder_for(data, tokenizer, ())
-    rows = [row for document in documents(lines) for row in encoder.rows(document)[0]]
+    rows, left_out = list[Row](), dict[str, int]()
+    for document in documents(lines):
+        some, notes = encoder.rows(document)
+        rows += some
+        for _, reason in notes:
+            left_out[reason] = left_out.get(reason, 0) + (not encoder.keeps(reason))
     if not rows:
         raise DataError("there is no text to hide anything in; give a file with sentences")
     store = PairStore.of([row.tokens for row in rows], [row.wanted for row in rows])
@@ -93,8 +104,10 @@ def _masked(reader: ReaderModel, data: ReadingConfig, lines: Iterator[Example]) 
     worth = perplexity(loss, asked)
     return {
         "rows": len(rows),
+        "left_out": {reason: count for reason, count in left_out.items() if count},
         "hidden": asked,
         "loss": loss / asked,
         "perplexity": worth if math.isfinite(worth) else None,
         "accuracy": correct / asked,
+        "intervals": {},
     }

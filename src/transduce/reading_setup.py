@@ -67,7 +67,7 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
         reason = f"data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
     elif (stories := _stories(data)) and not catalog.reads_stories(model):
         reason = f"{stories} holds stories, and a {name} reads two texts; set model.preset = 'memn2n'"
-    elif data.max_length > (limit := getattr(model, "max_positions", data.max_length)):
+    elif (limit := _learnt_positions(model)) is not None and data.max_length > limit:
         reason = (
             f"data.max_length = {data.max_length} is more than the {limit} positions that the model "
             "learns; set data.max_length or model.max_positions"
@@ -76,6 +76,11 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
         reason = f"training.{given[0]} is for pairs; leave it out for a reader"
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
+
+
+def _learnt_positions(model: Config) -> int | None:
+    """How many positions a reader has a table for; None where it has none, and reads texts of any length."""
+    return getattr(model, "max_positions", None) if getattr(model, "positions", "none") == "learned" else None
 
 
 def _stories(data: ReadingConfig) -> str | None:

@@ -24,6 +24,7 @@ from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
 from transduce.text.plain import TextFile
+from transduce.text.reading_row import label_tokens
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.card import model_card
 from transduce.training.finish import put_final_weights
@@ -117,7 +118,7 @@ def _set_up(
     with contextlib.nullcontext() if resume else emptied_on_error(folder):
         if not resume:
             _write(recipe, folder)
-        _refuse_too_large(recipe, VocabularySizes(1, 1))  # before hours go into preparing
+        _refuse_too_large(without_labels(recipe), VocabularySizes(1, 1))  # before hours go into preparing
         corpus = _corpus(folder, recipe, prepared, progress)
         chosen = with_labels(recipe, corpus)
         if recipe.training.tokens == "auto":
@@ -248,16 +249,22 @@ def _refuse_no_pictures(side: int, corpus: Prepared) -> None:
 
 
 def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
-    """Give a reader's head as many labels as there are."""
+    """Give a reader's head as many labels as there are, and the words that they are where it answers in words."""
     if not catalog.is_reader(recipe.model) or getattr(recipe.model, "head", None) not in ("labels", "tags"):
         return recipe
-    return replace(recipe, model=recipe.model.but(num_labels=len(corpus.report.labels or ("",))))
+    labels = corpus.report.labels or ("",)
+    words = {"label_tokens": label_tokens(corpus.source_tokenizer, labels)}
+    named = words if catalog.answers_in_words(recipe.model) else {}
+    return replace(recipe, model=recipe.model.but(num_labels=len(labels), **named))
 
 
 def without_labels(recipe: Recipe) -> Recipe:
-    """Forget how many labels there are, which the data says: a recipe is the same before they are counted."""
+    """Forget the labels, which the data says: a recipe is the same before they are counted."""
     model = recipe.model
-    return replace(recipe, model=model.but(num_labels=1)) if catalog.is_reader(model) else recipe
+    if not catalog.is_reader(model):
+        return recipe
+    named = {"label_tokens": ()} if catalog.answers_in_words(model) else {}
+    return replace(recipe, model=model.but(num_labels=1, **named))
 
 
 def model_notes(recipe: Recipe, corpus: Prepared) -> Table:

@@ -38,7 +38,7 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert", "memory_network", "neural_gpu"))
+READERS = frozenset(("bert", "memory_network", "neural_gpu", "universal_reader"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -13,6 +13,7 @@ from transduce.models.bert import Bert, BertConfig
 from transduce.models.catalog import MODELS, build, preset
 from transduce.models.interface import Reader, VocabularySizes
 from transduce.models.memory_network import MemoryNetwork
+from transduce.models.universal_reader import UniversalReader
 from transduce.nn.tap import record
 
 SIZES = VocabularySizes(23, 23)
@@ -32,13 +33,25 @@ CASES = [
     (f"{name}-{head}", preset(name)[1].but(**{**SMALL_STORY, "head": head, **changes}))
     for name, head, changes in [
         ("memn2n", "none", {}),
-        ("memn2n", "labels", {"hops": 3, "position_encoding": False}),
+        ("memn2n", "labels", {"hops": 3, "position_encoding": False, "empty_facts": False}),
+        ("memn2n", "labels", {"label_tokens": (5, -1, 17)}),
         ("memn2n_layerwise", "labels", {}),
     ]
 ]
 CASES += [
     (f"neural_gpu-{head}", preset("neural_gpu")[1].but(model_dim=7, height=3, num_sets=sets, head=head, num_labels=3))
     for sets, head in [(1, "none"), (3, "tags")]
+]
+
+SMALL_UNIVERSAL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4, "num_labels": 3}
+CASES += [
+    (f"universal_reader-{head}", preset("universal_reader")[1].but(**{**SMALL_UNIVERSAL, "head": head, **changes}))
+    for head, changes in [
+        ("none", {"halting": False}),
+        ("labels", {"halting_threshold": 0.7}),
+        ("tags", {"norm": "post", "max_offset": 9}),
+        ("span", {}),
+    ]
 ]
 
 
@@ -119,10 +132,13 @@ def test_listening_changes_nothing_and_weights_add_up_to_one(model: Reader) -> N
         loud = model(tokens, allowed, segments).states
     torch.testing.assert_close(loud[allowed], quiet[allowed], **EXACT)
     hops = model.config.hops if isinstance(model, MemoryNetwork) else 0
-    assert len(heard) == (2 if isinstance(model, Bert) else hops)
-    looks = torch.ones(len(LENGTHS)) if model.max_texts else (segments * allowed).amax(1)  # no facts, no look
+    assert len(heard) == (2 if isinstance(model, Bert) else isinstance(model, UniversalReader) or hops)
+    looks = (segments * allowed).amax(1) if model.looks_at_facts else torch.ones(len(LENGTHS))  # no facts, no look
     for weight_BHQM in heard.values():
+        if isinstance(model, MemoryNetwork) and model.config.empty_facts:  # the rest is on facts that are not there
+            assert bool(((weight_BHQM.sum(-1)[:, 0, 0] > 0) == (looks > 0)).all()) and weight_BHQM.sum(-1).max() < 1
+            continue
         expected = looks.double()[:, None, None].expand(weight_BHQM.shape[:-1])
         torch.testing.assert_close(weight_BHQM.sum(-1), expected, **EXACT)
-        if model.max_texts:
+        if not model.looks_at_facts:
             assert weight_BHQM[1, :, :, 3:].abs().max() == 0.0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
+from tokenizers import processors
+from torch import Tensor
 
 import transduce
 from tests.parity.test_import_export import SIDES, TEXTS, model_of, said_by_transformers
@@ -48,6 +51,72 @@ def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Pa
     assert len({round(score, 3) for score in found}) == 3, "languages that change nothing prove nothing"
     with pytest.raises(SettingsError, match="does not translate into 'klingon'; there is af, am"):
         ours.translate(TEXTS, to="klingon")
+
+
+def test_nllb_begins_with_the_language_that_is_asked_for(tmp_path: Path) -> None:
+    """Their `generate(forced_bos_token_id=…)`, which is what `--to` asks for here; `--of` is their `src_lang`."""
+    folder = folders.nllb(tmp_path / "theirs")
+    theirs = model_of(folder, **SIDES, activation_function="relu")
+    import_model(folder, tmp_path / "ours", "eng_Latn", "deu_Latn")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Translator)
+    found = []
+    for of, to in (("eng_Latn", "deu_Latn"), ("eng_Latn", "fra_Latn"), ("deu_Latn", "eng_Latn")):
+        known = nllb_tokenizer(folder, of)
+        first = known.convert_tokens_to_ids(to)
+        said = [said_by_transformers(theirs, known, text, forced_bos_token_id=first) for text in TEXTS]
+        assert ours.translate(TEXTS, method="greedy", max_length=11, split=False, to=to, of=of) == said
+        ours.languages.ask_for(to, of)
+        (scored,) = ours.score([(TEXTS[0], "two words")])
+        assert scored is not None
+        wanted = [first, *known("two words", add_special_tokens=False).input_ids, known.eos_token_id]
+        expected = their_scores(theirs, known(TEXTS[0], return_tensors="pt").input_ids, wanted)
+        assert scored.token_scores == pytest.approx(expected, abs=1e-4)
+        found.append(scored.log_probability)
+    assert len({round(score, 3) for score in found}) == 3, "languages that change nothing prove nothing"
+
+
+def their_scores(model: Any, source: Tensor, target: list[int]) -> list[float]:
+    """The log-probability of every token of a target, their model being told those before it."""
+    wanted = torch.tensor([target])
+    with torch.no_grad():
+        score_TV = model(input_ids=source, labels=wanted).logits[0].log_softmax(dim=-1)
+    return [float(score) for score in score_TV.gather(1, wanted[0][:, None])[:, 0]]
+
+
+def nllb_tokenizer(folder: Path, of: str) -> transformers.PreTrainedTokenizerFast:
+    """Their tokenizer, with another language before the text."""
+    found = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    library = found.backend_tokenizer
+    frame = [(piece, library.token_to_id(piece)) for piece in (of, "</s>")]
+    library.post_processor = processors.TemplateProcessing(single=f"{of} $A </s>", special_tokens=frame)
+    assert found(TEXTS[0]).input_ids[0] == library.token_to_id(of)
+    return found
+
+
+def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) -> None:
+    """`--to deu` is `>>deu<<` before the source, as a person may write it there, and as theirs reads it."""
+    folder = folders.marian(tmp_path / "theirs")
+    theirs = model_of(folder, **SIDES, activation_function="swish")
+    known = transformers.MarianTokenizer.from_pretrained(folder)
+    import_model(folder, tmp_path / "ours")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Translator)
+    found = []
+    for to in ("deu", "fra"):
+        tagged = [f">>{to}<< {text}" for text in TEXTS]
+        assert known(tagged[0]).input_ids[0] == known.convert_tokens_to_ids(f">>{to}<<")
+        said = [said_by_transformers(theirs, known, text, min_new_tokens=9) for text in tagged]
+        assert ours.translate(TEXTS, method="greedy", min_length=9, max_length=12, split=False, to=to) == said
+        assert ours.translate(tagged, method="greedy", min_length=9, max_length=12, split=False) == said
+        ours.languages.ask_for(to, None)
+        (scored,) = ours.score([(TEXTS[0], "two words")])
+        assert scored is not None
+        wanted = known(text_target="two words").input_ids
+        expected = their_scores(theirs, known(tagged[0], return_tensors="pt").input_ids, wanted)
+        assert scored.token_scores == pytest.approx(expected, abs=1e-4)
+        found.append(scored.log_probability)
+    assert abs(found[0] - found[1]) > 1e-3, "tags that change nothing prove nothing"
 
 
 def test_m2m100_learns_on_with_its_own_tags(tmp_path: Path) -> None:

@@ -109,17 +109,22 @@ def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as
         raise SettingsError(f"{run}: is a reader, which is evaluated on a file of examples; give --path FILE alone")
     columns = {name: options[f"{name}_column"] for name in ("text", "second", "label")}
     wanted = {name: int(value) if value.isdecimal() else value for name, value in columns.items() if value}
-    found = assess_reader(reader, options["path"], wanted)
+    found = assess_reader(reader, options["path"], wanted, options["samples"])
+    scores = {name: value for name, value in found.items() if name not in ("left_out", "intervals")}
     for name in metrics:
-        if name not in found:
-            raise SettingsError(f"this reader has no metric '{name}'{suggestion(name, found)}")
+        if name not in scores:
+            raise SettingsError(f"this reader has no metric '{name}'{suggestion(name, scores)}")
     if as_json:
         click.echo(json.dumps({"run": run, **found}, ensure_ascii=False))
         return
-    for name, value in found.items():
-        if name == "left_out":
-            for reason, count in value.items():
-                click.echo(f"  left out {count:,}: {reason}")
-        elif not metrics or name in metrics:
-            plain = name in ("loss", "perplexity") or isinstance(value, int)
-            click.echo(f"{name} {value:,.4g}" if plain else f"{name} {show_score(name, value)}")
+    for reason, count in found["left_out"].items():
+        click.echo(f"  left out {count:,}: {reason}")
+    for name, value in scores.items():
+        if metrics and name not in metrics:
+            continue
+        plain = name in ("loss", "perplexity") or isinstance(value, int)
+        line = f"{name} {value:,.4g}" if plain else f"{name} {show_score(name, value)}"
+        if name in found["intervals"]:
+            low, high = (show_score(name, found["intervals"][name][end]) for end in ("low", "high"))
+            line += f"  (95 % interval {low} to {high})"
+        click.echo(line)

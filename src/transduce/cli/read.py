@@ -45,7 +45,7 @@ def command(run: str, file: str, as_objects: bool) -> None:
 
     while some := list(islice(lines, TOGETHER)):
         asked = {
-            number: _asked(reader.head, line, file, number, reader.model.max_texts)
+            number: _asked(reader.head, line, file, number, reader.reads_stories)
             for number, line in some
             if line.strip()
         }
@@ -56,13 +56,13 @@ def command(run: str, file: str, as_objects: bool) -> None:
         click.echo(f"note: {reader.cut:,} texts were longer than the model reads and lost their end", err=True)
 
 
-def _asked(head: str, line: str, file: str, number: int, most: int | None) -> Any:
+def _asked(head: str, line: str, file: str, number: int, reads_stories: bool) -> Any:
     from transduce.errors import DataError
 
     parts = [part.strip() for part in line.split("\t")]
     if head == "span" and len(parts) != 2:
         raise DataError(f"{file}: line {number} is no question and text with a tab between them")
-    if head == "labels" and most is not None and len(parts) > most:
+    if head == "labels" and not reads_stories and len(parts) > 2:
         raise DataError(f"{file}: line {number} has {len(parts)} columns; give a text, or two with a tab between them")
     return line if head in ("tags", "language") else parts if len(parts) > 1 else line
 

@@ -174,8 +174,14 @@ class Prepared:
 
 def read_data_table(table: Table, where: str) -> DataConfig | ReadingConfig:
     """Read a recipe's [data]: pairs or plain text, or what a reader learns from where it names a task."""
-    kind = ReadingConfig if "task" in table else DataConfig
-    return kind.from_table(table, where)
+    if "task" not in table:
+        return DataConfig.from_table(table, where)
+    if "watch" in table:
+        raise SettingsError(
+            f"{where}: pairs and plain text can be watched while a model learns on, a reader's examples cannot; leave "
+            "out watch, and see afterwards with `transduce evaluate` what the new run says of the old examples"
+        )
+    return ReadingConfig.from_table(table, where)
 
 
 def _open_blocks(folder: Path, dtype: str, report: SplitReport, data: DataConfig, block: int) -> PairStore:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import string
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 LABEL, WORD, ANSWER = (
     ("label_accuracy", "macro_f1", "micro_f1"),
@@ -15,6 +19,8 @@ LABEL, WORD, ANSWER = (
 )
 """The names of the scores, by what is judged; `span_f1` is there where labels are B-…, I-… and O."""
 
+Weights = NDArray[np.float64]
+"""How many times each example stands in a test set."""
 Span = tuple[str, int, int]
 """A kind, and the words from … up to."""
 
@@ -22,41 +28,92 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def judge_answers(task: str, gold: Sequence[Any], said: Sequence[Any]) -> dict[str, float]:
-    """Return the scores of a task's answers."""
-    judge: Any = {"classify": label_scores, "tag": tag_scores, "answer": answer_scores}[task]
-    scores: dict[str, float] = judge(gold, said)
-    return scores
+class Judgement(ABC):
+    """Answers beside what is true, example by example, so that a test set can be drawn again from itself."""
+
+    examples: int
+
+    @abstractmethod
+    def scores(self, weights: Weights) -> dict[str, float]:
+        """Return the scores of a test set in which each example stands so many times.  (N)."""
 
 
-def label_scores(gold: Sequence[str], said: Sequence[str]) -> dict[str, float]:
+class Labels(Judgement):
     """Share of right labels; F1 as the mean over labels, and over all decisions.
 
     The mean is over every label that is true or was said somewhere. Where each text has one label, the F1 over all
     decisions is the share of right ones.
     """
-    right = sum(true == answer for true, answer in zip(gold, said, strict=True))
-    per_label = []
-    for label in sorted({*gold, *said}):
-        hits = sum(true == answer == label for true, answer in zip(gold, said, strict=True))
-        per_label.append(_f1(hits, said.count(label), gold.count(label)))
-    accuracy = right / max(1, len(gold))
-    return {
-        "label_accuracy": accuracy,
-        "macro_f1": sum(per_label) / max(1, len(per_label)),
-        "micro_f1": accuracy,
-    }
+
+    def __init__(self, gold: Sequence[str], said: Sequence[str]) -> None:
+        numbers = {label: number for number, label in enumerate(sorted({*gold, *said}))}
+        self.examples, self.count = len(gold), len(numbers)
+        self.gold = np.array([numbers[label] for label in gold], dtype=np.int64)
+        self.said = np.array([numbers[label] for label in said], dtype=np.int64)
+        assert self.gold.shape == self.said.shape, "every answer stands beside its truth"
+        self.right = self.gold == self.said
+
+    def scores(self, weights: Weights) -> dict[str, float]:
+        hits, said, true = (
+            np.bincount(labels, weights=weight, minlength=self.count)
+            for labels, weight in ((self.gold, weights * self.right), (self.said, weights), (self.gold, weights))
+        )
+        there = said + true > 0
+        per_label = 2 * hits[there] / (said + true)[there]
+        accuracy = float(hits.sum() / max(1.0, weights.sum()))
+        macro = float(per_label.mean()) if len(per_label) else 0.0
+        return {"label_accuracy": accuracy, "macro_f1": macro, "micro_f1": accuracy}
 
 
-def tag_scores(gold: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> dict[str, float]:
+class Tags(Judgement):
     """Share of words with the right label; where labels mark spans, F1 of whole spans of the right kind."""
-    pairs = [pair for true, answer in zip(gold, said, strict=True) for pair in zip(true, answer, strict=True)]
-    scores = {"word_accuracy": sum(true == answer for true, answer in pairs) / max(1, len(pairs))}
-    if is_bio({label for label, _ in pairs}):
-        true_spans = {(row, *span) for row, labels in enumerate(gold) for span in spans(labels)}
-        said_spans = {(row, *span) for row, labels in enumerate(said) for span in spans(labels)}
-        scores["span_f1"] = _f1(len(true_spans & said_spans), len(said_spans), len(true_spans))
-    return scores
+
+    def __init__(self, gold: Sequence[Sequence[str]], said: Sequence[Sequence[str]]) -> None:
+        self.examples = len(gold)
+        self.marks_spans = is_bio({label for labels in gold for label in labels})
+        self.counts = np.array([self._counted(*pair) for pair in zip(gold, said, strict=True)], dtype=np.float64)
+        """(N 5): right words, words, right spans, spans that were said, true ones."""
+
+    def _counted(self, gold: Sequence[str], said: Sequence[str]) -> tuple[int, ...]:
+        words = sum(true == answer for true, answer in zip(gold, said, strict=True)), len(gold)
+        if not self.marks_spans:
+            return (*words, 0, 0, 0)
+        true_spans, said_spans = set(spans(gold)), set(spans(said))
+        return (*words, len(true_spans & said_spans), len(said_spans), len(true_spans))
+
+    def scores(self, weights: Weights) -> dict[str, float]:
+        right, words, hits, said, true = (weights @ self.counts.reshape(-1, 5)).tolist()
+        scores = {"word_accuracy": right / max(1, words)}
+        return {**scores, "span_f1": _f1(hits, said, true)} if self.marks_spans else scores
+
+
+class Answers(Judgement):
+    """Share of answers that are one of the true ones, and the mean overlap in words with the nearest of them.
+
+    A question without an answer has the empty one.
+    """
+
+    def __init__(self, gold: Sequence[Sequence[str]], said: Sequence[str]) -> None:
+        self.examples = len(gold)
+        self.counts = np.zeros((len(gold), 2))
+        """(N 2): whether an answer is exact, and how much it overlaps."""
+        for row, (several, answer) in enumerate(zip(gold, said, strict=True)):
+            answers = list(several) or [""]
+            exact = any(squad_normal(answer) == squad_normal(true) for true in answers)
+            self.counts[row] = exact, max(word_overlap(true, answer) for true in answers)
+
+    def scores(self, weights: Weights) -> dict[str, float]:
+        exact, overlap = (weights @ self.counts / max(1.0, weights.sum())).tolist()
+        return {"exact_match": exact, "answer_f1": overlap}
+
+
+JUDGEMENTS: dict[str, Callable[[Any, Any], Judgement]] = {"classify": Labels, "tag": Tags, "answer": Answers}
+
+
+def judge_answers(task: str, gold: Sequence[Any], said: Sequence[Any]) -> dict[str, float]:
+    """Return the scores of a task's answers."""
+    judgement = JUDGEMENTS[task](gold, said)
+    return judgement.scores(np.ones(judgement.examples))
 
 
 def is_bio(labels: Iterable[str]) -> bool:
@@ -81,20 +138,6 @@ def spans(labels: Sequence[str]) -> Iterator[Span]:
             kind, start = name, place
 
 
-def answer_scores(gold: Sequence[Sequence[str]], said: Sequence[str]) -> dict[str, float]:
-    """Share of answers that are one of the true ones, and the mean overlap in words with the nearest of them.
-
-    A question without an answer has the empty one.
-    """
-    exact, overlap = 0.0, 0.0
-    for several, answer in zip(gold, said, strict=True):
-        answers = list(several) or [""]
-        exact += any(squad_normal(answer) == squad_normal(true) for true in answers)
-        overlap += max(word_overlap(true, answer) for true in answers)
-    count = max(1, len(gold))
-    return {"exact_match": exact / count, "answer_f1": overlap / count}
-
-
 def squad_normal(text: str) -> str:
     """Lower case, without punctuation, articles and extra spaces: what SQuAD compares."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
@@ -108,5 +151,5 @@ def word_overlap(true: str, said: str) -> float:
     return _f1(sum((Counter(wanted) & Counter(words)).values()), len(words), len(wanted))
 
 
-def _f1(hits: int, said: int, true: int) -> float:
+def _f1(hits: float, said: float, true: float) -> float:
     return 2 * hits / (said + true) if said + true else 0.0

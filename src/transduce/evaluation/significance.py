@@ -12,7 +12,7 @@ from itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -71,6 +71,22 @@ def interval(
     scores = np.array([metric.value(weight @ counts) for weight in _resamples(len(counts), samples, seed)])
     low, high = _middle(scores)
     return Interval(metric.value(counts.sum(axis=0)), float(scores.mean()), low, high, samples)
+
+
+def intervals(
+    scores: Callable[[Counts], Mapping[str, float]], examples: int, samples: int = SAMPLES, seed: int = SEED
+) -> dict[str, Interval]:
+    """Return several scores of the same examples, each with its interval.
+
+    `scores` says what they are when each example stands so many times in the test set.  (N) -> by name.
+    """
+    real = scores(np.ones(examples))
+    drawn = [scores(weight) for weight in _resamples(examples, samples, seed)]
+    found = {}
+    for name, score in real.items():
+        values = np.array([several[name] for several in drawn])
+        found[name] = Interval(score, float(values.mean()), *_middle(values), samples)
+    return found
 
 
 def compare(

@@ -16,7 +16,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from transduce.config import Table
-from transduce.errors import MissingInput, ModelFolderError, SettingsError, cause_of
+from transduce.errors import MissingInput, ModelFolderError, SettingsError, one_line
 
 SETTINGS = {
     "hidden_size": "embedding_length",
@@ -67,7 +67,7 @@ class GgufFile:
             self._reader = self._gguf.GGUFReader(self.path)
             self._fields = {name: field.contents() for name, field in self._reader.fields.items()}
         except Exception as error:  # whatever the package stumbles over: the file is a stranger's
-            raise ModelFolderError(f"{self.path}: is not a whole GGUF file ({cause_of(error)}); get it again") from None
+            raise ModelFolderError(f"{self.path}: is not a whole GGUF file ({one_line(error)}); get it again") from None
         if self._fields.get("general.architecture") != "llama":
             raise ModelFolderError(
                 f"{self.path}: holds a {self._fields.get('general.architecture')!r}; only llama is read from GGUF"
@@ -92,7 +92,7 @@ class GgufFile:
         try:
             values = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         except Exception as error:
-            raise ModelFolderError(f"{self.path}: the weight '{name}' cannot be unpacked ({cause_of(error)})") from None
+            raise ModelFolderError(f"{self.path}: the weight '{name}' cannot be unpacked ({one_line(error)})") from None
         weight = torch.from_numpy(values)
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
         key = next((heads[part] for part in name.split(".") if part in heads), None)

@@ -24,6 +24,7 @@ from transduce.models import (
     transformer,
     turing_machine,
     universal,
+    universal_reader,
 )
 from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
 from transduce.nn.initialize import initialize
@@ -111,6 +112,11 @@ MODELS: dict[str, Entry] = {
         universal.UniversalConfig,
         {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
     ),
+    "universal_reader": Entry(
+        universal_reader.UniversalReader,
+        universal_reader.UniversalReaderConfig,
+        {"universal_reader": universal_reader.universal_reader},
+    ),
     "bert": Entry(
         bert.Bert,
         bert.BertConfig,
@@ -166,6 +172,11 @@ def reads_stories(config: Config) -> bool:
     """Whether it reads any number of texts: facts, and a question as the last one."""
     model = entry(name_of(config)).model
     return isinstance(model, type) and issubclass(model, Reader) and model.max_texts is None
+
+
+def answers_in_words(config: Config) -> bool:
+    """Whether a label has the vector of the word that it is, so that the data must say which word."""
+    return isinstance(config, memory_network.MemoryNetworkConfig) and config.tying == "adjacent"
 
 
 def preset(name: str) -> tuple[str, Config]:

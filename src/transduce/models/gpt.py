@@ -34,6 +34,7 @@ from transduce.models.interface import LanguageModel, Memory, State, VocabularyS
 from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
+from transduce.nn.state import by_row, by_sentence
 
 
 class GptConfig(BlockConfig):
@@ -198,11 +199,11 @@ class Gpt(LanguageModel[GptState]):
         """Read several tokens of each row through the blocks.  (R T) -> (R T D)."""
         past, width, length = state.past, state.width, tokens.shape[1]
         past.reserve(length, lengths)
-        token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
+        token_SN = by_sentence(tokens, width)
         position_SN = past.asking(length)
         hidden = self.embedding(token_SN) + self.positions.at(position_SN, past.longest + length)
         relation, allowed = looking_back(self.relations, past, length), past.allowed(length)
         for layer, block in enumerate(cast("Iterable[EncoderBlock]", self.decoder)):
             hidden = block.extend(hidden, past, layer, allowed, relation)
         normalised: Tensor = self.decoder_norm(hidden)
-        return torch.unflatten(normalised, 1, (length, width)).transpose(1, 2).flatten(0, 1)
+        return by_row(normalised, width)

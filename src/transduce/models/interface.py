@@ -222,6 +222,8 @@ class Reader(Model):
     head: Head | None
     max_texts: ClassVar[int | None] = 2
     """How many texts it reads side by side; None for any number: facts, and a question as the last one."""
+    looks_at_facts: ClassVar[bool] = False
+    """Whether what its taps hear is where it looked among facts, and not among tokens: it reads stories only."""
 
     @abstractmethod
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:

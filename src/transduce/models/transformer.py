@@ -34,6 +34,7 @@ from transduce.models.interface import Memory, State, Transducer, VocabularySize
 from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
+from transduce.nn.state import by_row, by_sentence
 
 SHARED = ("all", "sides")
 """Ways of tying that need one vocabulary for both sides."""
@@ -254,7 +255,7 @@ class Transformer(Transducer[Memory, TransformerState]):
         """Read several tokens of each row through the decoder's blocks.  (R T) -> (R T D)."""
         past, width, length = state.past, state.width, tokens.shape[1]
         past.reserve(length, lengths)
-        token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
+        token_SN = by_sentence(tokens, width)
         position_SN = past.asking(length)
         hidden = self.target_embedding(token_SN) + self.target_positions.at(position_SN, past.longest + length)
         relation, allowed = looking_back(self.target_relations, past, length), past.allowed(length)
@@ -262,7 +263,7 @@ class Transformer(Transducer[Memory, TransformerState]):
             memory = state.memory_keys[layer], state.memory_values[layer], state.memory_allowed
             hidden = block.extend(hidden, past, layer, allowed, relation, memory)
         normalised = self._scaled(self.decoder_norm(hidden))
-        return torch.unflatten(normalised, 1, (length, width)).transpose(1, 2).flatten(0, 1)
+        return by_row(normalised, width)
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden * self.config.model_dim**-0.5 if self.config.scaled_output else hidden

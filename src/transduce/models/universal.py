@@ -7,16 +7,14 @@ what it was, and others go on looking at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-import torch
-from pydantic import Field
 from torch import Tensor
 
-from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, broadcast, closing_norm
+from transduce.models.block import DecoderBlock, EncoderBlock, broadcast, closing_norm
 from transduce.models.interface import Memory, Transducer, VocabularySizes
+from transduce.models.pondering import PonderingConfig, Think, ponder, signals_from
 from transduce.models.transformer import SHARED, TransformerState
 from transduce.nn.coordinate import Coordinates, RandomOffsets
 from transduce.nn.dropout import Dropout
@@ -24,30 +22,14 @@ from transduce.nn.embedding import Embedding, Output
 from transduce.nn.extra_loss import ExtraLoss
 from transduce.nn.halting import AdaptiveHalting
 from transduce.nn.relative import UNRELATED
-from transduce.nn.state import KeyValues
+from transduce.nn.state import KeyValues, by_row, by_sentence
 
 
-class UniversalConfig(BlockConfig):
+class UniversalConfig(PonderingConfig):
     """Sizes and choices of one Universal Transformer; the defaults are the paper's base model."""
 
-    num_layers: Layers = 6
-    """How often the block of each side is applied, at most; the paper's T."""
-    positions: Literal["sinusoidal"] = "sinusoidal"
-    """Where a token stands, and at which step: signals added before every step."""
-    attention: Literal["full"] = "full"
-    """What self-attention looks at; every step would need a past of its own kind otherwise."""
-    halting: bool = True
-    """Let every position halt by itself; otherwise all take num_layers steps."""
-    halting_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
-    """How much of its probability a position has given away when it halts."""
-    ponder_cost: Annotated[float, Field(ge=0.0, le=100.0)] = 0.01
-    """What a step of a position costs, in nats of the loss."""
-    max_offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """In training, both sides' positions begin at random, at most here: for texts longer than any that was learnt."""
     tied: Literal["all", "target", "none"] = "all"
     """One matrix for source, target and output (needs a joint vocabulary), for the last two, or none."""
-    scaled_embedding: bool = True
-    """Multiply embeddings by the root of their width."""
     output_bias: bool = False
     """A bias in the layer before the softmax."""
 
@@ -84,8 +66,7 @@ class Universal(Transducer[UniversalMemory, TransformerState]):
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = EncoderBlock(config), DecoderBlock(config)
         self.encoder_norm, self.decoder_norm = closing_norm(config), closing_norm(config)
-        self.encoder_halting = self._make_halting()
-        self.decoder_halting = self._make_halting()
+        self.encoder_halting, self.decoder_halting = config.make_halting(), config.make_halting()
         self.source_ponder = ExtraLoss("source", config.ponder_cost)
         self.target_ponder = ExtraLoss("target", config.ponder_cost)
         tied = None if config.tied == "none" else self.target_embedding
@@ -112,7 +93,7 @@ class Universal(Transducer[UniversalMemory, TransformerState]):
             thought: Tensor = self.encoder(state, allowed_B11S)
             return thought
 
-        thought, cost_BS = self._ponder(hidden, place_BSD, self.encoder_halting, think, allowed)
+        thought, cost_BS = self._ponder(think, hidden, place_BSD, self.encoder_halting, allowed)
         self.source_ponder(cost_BS)
         return UniversalMemory(self.encoder_norm(thought), allowed, offset)
 
@@ -125,7 +106,7 @@ class Universal(Transducer[UniversalMemory, TransformerState]):
             thought: Tensor = self.decoder(state, memory.states, allowed_B11M, UNRELATED)
             return thought
 
-        thought, cost_BT = self._ponder(hidden, place_BTD, self.decoder_halting, think)
+        thought, cost_BT = self._ponder(think, hidden, place_BTD, self.decoder_halting)
         self.target_ponder(cost_BT)
         normalised: Tensor = self.decoder_norm(thought)
         return normalised
@@ -157,7 +138,7 @@ class Universal(Transducer[UniversalMemory, TransformerState]):
         """Read several tokens of each row; each step of depth has keys and values of its own.  (R T) -> (R T D)."""
         past, width, length = state.past, state.width, tokens.shape[1]
         past.reserve(length)
-        token_SN = tokens.view(-1, width, length).transpose(1, 2).flatten(1)
+        token_SN = by_sentence(tokens, width)
         place_SND = self.coordinates.at(past.asking(length), past.longest + length)
         memory, allowed = (state.memory_keys[0], state.memory_values[0], state.memory_allowed), past.allowed(length)
 
@@ -165,41 +146,22 @@ class Universal(Transducer[UniversalMemory, TransformerState]):
             return self.decoder.extend(entering, past, step, allowed, UNRELATED, memory)
 
         hidden = self.target_embedding(token_SN)
-        thought, _ = self._ponder(hidden, place_SND, self.decoder_halting, think, stops_early=False)
+        thought, _ = self._ponder(think, hidden, place_SND, self.decoder_halting, stops_early=False)
         normalised = self.decoder_norm(thought)
-        return torch.unflatten(normalised, 1, (length, width)).transpose(1, 2).flatten(0, 1)
+        return by_row(normalised, width)
 
     def _ponder(
         self,
+        think: Think,
         hidden: Tensor,
         places: Tensor,
         halting: AdaptiveHalting | None,
-        think: Callable[[Tensor, int], Tensor],
         real: Tensor | None = None,
         stops_early: bool = True,
     ) -> tuple[Tensor, Tensor]:
-        """Think until everybody has halted, or as often as there are steps; `real` (B N) says who has to think at all.
-
-        Later tokens look at every step of earlier ones, so while decoding nobody stops early. -> (B N D), costs (B N).
-        """
         steps = self.config.num_layers
-        if halting is None:
-            for step in range(steps):
-                hidden = think(hidden + places + self.coordinates.of_step(step), step)
-            return hidden, torch.zeros_like(hidden[..., 0])
-        pondering = halting.begin(hidden, real)
-        for step in range(steps):
-            entering = pondering.state + places + self.coordinates.of_step(step)
-            pondering = halting(pondering, entering, think(entering, step), last=step == steps - 1)
-            if stops_early and not bool(pondering.running.any()):
-                break
-        return pondering.mixed, pondering.cost
+        return ponder(think, hidden, places, self.coordinates, halting, steps, real, stops_early)
 
     def _places(self, offset: Tensor, length: int) -> Tensor:
         """The signals of a side's positions.  (B) -> (B N D)."""
-        place_BN = offset[:, None] + torch.arange(length, device=offset.device)
-        return self.coordinates.at(place_BN, self.config.max_offset * self.training + length)
-
-    def _make_halting(self) -> AdaptiveHalting | None:
-        config = self.config
-        return AdaptiveHalting(config.model_dim, config.halting_threshold) if config.halting else None
+        return signals_from(offset, length, self.coordinates, self.config.max_offset * self.training)

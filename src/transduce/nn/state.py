@@ -161,3 +161,13 @@ def _gathered(kept: Tensor, sentences: Tensor, slots: Tensor) -> Tensor:
     head_LSH = torch.arange(layers * number * heads, device=kept.device).view(layers, number, heads)
     vector_LSHM = head_LSH[:, sentences, :, None] * length + slots[:, None]
     return F.embedding(vector_LSHM, kept.flatten(0, 3))
+
+
+def by_sentence(tokens: Tensor, width: int) -> Tensor:
+    """Put the new tokens of a sentence's rows side by side: all rows' first ones, then the next.  (R T) -> (S T·W)."""
+    return tokens.view(-1, width, tokens.shape[1]).transpose(1, 2).flatten(1)
+
+
+def by_row(hidden: Tensor, width: int) -> Tensor:
+    """Give each row its own again.  (S T·W D) -> (R T D)."""
+    return torch.unflatten(hidden, 1, (-1, width)).transpose(1, 2).flatten(0, 1)

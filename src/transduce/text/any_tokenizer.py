@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from transduce.text.imported_tokenizer import MARK, ImportedTokenizer
-from transduce.text.tokenizer import Tokenizer, read_file
+from transduce.text.tokenizer import Tokenizer
+from transduce.text.tokenizer_file import read_file
 
 AnyTokenizer = Tokenizer | ImportedTokenizer
 

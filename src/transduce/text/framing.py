@@ -7,12 +7,14 @@ tokenizers do with the same vocabulary. Nothing here knows what kind of tokenize
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from transduce.errors import SettingsError, suggestion
+from transduce.text.specials import Specials
 
 CUTS = ("longest_first", "only_first", "only_second")
 FILLS = ("longest", "max_length")
@@ -72,6 +74,42 @@ def frame(
     if return_tensors is not None:
         return _as_arrays(found, return_tensors)
     return {name: values[0] for name, values in found.items()} if single else found
+
+
+class Framer(ABC):
+    """What tokenizers of any kind know of their special tokens, and do with them."""
+
+    pad: int
+    start: int
+    end: int
+    unknown: int | None
+    """Token of what the vocabulary lacks; None where it lacks nothing."""
+
+    @abstractmethod
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text; the same as `encode` one by one, but faster."""
+
+    @property
+    def specials(self) -> Specials:
+        """The tokens that frame a sentence."""
+        return Specials(self.pad, self.start, self.end)
+
+    def count_unknown(self, tokens: Sequence[int]) -> int:
+        """Return how many of the tokens stand for something the vocabulary lacks."""
+        return 0 if self.unknown is None else list(tokens).count(self.unknown)
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        pair: str | Sequence[str] | None = None,
+        *,
+        padding: bool | str = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+    ) -> Framed:
+        """Frame texts, or pairs of texts, as a reader reads them; see `frame`."""
+        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
 
 
 def framed(tokenizer: Encodes, first: list[int], second: list[int] | None = None) -> tuple[list[int], list[int]]:

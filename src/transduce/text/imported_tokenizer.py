@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self
 
 import pydantic
 
 from transduce.config import Config, Table
-from transduce.errors import DataError, ModelFolderError, SettingsError, TransduceError, cause_of, suggestion
+from transduce.errors import DataError, SettingsError, TransduceError, one_line, suggestion
 from transduce.storage import file_aside
-from transduce.text.framing import frame
+from transduce.text.framing import Framer
 from transduce.text.library_codec import LibraryCodec
 from transduce.text.line import refuse_halves
 from transduce.text.renumbered_codec import RenumberedCodec
 from transduce.text.sentencepiece_codec import SPACE
-from transduce.text.specials import Specials
-from transduce.text.tokenizer import read_file
+from transduce.text.tokenizer_file import read_file, refusing
 
 FORMAT = 1
 """Of the file; a higher one is refused."""
@@ -120,7 +118,7 @@ class Codec(Protocol):
     def to_table(self) -> Table: ...
 
 
-class ImportedTokenizer:
+class ImportedTokenizer(Framer):
     """A tokenizer of another project, as the rest of this one uses its own."""
 
     kind: Literal["imported"] = "imported"
@@ -146,11 +144,6 @@ class ImportedTokenizer:
         self._silent = frozenset(config.silent)
         self._readable = re.compile("|".join(map(re.escape, config.readable))) if config.readable else None
         self._names = _all_names(codec, config.size)
-
-    @property
-    def specials(self) -> Specials:
-        """The tokens that frame a sentence."""
-        return Specials(self.pad, self.start, self.end)
 
     def __repr__(self) -> str:
         return f"ImportedTokenizer(family={self.config.family!r}, size={self.size})"
@@ -233,20 +226,7 @@ class ImportedTokenizer:
         except (KeyboardInterrupt, SystemExit, TransduceError):
             raise
         except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
-            raise DataError(f"the text: the model's tokenizer cannot read it ({cause_of(error)})") from None
-
-    def __call__(
-        self,
-        text: str | Sequence[str],
-        pair: str | Sequence[str] | None = None,
-        *,
-        padding: bool | str = False,
-        truncation: bool | str = False,
-        max_length: int | None = None,
-        return_tensors: str | None = None,
-    ) -> dict[str, Any]:
-        """Frame texts, or pairs of texts, as a reader reads them; see `framing.frame`."""
-        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
+            raise DataError(f"the text: the model's tokenizer cannot read it ({one_line(error)})") from None
 
     def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
@@ -303,10 +283,6 @@ class ImportedTokenizer:
         """Return which word of a text each token of `encode(text)` is of."""
         return self.words(self.encode(text))
 
-    def count_unknown(self, tokens: Sequence[int]) -> int:
-        """Return how many of the tokens stand for something the vocabulary lacks."""
-        return 0 if self.unknown is None else list(tokens).count(self.unknown)
-
     def to_json(self) -> str:
         """Return the text of its file; the same tokenizer always gives the same text, whichever side it is for."""
         table = {"imported": FORMAT, "settings": self.config.to_table(), "codec": self.codec.to_table()}
@@ -325,7 +301,7 @@ class ImportedTokenizer:
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
         """Read the text of a file; `where` names it in a refusal."""
-        with refusing(where, "an imported tokenizer", "import the model again"):
+        with refusing(where, "an imported tokenizer that can be read", "import the model again"):
             table = json.loads(text)
             written = table["imported"]
             if not isinstance(written, int) or written > FORMAT:
@@ -333,18 +309,6 @@ class ImportedTokenizer:
             config = ImportedConfig.from_table(table["settings"], "its settings")
             codec = RenumberedCodec if "sentencepiece" in table["codec"] else LibraryCodec
             return cls(config, codec.from_table(table["codec"]))
-
-
-@contextmanager
-def refusing(where: str, what: str, remedy: str) -> Iterator[None]:
-    """Turn whatever goes wrong inside into one sentence: that `where` is not `what`, and why."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit, ModelFolderError):
-        raise
-    except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else cause_of(error)
-        raise ModelFolderError(f"{where}: is not {what} that can be read ({reason}); {remedy}") from None
 
 
 def _all_names(codec: Codec, size: int) -> list[str]:

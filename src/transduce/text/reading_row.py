@@ -46,6 +46,12 @@ class Window:
     more to both sides: an answer is taken from the window that sees it best."""
 
 
+def label_tokens(tokenizer: ReadingTokenizer, labels: Sequence[str]) -> list[int]:
+    """Return the token that each label is written with; -1 for one that is no single word of the vocabulary."""
+    encoded = tokenizer.encode_batch(list(labels))
+    return [tokens[0] if len(tokens) == 1 and tokens[0] != tokenizer.unknown else -1 for tokens in encoded]
+
+
 def label_row(tokenizer: ReadingTokenizer, texts: Sequence[str], max_length: int) -> tuple[list[int], bool]:
     """Return the tokens of a text or pair, or of facts with a question behind them, and whether they had to be cut."""
     encoded = tokenizer.encode_batch(list(texts))

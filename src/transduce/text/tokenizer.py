@@ -19,15 +19,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pydantic
 import tokenizers
 
 from transduce.config import Config, Table
-from transduce.errors import MissingInput, ModelFolderError, cause_of
-from transduce.storage import storage_errors
-from transduce.text.framing import frame
+from transduce.storage import file_aside
+from transduce.text.framing import Framer
 from transduce.text.line import normalise, place_before
 from transduce.text.piece import (
     BYTE_OF,
@@ -41,15 +40,11 @@ from transduce.text.piece import (
     read_byte_symbols,
     smallest_size,
 )
-from transduce.text.specials import Specials
 from transduce.text.tags import NAME
-from transduce.text.tokenizer_file import check, kind_of, parse, sentinels_of, tags_of
+from transduce.text.tokenizer_file import check, kind_of, parse, read_file, refusing, sentinels_of, tags_of
 
 SPACE_MARK = "▁"
 """Stands for a space in what `pieces` shows."""
-
-MAX_FILE_BYTES = 256 * 2**20
-"""Largest `tokenizer.json` that is read; a million long words need less."""
 
 _PROBE = "  ä 東京 </s>\t1 "
 """What every lossless tokenizer must give back, one that makes lower case too."""
@@ -135,17 +130,12 @@ class TokenizerConfig(Config):
         return self.source_kind or self.kind, self.target_kind or self.kind
 
 
-class Tokenizer:
+class Tokenizer(Framer):
     """A trained tokenizer. Special pieces are never read from text: "</s>" typed by a person is four characters."""
 
     kind: Kind
     size: int
     """How many tokens there are; they are 0 … size - 1."""
-    pad: int
-    start: int
-    end: int
-    unknown: int | None
-    """Token of what the vocabulary lacks; None for the lossless kinds."""
     mask: int | None
     """Token of a piece that was hidden; None where the tokenizer was not made for a reader."""
     sentinels: list[int]
@@ -173,11 +163,6 @@ class Tokenizer:
         self._silent = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
-
-    @property
-    def specials(self) -> Specials:
-        """The tokens that frame a sentence."""
-        return Specials(self.pad, self.start, self.end)
 
     def __repr__(self) -> str:
         return f"Tokenizer(kind={self.kind!r}, size={self.size})"
@@ -215,19 +200,6 @@ class Tokenizer:
         if read != text:
             places = [(place_before(text, start), place_before(text, end)) for start, end in places]
         return list(encoding.ids), places
-
-    def __call__(
-        self,
-        text: str | Sequence[str],
-        pair: str | Sequence[str] | None = None,
-        *,
-        padding: bool | str = False,
-        truncation: bool | str = False,
-        max_length: int | None = None,
-        return_tensors: str | None = None,
-    ) -> dict[str, Any]:
-        """Frame texts, or pairs of texts, as a reader reads them; see `framing.frame`."""
-        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; the same as `encode` one by one, but faster."""
@@ -304,24 +276,14 @@ class Tokenizer:
             return bytes(BYTE_OF[symbol] for symbol in piece)
         return bytes([int(piece[3:5], 16)]) if _BYTE_PIECE.match(piece) else piece.encode()
 
-    def count_unknown(self, tokens: Sequence[int]) -> int:
-        """Return how many of the tokens stand for something the vocabulary lacks."""
-        return 0 if self.unknown is None else list(tokens).count(self.unknown)
-
     def to_json(self) -> str:
         """Return the text of `tokenizer.json`; the same tokenizer always gives the same text."""
         return str(self._library.to_str(pretty=False))
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, whole or not at all."""
-        path = Path(path)
-        draft = path.with_name(path.name + ".part")
-        with storage_errors(path):
-            try:
-                draft.write_text(self.to_json(), encoding="utf-8")
-                draft.replace(path)
-            finally:
-                draft.unlink(missing_ok=True)
+        with file_aside(Path(path)) as aside:
+            aside.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -331,23 +293,5 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
         """Read the text of a `tokenizer.json`; `where` names it in a refusal."""
-        try:
+        with refusing(where, "a tokenizer made by transduce", "copy the right file there"):
             return cls(parse(text))
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
-            raise ModelFolderError(
-                f"{where}: is not a tokenizer made by transduce ({cause_of(error)}); copy the right file there"
-            ) from None
-
-
-def read_file(path: Path) -> str:
-    """Return the text of a tokenizer's file."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
-    except UnicodeDecodeError:
-        raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
+from transduce.errors import MissingInput, ModelFolderError, one_line
 from transduce.text.piece import BYTE_OF, LOSSLESS, MASK, UNKNOWN, Kind, byte_fallbacks, sentinels, specials
 from transduce.text.tags import tagged_language
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Largest `tokenizer.json` that is read; a million long words need less."""
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a tokenizer's file."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file there")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise ModelFolderError(f"{path}: is not text, so no tokenizer; copy the right file there") from None
+
+
+@contextmanager
+def refusing(where: str, what: str, remedy: str) -> Iterator[None]:
+    """Turn whatever goes wrong inside into one sentence: that `where` is not `what`, and why."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, ModelFolderError):
+        raise
+    except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else one_line(error)
+        raise ModelFolderError(f"{where}: is not {what} ({reason}); {remedy}") from None
 
 
 def parse(text: str) -> tokenizers.Tokenizer:

@@ -42,12 +42,16 @@ class TrainingConfig(Config):
     """Tokens a side of what goes through the model at once: batches are cut into slices of this size. Memory depends
     on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above; twice
     that with bfloat16."""
+    pool: Count | None = None
+    """Rows that are sorted by length together before they are cut into batches; unless given so many that a batch is
+    of one length and has hardly any padding. Where length says what a row is about, as in a mixture of tasks, as few
+    as a batch has mix them."""
     accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Batches whose gradients are added before the weights move."""
     updates: Count = 100_000
     """How often the weights move, at most."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    """Adam, or Adam with decoupled weight decay on the matrices."""
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """Adam, Adam with decoupled weight decay on the matrices, or plain gradient descent."""
     learning_rate: Positive = 1.0
     """The schedule's peak; with noam the factor before the paper's formula."""
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "noam"

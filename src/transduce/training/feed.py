@@ -41,6 +41,7 @@ class Feed:
         pool_size = DROPPED_POOL_SIZE if rate else POOL_SIZE
         if self._corruption is not None:
             pool_size = max(64, CORRUPTED_POOL_TOKENS // prepared.train.blocks.block)
+        pool_size = config.pool or pool_size
         self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum)
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:

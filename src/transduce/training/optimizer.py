@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, AdamW
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from transduce.training.config import TrainingConfig
 from transduce.training.sharding import full, spread_like
@@ -12,9 +12,11 @@ from transduce.training.sharding import full, spread_like
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
-def build_optimizer(model: nn.Module, config: TrainingConfig) -> Adam:
-    """Return Adam or AdamW in torch's fused form; weight decay acts on matrices only, not on biases and norms."""
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
+    """Return one in torch's fused form; weight decay acts on matrices only, not on biases and norms."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if config.optimizer == "sgd":
+        return SGD(trained, lr=config.learning_rate, fused=True)
     groups = [
         {"params": [p for p in trained if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0},
@@ -24,8 +26,8 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Adam:
     return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.epsilon, fused=True)
 
 
-def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
-    """Return the moments by name: `exp_avg/encoder.0.…`."""
+def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """Return the moments by name: `exp_avg/encoder.0.…`; plain gradient descent has none."""
     return {
         f"{moment}/{name}": optimizer.state[parameter][moment]
         for name, parameter in model.named_parameters()
@@ -34,7 +36,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     }
 
 
-def put_optimizer_tensors(model: nn.Module, optimizer: Adam, tensors: dict[str, Tensor]) -> None:
+def put_optimizer_tensors(model: nn.Module, optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put saved moments back."""
     for name, parameter in model.named_parameters():
         if f"step/{name}" in tensors:
@@ -43,7 +45,7 @@ def put_optimizer_tensors(model: nn.Module, optimizer: Adam, tensors: dict[str, 
             }
 
 
-def set_learning_rate(optimizer: Adam, rate: float) -> None:
+def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
     """Set the rate of the next update."""
     for group in optimizer.param_groups:
         group["lr"] = rate

@@ -10,6 +10,7 @@ and our models are read through `encode` too.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -35,6 +36,8 @@ MEETING = "transduce"
 """Where in `torchrun`'s store ranks look for each other."""
 EYE_BLINK = 0.02
 """Seconds between two looks."""
+LETTING_GO = 0.2
+"""Seconds that gloo's threads get before Python is torn down; they need microseconds, and their turn on a busy core."""
 BUCKET_BYTES = 2**26
 """Gradients that are sent together: many small messages cost more than copying them into a large one."""
 
@@ -108,7 +111,7 @@ ALONE = Ranks()
 def joined(device: str) -> Iterator[Ranks]:
     """Join the ranks that `torchrun` started, if it did.
 
-    They stay joined for as long as the process lives: ranks cannot meet a second time, and to part takes all of them.
+    They stay joined for as long as the process lives: ranks cannot meet a second time.
     """
     if not launched():
         yield ALONE
@@ -146,7 +149,23 @@ def _meet(backend: str) -> bool:
         time.sleep(EYE_BLINK)
     private = PrefixStore(f"{MEETING}/{place}", store)
     dist.init_process_group(backend, store=private, rank=rank, world_size=world, timeout=PATIENCE)
+    if backend == "gloo":
+        atexit.register(_part)
     return restarted and rank == 0
+
+
+def _part() -> None:
+    """Let gloo's threads end while Python is still there.
+
+    Such a thread may be the last to hold the tensor of a message that has long been sent, and letting go of it takes
+    Python's lock. From a Python that is being torn down it does not get that, and the whole process aborts. torch keeps
+    the group of a sharded model, and with it the threads, whatever one does: they get time to let go. NCCL is left
+    alone: there parting takes all ranks, and one that failed would wait for the others.
+    """
+    time.sleep(LETTING_GO)
+    if dist.is_initialized():
+        with contextlib.suppress(RuntimeError):  # the others may be gone already
+            dist.destroy_process_group()
 
 
 def _read(store: Store, key: str) -> str | None:

@@ -1,7 +1,7 @@
 """What a reader minimises: the cross-entropy of what its head says.
 
 Where pieces are hidden and pairs are asked about too, both losses are means of their own that are added (Devlin et al.
-2019, section A.2); smoothed labels and R-Drop mean the same as for pairs.
+2019, section A.2); smoothed labels, R-Drop and what thinking costs mean the same as for pairs.
 """
 
 from __future__ import annotations
@@ -10,17 +10,27 @@ import torch
 from torch import Tensor
 
 from transduce.data.reading.batch import ReadingBatch
-from transduce.models.interface import Reader, Reading
+from transduce.models.interface import Head, Reader, Reading
 from transduce.models.reading_head import LanguageHead, SpanHead
 from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.extra_loss import listening
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
 
 
 def reading_loss(model: Reader, batch: ReadingBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Read the texts, twice if both readings should agree, and compare what is said with what is wanted."""
     twice = r_drop > 0 and model.training
-    readings = [model(batch.tokens, batch.allowed, batch.segments) for _ in range(2 if twice else 1)]
-    head = model.head
+    with listening(model.extra_losses) as costs:
+        readings = [model(batch.tokens, batch.allowed, batch.segments) for _ in range(2 if twice else 1)]
+    loss = _loss_of_answers(model.head, readings, batch, smoothing, r_drop)
+    for _, cost_BN in costs:
+        loss = loss._replace(smoothed=loss.smoothed + cost_BN.sum() / len(readings))
+    return loss
+
+
+def _loss_of_answers(
+    head: Head | None, readings: list[Reading], batch: ReadingBatch, smoothing: float, r_drop: float
+) -> CrossEntropy:
     if isinstance(head, LanguageHead):
         return _language_loss(head, readings, batch, smoothing, r_drop)
     if isinstance(head, SpanHead):

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
+from torch.optim import Optimizer
 
 from transduce.checkpoint import WEIGHTS, load_weights, put_weights, save_weights, weights_of
 from transduce.config import Table
@@ -96,7 +96,7 @@ class Checkpoints:
         return [update for update in updates if self.path(update).name in names]
 
     def save(
-        self, model: Model, optimizer: Adam, progress: Progress, facts: dict[str, Any], ema: Ema | None = None
+        self, model: Model, optimizer: Optimizer, progress: Progress, facts: dict[str, Any], ema: Ema | None = None
     ) -> None:
         """Write a checkpoint: aside, forced to disk, sealed, moved into place, and read back before older ones go.
 
@@ -158,7 +158,7 @@ class Checkpoints:
             if newer > update:
                 shutil.rmtree(self.path(newer))
 
-    def restore(self, update: int, model: Model, optimizer: Adam, ema: Ema | None = None) -> Progress:
+    def restore(self, update: int, model: Model, optimizer: Optimizer, ema: Ema | None = None) -> Progress:
         """Put weights and moments back, and return where the run stood."""
         folder = self.path(update)
         mine = weights_of(model)
@@ -198,7 +198,7 @@ class Checkpoints:
 
 
 def checkpoint_tensors(
-    model: Model, optimizer: Adam, ema: Ema | None = None, keep: bool = True
+    model: Model, optimizer: Optimizer, ema: Ema | None = None, keep: bool = True
 ) -> dict[str, dict[str, Tensor]]:
     """Return the tensors of each file of a checkpoint. Of a sharded model all ranks have to ask; the leader keeps."""
     files = {WEIGHTS: weights_of(model), MOMENTS: optimizer_tensors(model, optimizer)}

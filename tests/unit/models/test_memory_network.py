@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from transduce.errors import SettingsError
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
-from transduce.models.memory_network import MemoryNetwork, MemoryNetworkConfig
+from transduce.models.memory_network import AnswerHead, MemoryNetwork, MemoryNetworkConfig
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 
 STORY = [[7, 3, 11], [5, 2], [13, 17, 19, 4], [6, 8]]
@@ -41,9 +42,10 @@ def summed(table: Tensor, text: list[int]) -> Tensor:
     return total
 
 
+@pytest.mark.parametrize("empty", [False, True], ids=["real facts", "empty facts too"])
 @pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
-def test_a_story_is_read_as_the_paper_says(tying: str) -> None:
-    model = network(tying=tying)
+def test_a_story_is_read_as_the_paper_says(tying: str, empty: bool) -> None:
+    model = network(tying=tying, empty_facts=empty)
     *facts, question = STORY
     words, times = [table.weight for table in model.words], [table.weight for table in model.times]
     u = summed(words[0] if model.asked is None else model.asked.weight, question)
@@ -53,10 +55,45 @@ def test_a_story_is_read_as_the_paper_says(tying: str) -> None:
             torch.stack([summed(words[k], fact) + times[k][2 - place] for place, fact in enumerate(facts)])
             for k in (a, c)
         )
+        if empty:  # seven places, of which four have no fact
+            m, o = (torch.cat([real, torch.zeros(4, 5, dtype=real.dtype)]) for real in (m, o))
         u = (m @ u).softmax(0) @ o + (u if model.carry is None else model.carry.weight @ u)
     reading = model(*inputs(STORY))
     torch.testing.assert_close(reading.pooled[0], u)
     torch.testing.assert_close(model.head(reading)[0], model.head.output.weight @ u + model.head.output.bias)
+
+
+def test_an_answer_that_is_a_word_has_its_vector_in_the_last_table() -> None:
+    model = network(label_tokens=(11, -1, 2))
+    assert isinstance(model.head, AnswerHead) and model.head.own is not None
+    reading = model(*inputs(STORY))
+    last = model.words[-1].weight
+    expected = torch.stack([last[11], model.head.own.weight[0], last[2]]) @ reading.pooled[0]
+    torch.testing.assert_close(model.head(reading)[0], expected)
+    model.head(reading)[0, 0].backward()
+    assert last.grad is not None and bool(last.grad[11].abs().sum() > 0)
+    without = sum(parameter.numel() for parameter in network(head="none").parameters())
+    assert sum(parameter.numel() for parameter in model.parameters()) == without + 5  # one vector of its own
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"label_tokens": (1, 2)}, "label_tokens says 2 answers, num_labels 3"),
+        ({"label_tokens": (1, 2, 3), "tying": "layerwise"}, "belongs to tying = 'adjacent'"),
+        ({"label_tokens": (1, 2, 23)}, "there is no token 23 among 23"),
+    ],
+)
+def test_answers_that_cannot_be_are_refused(changes: dict[str, object], complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
+        network(**changes)
+
+
+def test_a_full_memory_has_no_empty_facts() -> None:
+    full, real = network(max_facts=3, empty_facts=True), network(max_facts=3)
+    torch.testing.assert_close(full(*inputs(STORY)).pooled, real(*inputs(STORY)).pooled)
+    roomy = network(max_facts=4, empty_facts=True)
+    assert roomy(*inputs(STORY[-1:])).pooled.isfinite().all()
 
 
 def test_adjacent_hops_share_their_matrices_and_layerwise_ones_do_more() -> None:

@@ -10,12 +10,16 @@ import torch
 
 from tests.laws.cases import PAD, draw_tokens
 from transduce.data.batches import Batch
+from transduce.data.reading.batch import ReadingBatch
 from transduce.errors import SettingsError
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.universal import Universal, UniversalConfig
+from transduce.models.universal_reader import UniversalReader, UniversalReaderConfig
+from transduce.nn.extra_loss import listening
 from transduce.nn.position import sinusoids
 from transduce.training.objective import batch_loss
+from transduce.training.reading_objective import reading_loss
 
 SIZES = VocabularySizes(23, 23)
 SMALL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4, "dropout": 0.0}
@@ -105,3 +109,89 @@ def test_positions_that_begin_elsewhere_in_training_begin_at_zero_afterwards() -
 def test_what_it_has_not_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         UniversalConfig.from_table(settings, "recipe.toml: model")
+
+
+def reader(**settings: Any) -> UniversalReader:
+    model = build(UniversalReaderConfig(**{**SMALL, "head": "labels", "num_labels": 3, **settings}), SIZES, seed=1)
+    assert isinstance(model, UniversalReader)
+    return model.double()
+
+
+def questions(padding: int = 0) -> ReadingBatch:
+    tokens = torch.cat([draw_tokens(3, 7, 23, 11), torch.full((3, padding), PAD)], dim=1)
+    segments = (torch.arange(7 + padding) > 4).long().expand(3, -1)
+    return ReadingBatch(tokens, tokens != PAD, segments, torch.tensor([[0], [2], [1]]), 3, 3, np.arange(3))
+
+
+def test_a_reader_reads_as_the_encoder_of_the_whole_model() -> None:
+    """The same weights, and no mark of a question: what the encoder of both forms makes of a text is the same."""
+    for halting in (True, False):
+        whole, alone = made(halting=halting, norm="pre").eval(), reader(halting=halting, norm="pre", head="none").eval()
+        names = {"source_embedding": "embedding", "encoder_halting": "halting"}
+        shared = {
+            ".".join([names.get(first, first), *rest]): weight
+            for (first, *rest), weight in ((name.split("."), weight) for name, weight in whole.state_dict().items())
+        }
+        missing, _ = alone.load_state_dict(shared, strict=False)
+        assert missing == ["question.weight"]
+        with torch.no_grad():
+            alone.question.weight.zero_()
+        tokens, allowed = questions(4).tokens, questions(4).allowed
+        states, expected = alone(tokens, allowed).states, whole.encode(tokens, allowed).states
+        torch.testing.assert_close(states[allowed], expected[allowed], rtol=0, atol=1e-12)
+
+
+def test_a_reader_that_is_sure_at_once_stops_after_one_step() -> None:
+    model, batch = reader().eval(), questions()
+    assert model.halting is not None
+    with torch.no_grad():
+        model.halting.probability.bias.fill_(100.0)
+    once = reader(halting=False, num_layers=1).eval()
+    once.load_state_dict(model.state_dict(), strict=False)
+    found, expected = (each(batch.tokens, batch.allowed, batch.segments).states for each in (model, once))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_a_reader_is_charged_for_every_real_position_and_for_no_other() -> None:
+    """Sure at once, a position costs its one step and the rest that it gives away, which is all: two."""
+    free, charged = reader(ponder_cost=0.0), reader(ponder_cost=0.5)
+    for sure, r_drop in ((True, 0.0), (False, 0.0), (False, 1.0)):
+        for model in (free, charged):
+            assert model.halting is not None
+            with torch.no_grad():
+                model.halting.probability.bias.fill_(100.0 if sure else 0.0)
+        sums = []
+        for padding in (0, 4):
+            losses = [reading_loss(model, questions(padding), 0.0, r_drop) for model in (free, charged)]
+            sums.append(float(losses[1].smoothed.detach() - losses[0].smoothed.detach()))
+            assert float(losses[0].plain) == float(losses[1].plain)  # what validation shows has no cost in it
+        assert sums[1] == pytest.approx(sums[0], abs=1e-9)
+        if sure:
+            assert sums[0] == pytest.approx(0.5 * 21 * 2, abs=1e-9)
+        else:
+            assert 0.5 * 21 * 2 < sums[0] <= 0.5 * 21 * 5
+
+
+def test_what_thinking_costs_teaches_a_reader_to_halt_sooner() -> None:
+    model, batch = reader(ponder_cost=0.5), questions()
+    optimizer = torch.optim.SGD(model.halting.parameters(), 0.05) if model.halting else None
+    assert optimizer is not None
+    costs = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        with listening(model.extra_losses) as heard:
+            model(batch.tokens, batch.allowed, batch.segments)
+        cost = heard[0][1].sum()
+        cost.backward()
+        optimizer.step()
+        costs.append(float(cost.detach()))
+    assert costs[-1] < 0.8 * costs[0]
+
+
+def test_a_story_may_have_any_number_of_facts_and_its_question_is_marked() -> None:
+    model, batch = reader().eval(), questions()
+    facts = torch.tensor([0, 0, 1, 2, 3, 4, 4]).expand(3, -1)
+    pair = torch.tensor([0, 0, 0, 0, 0, 1, 1]).expand(3, -1)
+    story, two = (model(batch.tokens, batch.allowed, segments).states for segments in (facts, pair))
+    torch.testing.assert_close(story, two, rtol=0, atol=0)  # where a fact ends, its end token says
+    assert (story - model(batch.tokens, batch.allowed).states).abs().max() > 1e-3

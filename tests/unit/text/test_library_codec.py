@@ -13,8 +13,8 @@ from tests.unit.spoken import CORPUS, texts
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from transduce.errors import ModelFolderError
-from transduce.text.imported_tokenizer import refusing
 from transduce.text.library_codec import LibraryCodec
+from transduce.text.tokenizer_file import refusing
 
 SPECIAL = ["<pad>", "</s>", "<unk>", "<mask>"]
 
@@ -189,7 +189,8 @@ BAD: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_is_refused_with_one_sentence(name: str) -> None:
-    with pytest.raises(ModelFolderError) as refusal, refusing("mt/tokenizer.json", "a tokenizer", "get it again"):
+    what = "a tokenizer that can be read"
+    with pytest.raises(ModelFolderError) as refusal, refusing("mt/tokenizer.json", what, "get it again"):
         LibraryCodec(BAD[name]())
     assert str(refusal.value).startswith("mt/tokenizer.json: is not a tokenizer that can be read (")
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400

@@ -70,6 +70,19 @@ def test_every_weight_goes_the_way_of_adam_by_hand(settings: dict[str, object]) 
             assert float(parameter.detach().flatten()[place]) == pytest.approx(expected, rel=2e-5, abs=1e-6), name
 
 
+def test_plain_gradient_descent_goes_down_the_gradient_and_remembers_nothing() -> None:
+    model = layers()
+    start = [parameter.detach().clone() for parameter in model.parameters()]
+    optimizer = build_optimizer(model, TrainingConfig(optimizer="sgd"))
+    put_gradients(model, 1)
+    set_learning_rate(optimizer, 0.25)
+    optimizer.step()
+    for before, parameter in zip(start, model.parameters(), strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.detach(), before - 0.25 * parameter.grad)
+    assert optimizer_tensors(model, optimizer) == {}
+
+
 def test_the_defaults_are_those_of_section_5_3() -> None:
     config = TrainingConfig()
     assert (config.optimizer, config.betas, config.epsilon) == ("adam", (0.9, 0.98), 1e-9)

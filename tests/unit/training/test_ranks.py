@@ -216,6 +216,27 @@ def test_a_signal_that_comes_while_ranks_ask_each_other_is_heard_at_the_next_upd
     assert interruption.wanted == signal.SIGTERM
 
 
+LEAVING = """
+import atexit, pathlib, torch
+atexit.register(lambda: print(*(task.read_text().strip() for task in pathlib.Path("/proc/self/task").glob("*/comm"))))
+from transduce.training.ranks import joined
+with joined("cpu"):
+    torch.distributed.all_reduce(torch.zeros(3))
+    print("met", torch.distributed.is_initialized())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux shows the names of threads; run it there")
+def test_no_thread_of_gloo_is_left_when_python_is_torn_down() -> None:
+    """One that lets go of a tensor then aborts the process. What is registered first is called last."""
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "TORCHELASTIC_RUN_ID": "x"}
+    environment = {**os.environ, **alone, "PYTHONPATH": str(PROJECT / "src")}
+    done = subprocess.run([sys.executable, "-c", LEAVING], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    met, names = done.stdout.splitlines()
+    assert met == "met True" and names and "gloo" not in names
+
+
 def test_the_proof_of_resuming_is_for_one_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,10 +40,10 @@ def segments(sentences: Sequence[Sequence[int]], room: int) -> list[list[int]]:
     return found
 
 
-def paired(found: list[list[int]]) -> list[tuple[list[int], list[int]]]:
-    """Return segments two by two; one that is left over is cut in its middle, a single token is left out."""
+def paired(found: list[list[int]]) -> tuple[list[tuple[list[int], list[int]]], bool]:
+    """Return segments two by two, and whether a single token is left over; a longer rest is cut in its middle."""
     pairs = [(found[place], found[place + 1]) for place in range(0, len(found) - 1, 2)]
-    if len(found) % 2 and len(found[-1]) > 1:
-        last, middle = found[-1], len(found[-1]) // 2
-        pairs.append((last[:middle], last[middle:]))
-    return pairs
+    if len(found) % 2 == 0:
+        return pairs, False
+    last, middle = found[-1], len(found[-1]) // 2
+    return ([*pairs, (last[:middle], last[middle:])], False) if middle else (pairs, True)

@@ -114,14 +114,18 @@ class MaskEncoder(Encoder):
         frame = 3 if self.data.next_sentence else 2
         room = self.data.max_length - frame
         if self.data.next_sentence:
-            pairs = paired(segments(sentences, room // 2))
+            pairs, left_over = paired(segments(sentences, room // 2))
             found = [[*first, self.tokenizer.end, *second] for first, second in pairs]
         else:
-            found = [one for one in segments(sentences, room) if one]
+            found, left_over = [one for one in segments(sentences, room) if one], False
         self.document += 1
         if not found:
             return [], [(example, "too_short") for example in examples]
-        return [Row(tokens, [self.document]) for tokens in found], []
+        notes = list[Note]()
+        if left_over:  # the last token is a sentence of its own, or the end of one that was used but for it
+            last = next(place for place in reversed(range(len(examples))) if sentences[place])
+            notes.append((examples[last], "left_over" if len(sentences[last]) == 1 else "cut"))
+        return [Row(tokens, [self.document]) for tokens in found], notes
 
 
 _ENCODERS: dict[str, type[Encoder]] = {

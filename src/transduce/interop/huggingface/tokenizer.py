@@ -32,9 +32,10 @@ from transduce.interop.huggingface.tokenizer_files import (
 )
 from transduce.interop.huggingface.tokenizer_settings import TokenizerSettings
 from transduce.models.interface import VocabularySizes
-from transduce.text.imported_tokenizer import ImportedConfig, ImportedTokenizer, refusing
+from transduce.text.imported_tokenizer import ImportedConfig, ImportedTokenizer
 from transduce.text.library_codec import LibraryCodec
 from transduce.text.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer_file import refusing
 
 Pair = tuple[ImportedTokenizer, ImportedTokenizer]
 
@@ -106,7 +107,7 @@ def import_tokenizers(
     family = _family(folder)
     settings = TokenizerSettings(folder, USUAL[family])
     rows = sizes or _sizes(settings)
-    with refusing(str(folder.path), "a folder with a tokenizer", "get the whole folder again"):
+    with refusing(str(folder.path), "a folder with a tokenizer that can be read", "get the whole folder again"):
         if folder.find(TOKENIZER) is None and family == "marian":
             source = _made(family, settings, _marian(settings, "source"), rows.source)
             target = _made(family, settings, _marian(settings, "target"), rows.target)

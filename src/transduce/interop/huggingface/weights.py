@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from transduce.errors import ModelFolderError, brief, cause_of
+from transduce.errors import ModelFolderError, brief, one_line
 
 FLOATING = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Types of numbers that weights are read from, and their bytes."""
@@ -82,7 +82,7 @@ class ForeignWeights:
             with safe_open(self._files[tensor.file], framework="pt") as file:
                 weight: Tensor = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
-            raise ModelFolderError(f"{tensor.file}: cannot be read ({cause_of(error)}); {REMEDY}") from None
+            raise ModelFolderError(f"{tensor.file}: cannot be read ({one_line(error)}); {REMEDY}") from None
         return weight
 
     def _tensor(self, name: str) -> _Tensor:

@@ -109,8 +109,10 @@ def test_blank_lines_end_documents(tmp_path: Path) -> None:
 
 def test_segments_hold_whole_sentences_as_long_as_they_fit() -> None:
     assert segments([[1, 2], [3], [4, 5, 6], [7] * 7], 4) == [[1, 2, 3], [4, 5, 6], [7] * 4, [7] * 3]
-    assert paired([[1], [2], [3, 4, 5]]) == [([1], [2]), ([3], [4, 5])]
-    assert paired([[1]]) == []
+    assert paired([[1], [2], [3, 4, 5]]) == ([([1], [2]), ([3], [4, 5])], False)
+    assert paired([[1, 2], [3]]) == ([([1, 2], [3])], False)
+    assert paired([[1, 2], [3], [4]]) == ([([1, 2], [3])], True)
+    assert paired([[1]]) == ([], True)
 
 
 @pytest.mark.parametrize(

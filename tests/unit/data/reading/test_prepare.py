@@ -229,3 +229,19 @@ def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
             test={"path": str(tmp_path / "b.tsv")},
             validation_share=0.0,
         )
+
+
+def test_a_token_that_is_left_over_when_sentences_are_paired_is_counted(tmp_path: Path) -> None:
+    """Six tokens fit a half: of the first document "tor" makes no pair, of the second the thirteenth word of one."""
+    documents = ["\n".join([" ".join(WORDS[:6]), " ".join(WORDS[6:12]), "tor"]), " ".join([*WORDS[:12], "tor"])]
+    (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    data = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_share": 0.0, "max_length": 15}
+    prepare(ReadingConfig.from_table(data, "a test"), TokenizerConfig(kind="word", min_frequency=1), tmp_path / "data")
+    found = load_prepared(tmp_path / "data")
+    report = found.report.train
+    assert report.findings["left_over"].dropped == 1
+    assert report.findings["left_over"].examples[0].source == "tor"
+    assert report.findings["cut"].kept == 1 and report.findings["cut"].dropped == 0
+    assert (report.read, report.kept, report.dropped) == (4, 3, 1)
+    assert len(found.train) == 2
+    assert found.train.source_lengths[:].sum() == 2 * 13  # twelve words and the mark between two halves
