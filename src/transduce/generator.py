@@ -228,8 +228,10 @@ class Generator:
         tokens = self.tokenizer.encode(prompt)
         self.counts.prompts += 1
         self.counts.unknown += self.tokenizer.count_unknown(tokens)
-        opening = [] if self.opens_with is None and tokens else [self.opens_with or self.tokenizer.end]
-        tokens, limit = [*opening, *tokens], self.model.max_target
+        first = self.opens_with
+        if first is None and not tokens:  # something must be read before anything can be written
+            first = self.tokenizer.end
+        tokens, limit = [*([] if first is None else [first]), *tokens], self.model.max_target
         context = tokens
         if limit is not None:
             context = tokens[-max(1, limit - min(options.max_length or 1, limit // 2)) :]

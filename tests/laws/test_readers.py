@@ -108,6 +108,15 @@ def test_the_second_text_is_told_from_the_first(model: Reader) -> None:
     torch.testing.assert_close(apart.states[3, :1], one.states[3, :1], **EXACT)  # too short for a second text
 
 
+@pytest.mark.parametrize("name", ["bert_mini", "neural_gpu"])
+def test_a_text_beyond_those_that_are_told_apart_counts_as_the_last_of_them(name: str) -> None:
+    model = build(preset(name)[1].but(segments=1), SIZES, 1).double().eval()
+    tokens, allowed, segments = draw()
+    with torch.no_grad():
+        apart, one = model(tokens, allowed, segments), model(tokens, allowed)
+    torch.testing.assert_close(apart.states, one.states, **EXACT)
+
+
 def test_every_token_hears_of_every_other(model: Reader) -> None:
     tokens, allowed, segments = draw()
     changed = tokens.clone()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
+from transduce.errors import ModelFolderError
 from transduce.interop.huggingface.family import Settings
 from transduce.interop.huggingface.rename import Loaded, read_renamed
+from transduce.interop.importing import import_model
 from transduce.interop.torch_transformer import family
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
@@ -59,3 +64,30 @@ def test_scores_are_the_modules_own(norm_first: bool, activation: str) -> None:
         source, target = torch.randint(0, 23, (3, 7)), torch.randint(0, 29, (3, 5))
         found = ours.logits(ours(target, ours.encode(source, torch.ones(3, 7, dtype=torch.bool))))
         torch.testing.assert_close(found, theirs(source, target), rtol=0, atol=1e-12)
+
+
+def program_folder(folder: Path, **settings: str) -> Path:
+    """Weights, a vocabulary and what names them, as they lie side by side."""
+    pieces = ["<PAD>", "<SOS>", "<EOS>", "<UNK>", "a", "b", "ab", " "]
+    weights = {f"core.{name}": weight for name, weight in nn.Transformer(8, 2, 1, 1, 16).state_dict().items()}
+    weights |= {f"{side}.weight": torch.randn(len(pieces), 8) for side in ("source", "target", "out")}
+    folder.mkdir()
+    save_file(weights, folder / "model.safetensors")
+    (folder / "vocab.json").write_text(json.dumps({piece: token for token, piece in enumerate(pieces)}))
+    special = {"pad": "<PAD>", "start": "<SOS>", "end": "<EOS>", "unknown": "<UNK>"}
+    named = {"prefix": "core.", "source_embedding": "source.weight", "target_embedding": "target.weight"}
+    table = {"model_type": "torch_transformer", "nhead": 2, "output": "out", **named, **special, **settings}
+    (folder / "config.json").write_text(json.dumps(table))
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_a_vocabulary_is_of_characters_or_of_words(tmp_path: Path) -> None:
+    letters = import_model(program_folder(tmp_path / "letters"), tmp_path / "ours").source_tokenizer
+    assert letters.encode("ab c") == [4, 5, 7, 3]
+    assert letters.decode([4, 5, 7, 4]) == "ab a"
+    words = import_model(program_folder(tmp_path / "words", tokens="words"), tmp_path / "too").source_tokenizer
+    assert words.encode("ab a  c") == [6, 4, 3]
+    assert words.decode([6, 4]) == "ab a"
+    with pytest.raises(ModelFolderError, match="tokens = 'char' is not possible here; it must be 'characters' or 'w"):
+        import_model(program_folder(tmp_path / "none", tokens="char"), tmp_path / "never")

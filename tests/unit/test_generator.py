@@ -71,6 +71,18 @@ def test_what_stands_before_a_prompt_is_the_end_of_a_document_unless_the_folder_
     assert len({tuple(answer) for answer in answers.values()}) == 3
 
 
+def test_a_document_may_open_with_token_0() -> None:
+    contents = writer(notes={"opens_with": "start"})
+    contents.target_tokenizer.start = 0
+    generator = Generator(contents)
+    context = [0, *generator.tokenizer.encode("the c")]
+    written = [next_token(generator, context)]
+    while len(written) < 8:
+        written.append(next_token(generator, [*context, *written]))
+    found = generator.generate(["the c"], method="greedy", max_length=8)
+    assert found == [generator.tokenizer.decode(written)]
+
+
 @pytest.mark.parametrize("kind", ["character", "byte", "bpe", "word"])
 @pytest.mark.parametrize("wishes", [{"method": "greedy"}, {"seed": 3}, {"seed": 5, "top_k": 7, "temperature": 1.3}])
 def test_a_stream_says_the_same_piece_by_piece(kind: str, wishes: dict[str, object]) -> None:

@@ -118,6 +118,17 @@ def test_an_answer_is_found_in_whichever_window_it_stands(tokenizer: Tokenizer, 
         assert (found.text, context[found.start : found.end]) == (answer, answer)
 
 
+def test_places_are_those_of_the_text_as_it_was_given(tokenizer: Tokenizer) -> None:
+    """Characters that are several until NFC makes them one: accents, and the parts of Korean syllables."""
+    for before in ("zoe\u0308 bellt e\u0301", "\u1112\u1161\u11ab", "a\u0302\u0323"):
+        context = f"{before} am alten baum {before}"
+        engine = ReadingEngine(Echo(Pointing(tokenizer.encode("alten baum")), 64), tokenizer)
+        (found,) = engine.answer([("wo ?", context)])
+        assert (found.text, context[found.start : found.end]) == ("alten baum", "alten baum")
+        _, places = tokenizer.encode_with_places(context)
+        assert (places[0][0], places[-1][1]) == (0, len(context))
+
+
 def test_windows_cover_a_context_and_every_token_is_seen_best_by_one(tokenizer: Tokenizer) -> None:
     context = " ".join(TEXTS)
     tokens, places = tokenizer.encode_with_places(context)

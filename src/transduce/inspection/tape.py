@@ -34,7 +34,7 @@ class Tape:
     slots: Values
     """(steps N K): the memory after each step."""
     inputs: Values
-    """(steps I): the bits that were read; none while it answers, unless the machine reads its answer."""
+    """(steps I): the bits of the source; none while it answers, also where the machine then reads its answer."""
     outputs: Values
     """(steps O): how likely each bit of the answer is to be 1; nothing while the source is read."""
     pieces: tuple[str, ...]

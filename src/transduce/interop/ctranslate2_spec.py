@@ -52,7 +52,7 @@ def refusal(model: nn.Module) -> str | None:
         return f"CTranslate2 has no {config.positions} positions in such a model"
     if config.final_norm not in (None, config.norm == "pre"):
         return "in CTranslate2 a stack ends with a norm where norms stand before sub-layers, and only there"
-    if isinstance(model, Transformer) and config.key_value_heads is not None:
+    if not isinstance(model, Gpt) and config.key_value_heads not in (None, config.num_heads):
         return "in CTranslate2 only language models have heads that share their keys"
     if isinstance(model, Bert) and model.head is not None:
         return "CTranslate2 reads texts and says nothing of them; train or import the reader without a head"

@@ -16,19 +16,19 @@ from torch import Tensor
 from transduce.checkpoint import CARD, WEIGHTS, ModelFolder, save_weights, weights_of
 from transduce.config import Config, Table
 from transduce.errors import SettingsError
-from transduce.interop.huggingface.bert import BERT
+from transduce.interop.huggingface.bert import BERT, HEAD_BENDS
 from transduce.interop.huggingface.family import BENDS, Family
 from transduce.interop.huggingface.folder import CONFIG
 from transduce.interop.huggingface.generation import write_generation
 from transduce.interop.huggingface.language_model import GPT2, LLAMA
 from transduce.interop.huggingface.rename import write_renamed
-from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
+from transduce.interop.huggingface.seq2seq import FAIRSEQ_PAD, M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer_export import export_tokenizers
 from transduce.interop.importing import GENERATION
 from transduce.models import catalog
 from transduce.models.bert import BertConfig
-from transduce.models.block import SINUSOIDS
+from transduce.models.block import SINUSOIDS, BlockConfig
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, Model, Reader
 from transduce.models.t5 import T5Config
@@ -51,23 +51,25 @@ class Theirs(NamedTuple):
     weights: dict[str, Tensor]
 
 
-def as_theirs(model: Model, config: Config) -> Theirs:
-    """Return a model by the names and shapes of the family that can express it."""
-    family, config = target_of(config)
+def as_theirs(model: Model, config: Config, pad: int = FAIRSEQ_PAD) -> Theirs:
+    """Return a model by the names and shapes of the family that can express it; `pad` is its padding's token."""
+    family, config = target_of(config, pad)
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in weights_of(catalog.build(config, model.sizes)).items()}
     own = weights_of(model)
     weights = {name: own[name].float().cpu() if name in own else torch.zeros(shape) for name, shape in shapes.items()}
     written = write_renamed(family.renames(config), weights) | family.added(config, weights)
-    return Theirs(family.architecture, family.write(config, model.sizes), written)
+    settings = family.write(config, model.sizes)
+    (architecture,) = settings.setdefault("architectures", [family.architecture])
+    return Theirs(architecture, settings, written)
 
 
 def export(contents: ModelFolder, folder: Path) -> None:
     """Write a folder that `transformers` loads, whole or not at all."""
-    architecture, settings, weights = as_theirs(contents.model, contents.config)
+    architecture, settings, weights = as_theirs(contents.model, contents.config, contents.source_tokenizer.pad)
     with folder_aside(folder) as aside:
         save_weights(aside / WEIGHTS, weights)
-        write_json(aside / CONFIG, {"architectures": [architecture], **settings, **_further(contents)})
+        write_json(aside / CONFIG, {**settings, **_further(contents)})
         if not isinstance(contents.model, Reader):
             write_json(aside / GENERATION, _generation(contents))
         export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside)
@@ -75,31 +77,51 @@ def export(contents: ModelFolder, folder: Path) -> None:
         (aside / CARD).write_text(card, encoding="utf-8")
 
 
-def target_of(config: Config) -> Target:
+def target_of(config: Config, pad: int = FAIRSEQ_PAD) -> Target:
     """Return the family that can express a model, or say why none can."""
+    if isinstance(config, BlockConfig):
+        _refuse(config, attention=("full",))
     if isinstance(config, T5Config):
-        _refuse(config, feed_forward=("relu", "gated_gelu", "gated"), ffn_bias=(False, None), attention_bias=(False,))
-        return Target(T5, config)
+        return _t5(config)
     if isinstance(config, TransformerConfig):
-        return _encoder_decoder(config)
+        return _encoder_decoder(config, pad)
     if isinstance(config, GptConfig):
         return _language_model(config)
     if isinstance(config, BertConfig):
-        return Target(BERT, config)
+        return _reader(config)
     raise SettingsError(
         f"Hugging Face's transformers have no place for the model '{catalog.name_of(config)}'; Transformers, "
         "T5, GPT and BERT are exported"
     )
 
 
-def _encoder_decoder(config: TransformerConfig) -> Target:
+def _t5(config: T5Config) -> Target:
+    _refuse_widths(config)
     _refuse(
         config,
+        decoder_attention=(None, "full"),
+        norm=("pre",),
+        final_norm=(None, True),
+        norm_kind=("rms",),
+        key_value_heads=(None, config.num_heads),
+        feed_forward=("relu", "gated_gelu", "gated"),
+        ffn_bias=(False, None) if config.feed_forward.startswith("gated") else (False,),
+        attention_bias=(False,),
+        scaled_attention=(False,),
+        scaled_embedding=(False,),
+        output_bias=(False,),
+        tied=("all", "sides"),
+    )
+    return Target(T5, config)
+
+
+def _encoder_decoder(config: TransformerConfig, pad: int) -> Target:
+    _refuse_shared(config)
+    _refuse(
+        config,
+        decoder_attention=(None, "full"),
         norm_kind=("layer",),
         norm_eps=(1e-5,),
-        key_value_heads=(None, config.num_heads),
-        key_dim=(None, config.model_dim // config.num_heads),
-        value_dim=(None, config.model_dim // config.num_heads),
         feed_forward=tuple(BENDS.values()),
         ffn_bias=(None, True),
         scaled_attention=(True,),
@@ -112,7 +134,7 @@ def _encoder_decoder(config: TransformerConfig) -> Target:
         _refuse(config, tied=("all", "target"))
         return Target(MARIAN, full.but(output_bias=True))
     _refuse(config, tied=("all",))
-    if config.positions == "sinusoidal_fairseq" and not config.output_bias:
+    if config.positions == "sinusoidal_fairseq" and not config.output_bias and pad == FAIRSEQ_PAD:
         return Target(M2M100, full)
     return Target(PEGASUS, full.but(output_bias=True))
 
@@ -120,18 +142,35 @@ def _encoder_decoder(config: TransformerConfig) -> Target:
 def _language_model(config: GptConfig) -> Target:
     _refuse(config, norm=("pre",), final_norm=(None, True), output_bias=(False,))
     if config.positions == "rotary":
+        _refuse_widths(config)
         _refuse(config, norm_kind=("rms",), feed_forward=("gated",), ffn_bias=(None, False), scaled_attention=(True,))
         return Target(LLAMA, config)
-    _refuse(
-        config,
-        positions=("learned",),
-        norm_kind=("layer",),
-        key_value_heads=(None, config.num_heads),
-        key_dim=(None, config.model_dim // config.num_heads),
-        value_dim=(None, config.model_dim // config.num_heads),
-        feed_forward=tuple(BENDS.values()),
-    )
+    _refuse(config, positions=("learned",), norm_kind=("layer",), feed_forward=tuple(BENDS.values()))
+    _refuse_shared(config)
     return Target(GPT2, config.but(attention_bias=True, ffn_bias=None))
+
+
+def _reader(config: BertConfig) -> Target:
+    _refuse_shared(config)
+    bends = HEAD_BENDS if config.head == "language" else tuple(BENDS.values())
+    _refuse(config, norm_kind=("layer",), feed_forward=bends, scaled_attention=(True,))
+    return Target(BERT, config.but(attention_bias=True, ffn_bias=None))
+
+
+def _refuse_shared(config: BlockConfig) -> None:
+    """Say no to heads of other widths than the model's own, and to those that share keys."""
+    usual = config.model_dim // config.num_heads
+    _refuse(config, key_value_heads=(None, config.num_heads), key_dim=(None, usual), value_dim=(None, usual))
+
+
+def _refuse_widths(config: BlockConfig) -> None:
+    """Say no to keys and values of two widths: theirs have one number for both."""
+    key_dim, value_dim = config.head_dims
+    if key_dim != value_dim:
+        raise SettingsError(
+            f"no architecture of Hugging Face's has keys of {key_dim} and values of {value_dim} in one head; train "
+            "with key_dim and value_dim alike"
+        )
 
 
 def _refuse(config: Config, **possible: tuple[object, ...]) -> None:

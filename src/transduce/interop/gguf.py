@@ -51,8 +51,8 @@ SPLITS: dict[str, list[Any]] = {
 }
 """What is split off before bytes are joined, by the file's name for it."""
 
-CONTROL = (3, 4)
-"""Types of tokens that no text spells: control, user-defined."""
+CONTROL, USER_DEFINED = 3, 4
+"""Types of tokens beside the usual ones: no text spells the first; the second are one token wherever they stand."""
 
 
 class GgufFile:
@@ -111,10 +111,10 @@ class GgufFile:
 
     def tokenizer(self) -> tokenizers.Tokenizer:
         """The tokenizer, as the library has it."""
-        kind, split = self._fields.get("tokenizer.ggml.model"), self._fields.get("tokenizer.ggml.pre", "default")
-        if kind != "gpt2" or split not in SPLITS:
+        model, split = self._fields.get("tokenizer.ggml.model"), self._fields.get("tokenizer.ggml.pre", "default")
+        if model != "gpt2" or split not in SPLITS:
             raise ModelFolderError(
-                f"{self.path}: its tokenizer is {kind!r} with splitting {split!r}; only gpt2 with "
+                f"{self.path}: its tokenizer is {model!r} with splitting {split!r}; only gpt2 with "
                 f"{', '.join(SPLITS)} is read from GGUF"
             )
         pieces = self._fields["tokenizer.ggml.tokens"]
@@ -124,8 +124,13 @@ class GgufFile:
         made.pre_tokenizer = pre_tokenizers.Sequence([*SPLITS[split], bytes_joined])
         made.decoder = decoders.ByteLevel()
         kinds = self._fields.get("tokenizer.ggml.token_type", [])
-        special = [piece for piece, sort in zip(pieces, kinds, strict=False) if sort in CONTROL]
-        made.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in special])
+
+        def of_kind(wanted: int) -> list[AddedToken]:
+            found = (piece for piece, kind in zip(pieces, kinds, strict=False) if kind == wanted)
+            return [AddedToken(piece, normalized=False, special=wanted == CONTROL) for piece in found]
+
+        made.add_special_tokens(of_kind(CONTROL))
+        made.add_tokens(of_kind(USER_DEFINED))
         return made
 
 

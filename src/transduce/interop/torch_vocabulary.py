@@ -39,6 +39,7 @@ def torch_tokenizers(
         if piece not in vocabulary:
             raise ModelFolderError(f"{settings.where}: {role} = {piece!r} is no piece of {VOCABULARY}")
     made = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=special["unknown"]))
+    settings.refuse_unless("tokens", "characters", "words")
     if settings.table.get("tokens", "characters") == "characters":
         made.pre_tokenizer, made.decoder = pre_tokenizers.Split(Regex("."), "isolated"), decoders.Fuse()
     else:

@@ -39,6 +39,8 @@ class BertConfig(BlockConfig):
     """What a norm adds to the variance."""
     norm: Literal["post"] = "post"
     """Norm after the sum, as in the paper."""
+    final_norm: Literal[False] | None = None
+    """One more norm at the end of the stack: there is none, for the last block ends with its own."""
     feed_forward: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu"
     """What bends the feed-forward network."""
     positions: Literal["learned"] = "learned"

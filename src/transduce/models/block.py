@@ -153,6 +153,11 @@ class BlockConfig(Config):
             )
         if self.positions == "shaw" and self.key_value_heads not in (None, self.num_heads):
             raise ValueError("Shaw's positions are for heads with keys of their own; leave out key_value_heads")
+        if self.positions == "buckets" and (self.max_distance or 128) <= self.buckets // 2:
+            raise ValueError(
+                f"half of the {self.buckets} buckets are for single distances, so that max_distance must be above "
+                f"{self.buckets // 2}, not {self.max_distance or 128}"
+            )
         reason = refusal(self)
         if reason is not None:
             raise ValueError(reason)

@@ -95,7 +95,8 @@ class NeuralGpu(Reader):
         return None
 
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
-        segments = torch.zeros_like(tokens) if segments is None else segments
+        most = self.config.segments - 1
+        segments = torch.zeros_like(tokens) if segments is None else segments.clamp(max=most)
         embedded_BND = self.dropout(self.embedding(tokens) + self.segment_embedding(segments)) * allowed[:, :, None]
         image = image_of(embedded_BND, self.config.height)
         there_B11N = allowed[:, None, None].to(image.dtype)

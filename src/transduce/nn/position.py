@@ -36,7 +36,7 @@ def halved_sinusoids(length: int, dim: int) -> Tensor:
 def shifted_sinusoids(length: int, dim: int) -> Tensor:
     """Signals as fairseq makes them (M2M100, NLLB): sines first, from position 2 on, rates down to 1/10000 itself."""
     half = dim // 2
-    rate_C = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000.0) / (half - 1)))
+    rate_C = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000.0) / max(half - 1, 1)))
     angle_TC = torch.arange(2, length + 2, dtype=torch.float64)[:, None] * rate_C
     signal_TD = torch.zeros(length, dim, dtype=torch.float64)  # an odd channel stays empty
     signal_TD[:, :half], signal_TD[:, half : 2 * half] = angle_TC.sin(), angle_TC.cos()

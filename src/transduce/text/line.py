@@ -12,6 +12,7 @@ import re
 import sys
 import unicodedata
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
@@ -44,6 +45,11 @@ def normalise(text: str, where: str = "the text") -> str:
         return text
     refuse_halves(text, where)
     return unicodedata.normalize("NFC", text)
+
+
+def place_before(text: str, place: int) -> int:
+    """Return where in a text the first `place` characters of it, normalised, end: NFC makes one of several."""
+    return bisect_right(range(len(text) + 1), place, key=lambda end: len(normalise(text[:end]))) - 1
 
 
 def refuse_halves(text: str, where: str = "the text") -> None:

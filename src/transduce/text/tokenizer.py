@@ -27,7 +27,7 @@ import tokenizers
 from transduce.config import Config, Table
 from transduce.storage import file_aside
 from transduce.text.framing import Framer
-from transduce.text.line import normalise
+from transduce.text.line import normalise, place_before
 from transduce.text.piece import (
     BYTE_OF,
     END,
@@ -194,8 +194,12 @@ class Tokenizer(Framer):
 
     def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
-        encoding = self._library.encode(normalise(text), add_special_tokens=False)
-        return list(encoding.ids), [(int(start), int(end)) for start, end in encoding.offsets]
+        read = normalise(text)
+        encoding = self._library.encode(read, add_special_tokens=False)
+        places = [(int(start), int(end)) for start, end in encoding.offsets]
+        if read != text:
+            places = [(place_before(text, start), place_before(text, end)) for start, end in places]
+        return list(encoding.ids), places
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; the same as `encode` one by one, but faster."""

@@ -37,6 +37,8 @@ def test_a_stack_ends_with_a_norm_where_its_sums_were_not_normalised_or_where_it
     [
         ({"num_heads": 8, "key_value_heads": 3}, "8 heads cannot share 3 heads"),
         ({"positions": "rotary", "model_dim": 14, "num_heads": 2}, "has an odd one"),
+        ({"positions": "buckets", "max_distance": 16}, "max_distance must be above 16, not 16"),
+        ({"positions": "buckets", "buckets": 512}, "max_distance must be above 256, not 128"),
         ({"positions": "shaw", "key_value_heads": 2}, "leave out key_value_heads"),
         ({"positions": "rotery"}, "rotery"),
     ],

@@ -23,6 +23,9 @@ HEADS = {
 }
 """Their classes, and our heads."""
 
+HEAD_BENDS = ("gelu",)
+"""What may bend the feed-forward network under a language head: theirs bends the head in the same way, ours by GELU."""
+
 LINEAR = ("weight", "bias")
 OUTPUT = {"labels": "classifier", "tags": "classifier", "span": "qa_outputs"}
 
@@ -34,6 +37,8 @@ def _read(settings: Settings, weights: Weights) -> BertConfig:
     if not isinstance(said, list) or said[0] not in HEADS:
         raise ModelFolderError(f"{settings.where}: architectures = {said!r} is not known; {', '.join(HEADS)} are")
     head, dropout = HEADS[said[0]], settings.share("hidden_dropout_prob", 0.1)
+    if head == "language":
+        settings.refuse_unless("hidden_act", *HEAD_BENDS)
     labels = settings.table.get("id2label")
     return BertConfig.from_table(
         {
@@ -60,9 +65,11 @@ def _write(config: BertConfig, sizes: VocabularySizes) -> Table:
     name = next(name for name, head in HEADS.items() if head == config.head)
     if config.head == "language" and not config.next_sentence:
         name = "BertForMaskedLM"
+    labels = range(config.num_labels if config.head in ("labels", "tags") else 0)
     return {
         "model_type": "bert",
         "architectures": [name],
+        **({"id2label": {str(number): f"LABEL_{number}" for number in labels}} if labels else {}),
         "vocab_size": sizes.source,
         "hidden_size": config.model_dim,
         "num_attention_heads": config.num_heads,

@@ -91,7 +91,8 @@ class Settings:
         """Say no to a setting that changes what is computed, unless it has a value for which it does not."""
         value = self.table.get(name, wanted[0])
         if value not in wanted:
-            raise ModelFolderError(f"{self.where}: {name} = {value!r} is not possible here; it must be {wanted[0]!r}")
+            listed = " or ".join(map(repr, wanted))
+            raise ModelFolderError(f"{self.where}: {name} = {value!r} is not possible here; it must be {listed}")
 
 
 def bend_name(ours: str) -> str:

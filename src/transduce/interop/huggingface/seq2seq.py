@@ -25,13 +25,19 @@ TABLE = "model.{}.embed_positions.weight"
 OUTPUT = "lm_head.weight"
 SIDES = ("encoder", "decoder")
 
+FAIRSEQ_PAD = 1
+"""Token of padding that M2M100's positions are counted from; with another one they would all be others."""
+
 
 def _read(
     settings: Settings, weights: Weights, norm: str, usual_positions: str, output_bias: bool
 ) -> TransformerConfig:
     settings.refuse_unless("normalize_embedding", False)
     settings.refuse_unless("add_bias_logits", False)
-    positions = usual_positions if norm == "pre" and not output_bias else _positions(weights, usual_positions)
+    counted_from_pad = usual_positions == "sinusoidal_fairseq"
+    if counted_from_pad:
+        settings.refuse_unless("pad_token_id", FAIRSEQ_PAD)
+    positions = usual_positions if counted_from_pad else _positions(weights, usual_positions)
     layers, decoder_layers = settings.number("encoder_layers"), settings.number("decoder_layers")
     return TransformerConfig.from_table(
         {
