@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from transduce.errors import ModelFolderError
 from transduce.interop.huggingface.family import Family, Settings
-from transduce.interop.huggingface.rename import Rename, Weights
+from transduce.interop.huggingface.rename import Rename, Weights, matrix
 from transduce.models.transformer import TransformerConfig
 
 
@@ -64,13 +64,13 @@ def family(settings: Settings) -> Family:
 
 
 def _read(settings: Settings, weights: Weights, names: Names) -> TransformerConfig:
-    source, wide = weights.load(names.source_embedding), f"{names.prefix}encoder.layers.0.linear1.weight"
-    encoder, decoder = (_layers(weights, f"{names.prefix}{side}.layers.") for side in ("encoder", "decoder"))
+    where, wide = settings.where, f"{names.prefix}encoder.layers.0.linear1.weight"
+    encoder, decoder = (_layers(weights, f"{names.prefix}{side}.layers.", where) for side in ("encoder", "decoder"))
     return TransformerConfig.from_table(
         {
-            "model_dim": source.shape[1],
+            "model_dim": matrix(weights, names.source_embedding, where).shape[1],
             "num_heads": settings.number("nhead"),
-            "ffn_dim": len(weights.load(wide)),
+            "ffn_dim": len(matrix(weights, wide, where)),
             "num_layers": encoder,
             "decoder_layers": None if decoder == encoder else decoder,
             "norm": "pre" if settings.flag("norm_first", otherwise=False) else "post",
@@ -79,7 +79,7 @@ def _read(settings: Settings, weights: Weights, names: Names) -> TransformerConf
             "feed_forward": settings.bend("activation", "relu"),
             "attention_bias": f"{names.prefix}encoder.layers.0.self_attn.in_proj_bias" in weights.names,
             "positions": "sinusoidal" if names.positions is None else "learned",
-            "max_positions": 1024 if names.positions is None else len(weights.load(names.positions)),
+            "max_positions": 1024 if names.positions is None else len(matrix(weights, names.positions, where)),
             "scaled_embedding": settings.flag("scale_embedding", otherwise=True),
             "output_bias": f"{names.output}.bias" in weights.names,
             "tied": "none",
@@ -89,10 +89,12 @@ def _read(settings: Settings, weights: Weights, names: Names) -> TransformerConf
     )
 
 
-def _layers(weights: Weights, prefix: str) -> int:
+def _layers(weights: Weights, prefix: str, where: str) -> int:
     numbers = {found[1] for name in weights.names if (found := re.match(rf"{re.escape(prefix)}(\d+)\.", name))}
     if not numbers:
-        raise ModelFolderError(f"there is no weight whose name begins with '{prefix}'; set prefix in config.json")
+        raise ModelFolderError(
+            f"{where}: no weight has a name that begins with '{prefix}'; set prefix to what they have"
+        )
     return len(numbers)
 
 

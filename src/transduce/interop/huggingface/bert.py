@@ -7,7 +7,7 @@ layer in one matrix; theirs are three.
 from __future__ import annotations
 
 from transduce.config import Table
-from transduce.errors import ModelFolderError
+from transduce.errors import ModelFolderError, brief
 from transduce.interop.huggingface.family import Family, Settings, bend_name
 from transduce.interop.huggingface.rename import Rename, Weights
 from transduce.models.bert import BertConfig
@@ -34,9 +34,10 @@ def _read(settings: Settings, weights: Weights) -> BertConfig:
     settings.refuse_unless("position_embedding_type", "absolute")
     settings.refuse_unless("is_decoder", False)
     said = settings.table.get("architectures") or ["BertModel"]
-    if not isinstance(said, list) or said[0] not in HEADS:
-        raise ModelFolderError(f"{settings.where}: architectures = {said!r} is not known; {', '.join(HEADS)} are")
-    head, dropout = HEADS[said[0]], settings.share("hidden_dropout_prob", 0.1)
+    name = said[0] if isinstance(said, list) else None
+    if not isinstance(name, str) or name not in HEADS:
+        raise ModelFolderError(f"{settings.where}: architectures = {brief(said)} is not known; {', '.join(HEADS)} are")
+    head, dropout = HEADS[name], settings.share("hidden_dropout_prob", 0.1)
     if head == "language":
         settings.refuse_unless("hidden_act", *HEAD_BENDS)
     labels = settings.table.get("id2label")

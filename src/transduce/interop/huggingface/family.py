@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import Config, Table
-from transduce.errors import ModelFolderError
+from transduce.errors import ModelFolderError, brief
 from transduce.interop.huggingface.rename import Rename, Weights
 from transduce.models.interface import VocabularySizes
 
@@ -23,6 +23,8 @@ BENDS = {
     "silu": "silu",
 }
 """Their names of what bends a feed-forward network, and ours."""
+LARGEST = 1e300
+"""JSON may hold whole numbers that no float has room for."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +57,21 @@ class Settings:
         if value is None:
             value = otherwise
         if type(value) is not int:
-            raise ModelFolderError(f"{self.where}: {name} should be a whole number, not {value!r}")
+            raise ModelFolderError(f"{self.where}: {name} should be a whole number, not {brief(value)}")
         return value
 
     def share(self, name: str, otherwise: float) -> float:
         """A number."""
         value = self.table.get(name, otherwise)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise ModelFolderError(f"{self.where}: {name} should be a number, not {value!r}")
+        if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > LARGEST:
+            raise ModelFolderError(f"{self.where}: {name} should be a number, not {brief(value)}")
         return float(value)
 
     def flag(self, name: str, otherwise: bool) -> bool:
         """Yes or no."""
         value = self.table.get(name, otherwise)
         if not isinstance(value, bool):
-            raise ModelFolderError(f"{self.where}: {name} should be true or false, not {value!r}")
+            raise ModelFolderError(f"{self.where}: {name} should be true or false, not {brief(value)}")
         return value
 
     def same(self, *names: str) -> int:
@@ -83,8 +85,8 @@ class Settings:
     def bend(self, name: str, otherwise: str) -> str:
         """What bends the feed-forward network, by our name."""
         value = self.table.get(name, otherwise)
-        if value not in BENDS:
-            raise ModelFolderError(f"{self.where}: {name} = {value!r} is not known here; {', '.join(BENDS)} are")
+        if not isinstance(value, str) or value not in BENDS:
+            raise ModelFolderError(f"{self.where}: {name} = {brief(value)} is not known here; {', '.join(BENDS)} are")
         return BENDS[value]
 
     def refuse_unless(self, name: str, *wanted: Any) -> None:
@@ -92,7 +94,7 @@ class Settings:
         value = self.table.get(name, wanted[0])
         if value not in wanted:
             listed = " or ".join(map(repr, wanted))
-            raise ModelFolderError(f"{self.where}: {name} = {value!r} is not possible here; it must be {listed}")
+            raise ModelFolderError(f"{self.where}: {name} = {brief(value)} is not possible here; it must be {listed}")
 
 
 def bend_name(ours: str) -> str:

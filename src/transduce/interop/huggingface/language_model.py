@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from transduce.config import Table
-from transduce.errors import ModelFolderError
+from transduce.errors import ModelFolderError, brief
 from transduce.interop.huggingface.family import Family, Settings, are_one, bend_name
 from transduce.interop.huggingface.rename import Rename, Weights
 from transduce.models.gpt import GptConfig
@@ -119,8 +119,8 @@ def _rotary_base(settings: Settings) -> float:
     """How fast positions turn; a stretched rotation is refused, for it would be another model."""
     said: Any = settings.table.get("rope_parameters") or settings.table.get("rope_scaling") or {}
     kind = said.get("rope_type", said.get("type", "default")) if isinstance(said, dict) else said
-    if kind != "default":
-        raise ModelFolderError(f"{settings.where}: its rotary positions are stretched ({kind!r}), not known here")
+    if kind != "default" or not isinstance(said, dict):
+        raise ModelFolderError(f"{settings.where}: its rotary positions are stretched ({brief(kind)}), not known here")
     base = said.get("rope_theta", settings.table.get("rope_theta", 10_000.0))
     return Settings({"rope_theta": base}, settings.where).share("rope_theta", 10_000.0)
 

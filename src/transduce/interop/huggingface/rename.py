@@ -68,12 +68,7 @@ def read_renamed(renames: Sequence[Rename], weights: Weights, ignored: Sequence[
     for name in sorted(weights.names - known):
         if not any(fnmatch(name, pattern) for pattern in ignored):
             raise ModelFolderError(f"{where}: has a weight '{name}' that has no place in such a model here")
-    return {
-        rename.ours: torch.cat([_turned(_found(names, weights, where), rename.shape) for names in rename.theirs])[
-            rename.rows
-        ]
-        for rename in renames
-    }
+    return {rename.ours: _stacked(rename, weights, where)[rename.rows] for rename in renames}
 
 
 def write_renamed(renames: Sequence[Rename], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -98,8 +93,36 @@ def missing(renames: Sequence[Rename], weights: Weights) -> list[str]:
     ]
 
 
+def matrix(weights: Weights, name: str, where: str) -> Tensor:
+    """Read a weight whose shape says how large a model is."""
+    weight = weights.load(name)
+    if weight.dim() != 2:
+        raise ModelFolderError(f"{where}: the weight '{name}' has shape {tuple(weight.shape)} and should be a matrix")
+    return weight
+
+
+def _stacked(rename: Rename, weights: Weights, where: str) -> Tensor:
+    """Put the parts of a weight of ours above each other, each as large as the settings say it is.
+
+    Only the parts are looked at here: two of wrong sizes could add up to the right one.
+    """
+    parts = [_turned(_found(names, weights, where), rename.shape) for names in rename.theirs]
+    rows = rename.widths or [len(parts[0]) if parts[0].dim() else 0] * len(parts)
+    for names, part, count in zip(rename.theirs, parts, rows, strict=True):
+        expected = (count, *max(parts, key=Tensor.dim).shape[1:])
+        if part.dim() not in (1, 2) or tuple(part.shape) != expected:
+            raise ModelFolderError(
+                f"{where}: the weight '{names.split('|')[0]}' has shape {tuple(part.shape)}, but by the settings and "
+                f"by the other weights it should have {expected}; get config.json and the weights from one place"
+            )
+    return torch.cat(parts)
+
+
 def _turned(weight: Tensor, shape: Shape) -> Tensor:
-    return {"same": weight, "transposed": weight.t(), "row": weight.flatten()}[shape]
+    """A weight as ours lies; one with more axes than a matrix has stays as it is, and is refused."""
+    if weight.dim() > 2 or shape == "same":
+        return weight
+    return weight.t() if shape == "transposed" else weight.flatten()
 
 
 def _found(names: str, weights: Weights, where: str) -> Tensor:

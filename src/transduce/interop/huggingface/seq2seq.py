@@ -68,7 +68,7 @@ def _positions(weights: Weights, usual: str) -> str:
     if not tables:
         return usual
     for kind, signals in SINUSOIDS.items():
-        if all(_alike(table, signals(*table.shape)) for table in tables):
+        if all(table.dim() == 2 and _alike(table, signals(*table.shape)) for table in tables):
             return kind
     return "learned"
 

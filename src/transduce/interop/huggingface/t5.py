@@ -5,7 +5,7 @@ from __future__ import annotations
 from transduce.config import Table
 from transduce.errors import ModelFolderError
 from transduce.interop.huggingface.family import Family, Settings, are_one
-from transduce.interop.huggingface.rename import Rename, Weights
+from transduce.interop.huggingface.rename import Rename, Weights, matrix
 from transduce.models.interface import VocabularySizes
 from transduce.models.t5 import T5Config
 
@@ -35,7 +35,7 @@ def _read(settings: Settings, weights: Weights) -> T5Config:
             "decoder_layers": None if decoder_layers == layers else decoder_layers,
             "norm_eps": settings.share("layer_norm_epsilon", 1e-6),
             "feed_forward": FEED_FORWARD[kind],
-            "buckets": settings.number("relative_attention_num_buckets", len(weights.load(first))),
+            "buckets": settings.number("relative_attention_num_buckets", len(matrix(weights, first, settings.where))),
             "max_distance": settings.number("relative_attention_max_distance", 128),
             "tied": "all" if are_one(weights, SHARED.split("|"), OUTPUT) else "sides",
             "scaled_output": bool(said),
