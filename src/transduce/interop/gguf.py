@@ -16,7 +16,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from transduce.config import Table
-from transduce.errors import MissingInput, ModelFolderError, SettingsError, one_line
+from transduce.errors import MissingInput, ModelFolderError, SettingsError, brief, one_line
 
 SETTINGS = {
     "hidden_size": "embedding_length",
@@ -70,7 +70,7 @@ class GgufFile:
             raise ModelFolderError(f"{self.path}: is not a whole GGUF file ({one_line(error)}); get it again") from None
         if self._fields.get("general.architecture") != "llama":
             raise ModelFolderError(
-                f"{self.path}: holds a {self._fields.get('general.architecture')!r}; only llama is read from GGUF"
+                f"{self.path}: holds a {brief(self._fields.get('general.architecture'))}; only llama is read from GGUF"
             )
         self._tensors = {_theirs(tensor.name): tensor for tensor in self._reader.tensors}
 
@@ -94,9 +94,18 @@ class GgufFile:
         except Exception as error:
             raise ModelFolderError(f"{self.path}: the weight '{name}' cannot be unpacked ({one_line(error)})") from None
         weight = torch.from_numpy(values)
-        heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
-        key = next((heads[part] for part in name.split(".") if part in heads), None)
-        return weight if key is None else _halves(weight, int(self.table[key]))
+        part = next((part for part in ("q_proj", "k_proj") if part in name.split(".")), None)
+        if part is None:
+            return weight
+        heads = self.table["num_attention_heads"]
+        if part == "k_proj":
+            heads = self.table.get("num_key_value_heads", heads)
+        if weight.dim() == 0 or len(weight) % (2 * heads):
+            raise ModelFolderError(
+                f"{self.path}: the weight '{name}' has shape {tuple(weight.shape)}, which is not for {heads} heads; "
+                "get the file again"
+            )
+        return _halves(weight, heads)
 
     @property
     def special(self) -> dict[str, int | None]:
@@ -110,20 +119,22 @@ class GgufFile:
         return bool(self._fields.get("tokenizer.ggml.add_bos_token", False))
 
     def tokenizer(self) -> tokenizers.Tokenizer:
-        """The tokenizer, as the library has it."""
+        """The tokenizer, as the library has it, which may raise anything where the file's lists do not fit."""
         model, split = self._fields.get("tokenizer.ggml.model"), self._fields.get("tokenizer.ggml.pre", "default")
-        if model != "gpt2" or split not in SPLITS:
+        if model != "gpt2" or not isinstance(split, str) or split not in SPLITS:
             raise ModelFolderError(
-                f"{self.path}: its tokenizer is {model!r} with splitting {split!r}; only gpt2 with "
+                f"{self.path}: its tokenizer is {brief(model)} with splitting {brief(split)}; only gpt2 with "
                 f"{', '.join(SPLITS)} is read from GGUF"
             )
-        pieces = self._fields["tokenizer.ggml.tokens"]
-        merges = [tuple(merge.split(" ", 1)) for merge in self._fields["tokenizer.ggml.merges"]]
+        pieces = self._list("tokens", str)
+        merges = [tuple(merge.split(" ", 1)) for merge in self._list("merges", str)]
+        if len(set(pieces)) < len(pieces):
+            raise ValueError("two of its tokens have the same text")
         made = tokenizers.Tokenizer(models.BPE({piece: token for token, piece in enumerate(pieces)}, merges))
         bytes_joined = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.pre_tokenizer = pre_tokenizers.Sequence([*SPLITS[split], bytes_joined])
         made.decoder = decoders.ByteLevel()
-        kinds = self._fields.get("tokenizer.ggml.token_type", [])
+        kinds = self._list("token_type", int) if "tokenizer.ggml.token_type" in self._fields else []
 
         def of_kind(wanted: int) -> list[AddedToken]:
             found = (piece for piece, kind in zip(pieces, kinds, strict=False) if kind == wanted)
@@ -132,6 +143,13 @@ class GgufFile:
         made.add_special_tokens(of_kind(CONTROL))
         made.add_tokens(of_kind(USER_DEFINED))
         return made
+
+    def _list(self, name: str, kind: type) -> list[Any]:
+        """One of the tokenizer's lists."""
+        values = self._fields.get(f"tokenizer.ggml.{name}")
+        if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+            raise ValueError(f"its {name} are no list of {'texts' if kind is str else 'numbers'}")
+        return values
 
 
 def _halves(weight: Tensor, heads: int) -> Tensor:
@@ -142,6 +160,8 @@ def _halves(weight: Tensor, heads: int) -> Tensor:
 
 def _theirs(name: str) -> str:
     """The name that Hugging Face's files have for a tensor; what is not known keeps its own, and is refused later."""
+    if "." not in name:
+        return name
     *path, part, kind = name.split(".")
     if not path and part in AROUND:
         return f"{AROUND[part]}.{kind}"

@@ -11,7 +11,7 @@ import torch
 
 from transduce.checkpoint import ModelFolder, put_weights, save_model, weights_of
 from transduce.config import Config, Table
-from transduce.errors import ModelFolderError, suggestion
+from transduce.errors import ModelFolderError, SettingsError, brief, suggestion
 from transduce.interop import torch_transformer
 from transduce.interop.gguf import GgufFile
 from transduce.interop.huggingface.bert import BERT
@@ -19,7 +19,7 @@ from transduce.interop.huggingface.family import Family, Settings
 from transduce.interop.huggingface.folder import CONFIG, ForeignFolder
 from transduce.interop.huggingface.generation import read_search
 from transduce.interop.huggingface.language_model import GPT2, LLAMA
-from transduce.interop.huggingface.rename import Rename, Weights, names_of, read_renamed
+from transduce.interop.huggingface.rename import Rename, Weights, matrix, names_of, read_renamed
 from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer import Pair, import_tokenizers
@@ -28,6 +28,7 @@ from transduce.models import catalog
 from transduce.models.interface import LanguageModel, Reader, VocabularySizes
 from transduce.text.imported_tokenizer import ImportedConfig, ImportedTokenizer
 from transduce.text.library_codec import LibraryCodec
+from transduce.text.tokenizer_file import refusing
 
 FAMILIES: Mapping[str, Family] = {
     "marian": MARIAN,
@@ -82,10 +83,9 @@ def _from_folder(path: Path, source_language: str | None, target_language: str |
         tokenizers = import_tokenizers(folder, sizes, source_language, target_language)
     table = folder.table(GENERATION) if folder.find(GENERATION) is not None else folder.config
     notes: Table = {"source_language": source_language, "target_language": target_language}
-    notes |= {"opens_with": "start" if tokenizers[1].config.prefix else "nothing"}
-    labels = folder.config.get("id2label")
-    if isinstance(labels, dict) and getattr(config, "head", None) in ("labels", "tags"):
-        notes["labels"] = [str(labels[name]) for name in sorted(labels, key=int)]
+    notes |= {"opens_with": _opening(tokenizers[1])}
+    if getattr(config, "head", None) in ("labels", "tags"):
+        notes["labels"] = _labels(settings)
     return _made(origin, config, sizes, renames, tokenizers, table, notes)
 
 
@@ -95,21 +95,39 @@ def _from_gguf(path: Path) -> ModelFolder:
     config, sizes, renames = _shape(origin)
     special = file.special
     end = special["end"] if special["end"] is not None else 0
-    start = special["start"] if special["start"] is not None else end
-    content = json.loads(file.tokenizer().to_str())
-    codec = LibraryCodec(content)
-    known = ImportedConfig(
-        family="llama",
-        size=sizes.target,
-        pad=special["pad"] if special["pad"] is not None else end,
-        start=start,
-        end=end,
-        unknown=special["unknown"],
-        silent=tuple(sorted(codec.special)),
-    )
-    tokenizer = ImportedTokenizer(known, codec)
+    with refusing(str(path), "a GGUF file with a tokenizer that can be read", "get it again"):
+        codec = LibraryCodec(json.loads(file.tokenizer().to_str()))
+        known: Table = {
+            "family": "llama",
+            "size": sizes.target,
+            "pad": special["pad"] if special["pad"] is not None else end,
+            "start": special["start"] if special["start"] is not None else end,
+            "end": end,
+            "unknown": special["unknown"],
+            "silent": tuple(sorted(token for token in codec.special if token < sizes.target)),
+        }
+        tokenizer = ImportedTokenizer(ImportedConfig.from_table(known, "its tokens"), codec)
     notes = {"opens_with": "start" if file.adds_start else "nothing"}
     return _made(origin, config, sizes, renames, (tokenizer, tokenizer), {}, notes)
+
+
+def _opening(tokenizer: ImportedTokenizer) -> str:
+    """What stands before a text that a language model goes on with."""
+    prefix = tokenizer.config.prefix
+    return "nothing" if not prefix else "end" if prefix == (tokenizer.end,) else "start"
+
+
+def _labels(settings: Settings) -> list[str] | None:
+    """The names of a reader's labels in their order, None where it has no names for them."""
+    labels = settings.table.get("id2label")
+    if not isinstance(labels, dict):
+        return None
+    numbers = [str(number) for number in range(len(labels))]
+    if labels.keys() != set(numbers):
+        raise ModelFolderError(
+            f"{settings.where}: id2label should number its labels from 0 on, not by {brief(sorted(labels))}"
+        )
+    return [str(labels[number]) for number in numbers]
 
 
 def _family(settings: Settings) -> Family:
@@ -125,7 +143,10 @@ def _family(settings: Settings) -> Family:
 
 def _shape(origin: Origin) -> tuple[Config, VocabularySizes, list[Rename]]:
     """What the model is, how many tokens it knows, and where its weights are; nothing large is made for that."""
-    config = origin.family.read(origin.settings, origin.weights)
+    try:
+        config = origin.family.read(origin.settings, origin.weights)
+    except SettingsError as error:
+        raise ModelFolderError(f"{error}; get {CONFIG} and the weights from one place") from None
     renames = origin.family.renames(config)
     by_name = {rename.ours: rename for rename in renames}
     sizes = []
@@ -134,7 +155,7 @@ def _shape(origin: Origin) -> tuple[Config, VocabularySizes, list[Rename]]:
         there = next((name for name in names_of(rename) if name in origin.weights.names), None)
         if there is None:
             raise ModelFolderError(f"{origin.path}: has no weight '{next(iter(names_of(rename)))}'")
-        sizes.append(len(origin.weights.load(there)))
+        sizes.append(len(matrix(origin.weights, there, str(origin.path))))
     return config, VocabularySizes(*sizes), renames
 
 

@@ -1,0 +1,150 @@
+"""GGUF files: a whole one is read, and of every other kind it is said in one sentence what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from tokenizers import pre_tokenizers
+
+import transduce
+from transduce.cli.main import run
+from transduce.errors import ModelFolderError
+from transduce.generator import Generator
+from transduce.interop.importing import import_model
+
+DIM, HEADS, GROUPS, FFN = 16, 2, 1, 24
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+PIECES = ["<|end|>", *BYTES, "th", "the"]
+SIZE = len(PIECES)
+
+FIELDS: dict[str, Any] = {
+    "llama.embedding_length": DIM,
+    "llama.feed_forward_length": FFN,
+    "llama.block_count": 1,
+    "llama.attention.head_count": HEADS,
+    "llama.attention.head_count_kv": GROUPS,
+    "llama.context_length": 32,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "default",
+    "tokenizer.ggml.tokens": PIECES,
+    "tokenizer.ggml.merges": ["t h", "th e"],
+    "tokenizer.ggml.token_type": [3, *[1] * (SIZE - 1)],
+    "tokenizer.ggml.bos_token_id": 0,
+    "tokenizer.ggml.eos_token_id": 0,
+}
+SHAPES: dict[str, tuple[int, ...]] = {
+    "token_embd.weight": (SIZE, DIM),
+    "output_norm.weight": (DIM,),
+    "blk.0.attn_norm.weight": (DIM,),
+    "blk.0.ffn_norm.weight": (DIM,),
+    "blk.0.attn_q.weight": (DIM, DIM),
+    "blk.0.attn_k.weight": (DIM // HEADS * GROUPS, DIM),
+    "blk.0.attn_v.weight": (DIM // HEADS * GROUPS, DIM),
+    "blk.0.attn_output.weight": (DIM, DIM),
+    "blk.0.ffn_gate.weight": (FFN, DIM),
+    "blk.0.ffn_up.weight": (FFN, DIM),
+    "blk.0.ffn_down.weight": (DIM, FFN),
+}
+
+
+def put(path: Path, fields: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> Path:
+    """Write a file with these fields, None for none, and random weights of these shapes."""
+    writer = gguf.GGUFWriter(path, "llama")
+    for name, value in fields.items():
+        if isinstance(value, list):
+            writer.add_array(name, value)
+        elif isinstance(value, str):
+            writer.add_string(name, value)
+        elif isinstance(value, float):
+            writer.add_float32(name, value)
+        elif value is not None:
+            writer.add_int32(name, value)
+    draw = np.random.default_rng(1)
+    for name, shape in shapes.items():
+        writer.add_tensor(name, draw.normal(size=shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_small_file_is_read_and_goes_on(tmp_path: Path) -> None:
+    import_model(put(tmp_path / "small.gguf", FIELDS, SHAPES), tmp_path / "ours")
+    model = transduce.load(tmp_path / "ours")
+    assert isinstance(model, Generator)
+    assert model.tokenizer.pieces(model.tokenizer.encode("the")) == ["the"]
+    assert model.generate(["the"], nbest=1, method="greedy", max_length=4)[0][0].tokens > 0
+
+
+def test_as_many_heads_of_keys_as_of_queries_need_not_be_said(tmp_path: Path) -> None:
+    fields = {**FIELDS, "llama.attention.head_count_kv": None}
+    shapes = {**SHAPES, "blk.0.attn_k.weight": (DIM, DIM), "blk.0.attn_v.weight": (DIM, DIM)}
+    assert import_model(put(tmp_path / "small.gguf", fields, shapes), tmp_path / "ours").model.sizes.target == SIZE
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"llama.embedding_length": "wide"}, "hidden_size should be a whole number, not 'wide'"),
+        ({"llama.embedding_length": None}, "hidden_size should be a whole number, not None"),
+        ({"llama.attention.head_count": [2, 2]}, "num_attention_heads should be a whole number"),
+        ({"llama.attention.head_count": 0}, "num_heads = 0 is not possible"),
+        ({"llama.attention.head_count": 4}, "has shape"),
+        ({"llama.attention.layer_norm_rms_epsilon": float("nan")}, "norm_eps = nan is not possible"),
+        ({"llama.rope.scaling.type": "yarn"}, "rotary positions are stretched"),
+        ({"tokenizer.ggml.model": None}, "its tokenizer is None"),
+        ({"tokenizer.ggml.pre": ["gpt-2"]}, "with splitting"),
+        ({"tokenizer.ggml.tokens": None}, "its tokens are no list of texts"),
+        ({"tokenizer.ggml.tokens": "abc"}, "its tokens are no list of texts"),
+        ({"tokenizer.ggml.tokens": [1, 2, 3]}, "its tokens are no list of texts"),
+        ({"tokenizer.ggml.tokens": [*PIECES[:-1], "th"]}, "two of its tokens have the same text"),
+        ({"tokenizer.ggml.tokens": [*PIECES, "one more"]}, "but the model only"),
+        ({"tokenizer.ggml.merges": None}, "its merges are no list of texts"),
+        ({"tokenizer.ggml.merges": ["th"]}, "a GGUF file with a tokenizer that can be read"),
+        ({"tokenizer.ggml.merges": ["q q"]}, "a GGUF file with a tokenizer that can be read"),
+        ({"tokenizer.ggml.token_type": ["x"]}, "its token_type are no list of numbers"),
+        ({"tokenizer.ggml.eos_token_id": 10**6}, "there is no token 1000000 among"),
+        ({"tokenizer.ggml.eos_token_id": -1}, "there is no token -1 among"),
+        ({"tokenizer.ggml.bos_token_id": "<s>"}, "start = '<s>' is not possible"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_fields_that_make_no_sense_are_refused_and_nothing_is_written(
+    change: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = put(tmp_path / "odd.gguf", {**FIELDS, **change}, SHAPES)
+    assert run(["import", str(path), "--output", str(tmp_path / "ours")]) == 65
+    error = capsys.readouterr().err
+    assert said in error and str(path) in error and error.count("\n") == 1, error
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"unnamed": (3,)}, "has a weight 'unnamed' that has no place"),
+        ({"blk.0.attn_q.weight": (DIM - 1, DIM)}, "which is not for 2 heads"),
+        ({"blk.0.attn_q.weight": (DIM,)}, "has shape"),
+        ({"blk.0.ffn_up.weight": (FFN, DIM + 1)}, "has shape"),
+        ({"token_embd.weight": (SIZE,)}, "should be a matrix"),
+    ],
+    ids=str,
+)
+def test_weights_of_other_shapes_are_refused(change: dict[str, tuple[int, ...]], said: str, tmp_path: Path) -> None:
+    path = put(tmp_path / "odd.gguf", FIELDS, {**SHAPES, **change})
+    with pytest.raises(ModelFolderError, match=said):
+        import_model(path, tmp_path / "ours")
+
+
+@pytest.mark.parametrize("kept", [0, 3, 24, 200, 5000, -1])
+def test_a_file_that_is_cut_short_is_refused(kept: int, tmp_path: Path) -> None:
+    path = put(tmp_path / "cut.gguf", FIELDS, SHAPES)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ModelFolderError, match="is not a whole GGUF file"):
+        import_model(path, tmp_path / "ours")
