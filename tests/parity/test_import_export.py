@@ -11,24 +11,27 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import transduce
 from tests.unit.interop.huggingface import folders
-from transduce.checkpoint import ModelFolder, load_model, save_model
+from transduce.checkpoint import WEIGHTS, ModelFolder, load_model, save_model
+from transduce.config import Config
+from transduce.decoding.reading import Said
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.generator import Generator
 from transduce.interop.exporting import export, target_of
 from transduce.interop.importing import import_model
 from transduce.models.attentive_rnn import AttentiveRnnConfig
+from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini, llama_mini
-from transduce.models.interface import VocabularySizes
+from transduce.models.interface import Model, VocabularySizes
 from transduce.models.t5 import t5_mini
 from transduce.models.transformer import TransformerConfig
 from transduce.reader import ReaderModel
 from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer_training import train_reading_tokenizer, train_tokenizer
 from transduce.translator import Translator
 
 TEXTS = ["The quick brown fox", "don't you", "two words (and more)"]
@@ -171,14 +174,20 @@ OURS = {
 }
 
 
+def _drawn(config: Config, size: int) -> Model:
+    """A model with opinions."""
+    model = build(config, VocabularySizes(size, size), seed=2).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    return model
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_what_was_trained_here_translates_the_same_there(name: str, tmp_path: Path) -> None:
     config, architecture = OURS[name]
     tokenizer = train_tokenizer("bpe", [*TEXTS] * 3, TokenizerConfig(vocab_size=300))
-    model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=2).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    model = _drawn(config, tokenizer.size)
     contents = ModelFolder(model, config, tokenizer, tokenizer, {"search": {"method": "greedy", "max_length": 12}})
     save_model(tmp_path / "ours", contents, "a card")
     export(contents, tmp_path / "theirs")
@@ -189,6 +198,51 @@ def test_what_was_trained_here_translates_the_same_there(name: str, tmp_path: Pa
     found = ours.translate(TEXTS, split=False)
     assert found == [said_by_transformers(theirs, known, text) for text in TEXTS]
     assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize("opens_with", ["end", "start", "nothing"])
+def test_what_was_trained_here_goes_on_the_same_there_and_comes_back(opens_with: str, tmp_path: Path) -> None:
+    notes = {"search": {"method": "greedy", "max_length": 12}, "opens_with": opens_with}
+    tokenizer = train_tokenizer("bpe", [*TEXTS] * 3, TokenizerConfig(vocab_size=300))
+    config = gpt_mini().but(model_dim=16, num_heads=2, ffn_dim=24, num_layers=2, max_positions=64)
+    contents = ModelFolder(_drawn(config, tokenizer.size), config, tokenizer, tokenizer, notes)
+    save_model(tmp_path / "ours", contents, "a card")
+    export(contents, tmp_path / "theirs")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs").eval()
+    known = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "back")
+    ours, back = (transduce.load(tmp_path / name) for name in ("ours", "back"))
+    assert isinstance(ours, Generator) and isinstance(back, Generator)
+    expected = [said_by_transformers(theirs, known, text) for text in TEXTS]
+    for one in (ours, back):
+        assert [
+            text + answer[0].text for text, answer in zip(TEXTS, one.generate(TEXTS, nbest=1), strict=True)
+        ] == expected
+    assert len(set(expected)) > 1
+
+
+def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path) -> None:
+    config = TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1)
+    tokenizer = train_reading_tokenizer(config, [*TEXTS] * 3)
+    settings = BertConfig(
+        model_dim=16, num_heads=2, ffn_dim=24, num_layers=2, max_positions=64, head="labels", num_labels=3
+    )
+    model = _drawn(settings, tokenizer.size)
+    contents = ModelFolder(model, settings, tokenizer, tokenizer, {"labels": ["one", "two", "three"]})
+    export(contents, tmp_path / "theirs")
+    theirs = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "theirs").eval()
+    known = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "back")
+    back = transduce.load(tmp_path / "back")
+    assert isinstance(back, ReaderModel)
+    asked: list[tuple[str, ...]] = [(TEXTS[0],), (TEXTS[1],), (TEXTS[0], TEXTS[2])]
+    for texts in asked:
+        with torch.no_grad():
+            chance = theirs(**known(*texts, return_tensors="pt")).logits.softmax(dim=-1).max()
+        for one in (ReaderModel(contents), back):
+            (said,) = one.read([list(texts)])
+            assert isinstance(said, Said)
+            assert said.probability == pytest.approx(float(chance), abs=1e-6)
 
 
 def test_what_no_architecture_of_theirs_has_is_refused() -> None:
@@ -212,6 +266,9 @@ def test_what_no_architecture_of_theirs_has_is_refused() -> None:
         ({"n_layer": 1}, "has no place in such a model"),
         ({"n_layer": 3}, "lacks the weight"),
         ({"activation_function": "mish"}, "activation_function = 'mish' is not known"),
+        ({"activation_function": ["gelu"]}, "activation_function = .'gelu'. is not known"),
+        ({"layer_norm_epsilon": 10**400}, "layer_norm_epsilon should be a number, not 1000"),
+        ({"layer_norm_epsilon": float("nan")}, "norm_eps = nan is not possible"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True is not possible"),
     ],
     ids=str,
@@ -226,6 +283,80 @@ def test_settings_that_do_not_fit_are_refused_by_name_and_nothing_is_written(
     with pytest.raises(ModelFolderError, match=said):
         import_model(folder, tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"architectures": [["BertModel"]]}, "architectures = .* is not known"),
+        ({"id2label": {"no": "x", "yes": "y"}}, "id2label should number its labels from 0 on"),
+        ({"id2label": {"0": "x", "7": "y"}}, "id2label should number its labels from 0 on"),
+    ],
+    ids=str,
+)
+def test_a_readers_settings_that_make_no_sense_are_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    folder = folders.bert(tmp_path / "theirs")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    theirs = model_of(folder, **sizes, max_position_embeddings=64)
+    weights = {f"bert.{name}": weight for name, weight in theirs.state_dict().items()}
+    save_file(weights | {"classifier.weight": torch.ones(2, 16), "classifier.bias": torch.ones(2)}, folder / WEIGHTS)
+    config = {**json.loads((folder / "config.json").read_text()), "architectures": ["BertForSequenceClassification"]}
+    (folder / "config.json").write_text(json.dumps({**config, "id2label": {"0": "x", "1": "y"}}))
+    import_model(folder, tmp_path / "good")
+    (folder / "config.json").write_text(json.dumps({**config, "id2label": {"0": "x", "1": "y"}, **change}))
+    with pytest.raises(ModelFolderError, match=said):
+        import_model(folder, tmp_path / "ours")
+
+
+QUERY, KEY = "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("model.embed_tokens.weight", ()),
+        ("model.embed_tokens.weight", (7,)),
+        ("model.embed_tokens.weight", (1, 7, 16)),
+        (QUERY, ()),
+        (QUERY, (16,)),
+        (QUERY, (1, 16, 16)),
+        (KEY, (16, 8)),
+        ("model.layers.0.input_layernorm.weight", ()),
+        ("model.layers.0.input_layernorm.weight", (1, 1, 16)),
+    ],
+    ids=str,
+)
+def test_weights_of_any_shape_but_the_right_one_are_refused(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    folder = _small_llama(tmp_path)
+    weights = load_file(folder / WEIGHTS)
+    save_file({**weights, name: torch.ones(shape)}, folder / WEIGHTS)
+    with pytest.raises(ModelFolderError, match=f"the weight '{name}' has shape") as refused:
+        import_model(folder, tmp_path / "ours")
+    assert "\n" not in str(refused.value) and not (tmp_path / "ours").exists()
+
+
+def test_parts_of_wrong_sizes_are_refused_though_they_add_up(tmp_path: Path) -> None:
+    """Queries of two heads and keys of one have together as many rows as queries of one and keys of two."""
+    folder = _small_llama(tmp_path)
+    weights = load_file(folder / WEIGHTS)
+    save_file({**weights, QUERY: weights[KEY], KEY: weights[QUERY]}, folder / WEIGHTS)
+    with pytest.raises(ModelFolderError, match=r"'model.layers.0.self_attn.q_proj.weight' has shape"):
+        import_model(folder, tmp_path / "ours")
+
+
+def test_rotary_positions_that_are_no_table_are_refused(tmp_path: Path) -> None:
+    folder = _small_llama(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "rope_parameters": "default"}))
+    with pytest.raises(ModelFolderError, match="rotary positions"):
+        import_model(folder, tmp_path / "ours")
+
+
+def _small_llama(place: Path) -> Path:
+    folder = folders.llama2(place / "theirs")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model_of(folder, **sizes, intermediate_size=24, max_position_embeddings=64, pad_token_id=None)
+    return folder
 
 
 def test_an_export_holds_every_weight_once(tmp_path: Path) -> None:

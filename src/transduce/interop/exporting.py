@@ -24,7 +24,7 @@ from transduce.interop.huggingface.language_model import GPT2, LLAMA
 from transduce.interop.huggingface.rename import write_renamed
 from transduce.interop.huggingface.seq2seq import FAIRSEQ_PAD, M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
-from transduce.interop.huggingface.tokenizer_export import export_tokenizers
+from transduce.interop.huggingface.tokenizer_export import Frame, export_tokenizers
 from transduce.interop.importing import GENERATION
 from transduce.models import catalog
 from transduce.models.bert import BertConfig
@@ -72,7 +72,7 @@ def export(contents: ModelFolder, folder: Path) -> None:
         write_json(aside / CONFIG, {**settings, **_further(contents)})
         if not isinstance(contents.model, Reader):
             write_json(aside / GENERATION, _generation(contents))
-        export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside)
+        export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside, _frame(contents))
         card = f"---\nlibrary_name: transformers\n---\n\nA {architecture}, exported from transduce.\n"
         (aside / CARD).write_text(card, encoding="utf-8")
 
@@ -181,6 +181,16 @@ def _refuse(config: Config, **possible: tuple[object, ...]) -> None:
                 f"no architecture of Hugging Face's has {name} = {getattr(config, name)} in such a model; "
                 f"it could be {listed}"
             )
+
+
+def _frame(contents: ModelFolder) -> Frame:
+    """What the model reads around a text."""
+    if isinstance(contents.model, Reader):
+        return "both"
+    if not isinstance(contents.model, LanguageModel):
+        return "end behind"
+    known: dict[str, Frame] = {"start": "start before", "nothing": "none"}
+    return known.get(str(contents.notes.get("opens_with")), "end before")
 
 
 def _further(contents: ModelFolder) -> Table:

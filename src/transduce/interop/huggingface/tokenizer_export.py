@@ -1,13 +1,15 @@
 """Tokenizers as files that `transformers` loads: ours as a `tokenizer.json`, imported ones as what they came from.
 
-It then gives our tokens with the end token behind them, and our texts. Two tokenizers stand in two folders, that of
-targets within the other: `AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")`.
+It then gives our texts, and our tokens as the model reads them: a translator's with the end token behind them, a
+reader's between start and end, a language model's behind the end of another text. Two tokenizers stand in two folders,
+that of targets within the other: `AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")`.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from transduce.config import Table
 from transduce.errors import SettingsError
@@ -27,20 +29,27 @@ MODEL_FILES = {"m2m_100": "sentencepiece.bpe.model", "t5": SPIECE, "llama": "tok
 ROLES = {PAD: "pad_token", START: "bos_token", END: "eos_token", "<mask>": "mask_token"}
 
 
-def export_tokenizers(source: AnyTokenizer, target: AnyTokenizer, folder: Path) -> None:
+FRAMED = {"cls_token": START, "sep_token": END}
+"""What their readers call what stands around a text."""
+
+Frame = Literal["end behind", "end before", "start before", "both", "none"]
+"""Which special tokens a model reads around a text. An imported tokenizer brings its own."""
+
+
+def export_tokenizers(source: AnyTokenizer, target: AnyTokenizer, folder: Path, frame: Frame = "end behind") -> None:
     """Write the files of a model's tokenizers into an existing folder."""
     if isinstance(source, ImportedTokenizer) and isinstance(source.codec, RenumberedCodec):
         _write_models(source, target, folder)
         return
-    _write_one(source, folder)
+    _write_one(source, folder, frame)
     if target is not source and target.to_json() != source.to_json():
         (folder / TARGET).mkdir()
-        _write_one(target, folder / TARGET)
+        _write_one(target, folder / TARGET, frame)
 
 
-def _write_one(tokenizer: AnyTokenizer, folder: Path) -> None:
+def _write_one(tokenizer: AnyTokenizer, folder: Path, frame: Frame) -> None:
     if isinstance(tokenizer, Tokenizer):
-        content, files = _own(tokenizer)
+        content, files = _own(tokenizer, frame)
     else:
         content, files = tokenizer.codec.to_table()["tokenizer"], tokenizer.config.files
     write_json(folder / TOKENIZER, content)
@@ -48,8 +57,8 @@ def _write_one(tokenizer: AnyTokenizer, folder: Path) -> None:
         write_json(folder / name, table)
 
 
-def _own(tokenizer: Tokenizer) -> tuple[Table, dict[SettingsFile, Table]]:
-    """One of our tokenizers as theirs: NFC first, the end token last, special pieces not read from text.
+def _own(tokenizer: Tokenizer, frame: Frame) -> tuple[Table, dict[SettingsFile, Table]]:
+    """One of our tokenizers as theirs: NFC first, its frame last, special pieces not read from text.
 
     The unknown piece is not called special, so that it stays visible in decoded text, as it does here.
     """
@@ -57,17 +66,24 @@ def _own(tokenizer: Tokenizer) -> tuple[Table, dict[SettingsFile, Table]]:
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != UNKNOWN]
     own = content["normalizer"]
     content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}, *([] if own is None else [own])]}
-    content["post_processor"] = template([], [(END, tokenizer.end)])
+    before = {"end before": [(END, tokenizer.end)], "start before": [(START, tokenizer.start)]}
+    before["both"] = before["start before"]
+    behind = [(END, tokenizer.end)] if frame in ("end behind", "both") else []
+    content["post_processor"] = template(before.get(frame, []), behind)
     special = [token["content"] for token in content["added_tokens"] if token["special"]]
     named: Table = {ROLES[piece]: piece for piece in special if piece in ROLES}
+    if frame == "both":
+        named |= FRAMED
     if others := [piece for piece in special if piece not in ROLES]:
         named["additional_special_tokens"] = others
-    settings = {
+    settings: Table = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **named,
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,
     }
+    if frame == "both":
+        settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     return content, {TOKENIZER_CONFIG: settings, SPECIAL_TOKENS: named}
 
 
