@@ -56,7 +56,8 @@ def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None, 
         said += answers_to(reader.engine, data.task, [example.texts for example in usable])
         gold += [_true(example, data.task) for example in usable]
     if not gold:
-        raise DataError(f"{path}: has no example that can be used ({left_out or 'it is empty'}); check its columns")
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) or "it is empty"
+        raise DataError(f"{path}: has no example that can be used ({reasons}); check its columns")
     judgement = JUDGEMENTS[data.task](gold, said)
     found = intervals(judgement.scores, judgement.examples, samples)
     scores = {name: middle.score for name, middle in found.items()}

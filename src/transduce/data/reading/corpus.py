@@ -69,9 +69,13 @@ def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
         header = next((line for _, line in lines), "").split("\t")
         columns = [_column(header, column, files.path) for column in columns]
     places = [int(column) for column in columns]
+    if len(set(places)) < len(places):
+        raise DataError(f"{files.path}: text and label are said to be one column; give each its own")
     for number, line in lines:
         cells = line.split("\t")
-        yield _checked(number, [cells[place].strip() if place < len(cells) else None for place in places])
+        yield _checked(
+            number, [cells[place].strip() if -len(cells) <= place < len(cells) else None for place in places]
+        )
 
 
 def _stories(path: str) -> Iterator[Example]:
@@ -143,7 +147,9 @@ def _sentences(files: ReadingFiles) -> Iterator[Example]:
             continue
         if cells[0] == "-DOCSTART-":
             continue
-        if not max(word, label) < len(cells) or -label > len(cells) or not cells[word].strip() or not cells[label]:
+        count = len(cells)
+        there = all(-count <= column < count for column in (word, label)) and word % count != label % count
+        if not there or not cells[word].strip() or not cells[label]:
             fault = "columns"
             continue
         words.append(cells[word])
@@ -164,14 +170,20 @@ def _squad(path: str) -> Iterator[Example]:
 
 def _flat(content: Any, path: str) -> Iterator[dict[str, Any]]:
     if isinstance(content, list):
-        yield from (table for table in content if isinstance(table, dict))
+        yield from _tables(content)
         return
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise DataError(f"{path}: has no list 'data'; give a file as SQuAD's, or JSONL named so")
-    for article in content["data"]:
-        for paragraph in article.get("paragraphs", []) if isinstance(article, dict) else ():
-            for question in paragraph.get("qas", []) if isinstance(paragraph, dict) else ():
+    for article in _tables(content["data"]):
+        for paragraph in _tables(article.get("paragraphs")):
+            for question in _tables(paragraph.get("qas")):
                 yield {**question, "context": paragraph.get("context")}
+
+
+def _tables(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a list. What is none in it becomes an empty one, and is counted where something is missing."""
+    for one in value if isinstance(value, list) else [value]:
+        yield one if isinstance(one, dict) else {}
 
 
 def _answers(path: str) -> Iterator[Example]:

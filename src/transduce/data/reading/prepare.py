@@ -94,6 +94,11 @@ class _Preparation:
     def run(self) -> Report:
         splits = [name for name in ("test", "validation", "train") if self.data.of_split(name)]
         surveys = {name: [self._survey(name, files) for files in self.data.of_split(name)] for name in splits}
+        if not any(survey.usable.any() for survey in surveys["train"]):
+            raise DataError(
+                f"{surveys['train'][0].files.path}: none of the {sum(len(one.texts) for one in surveys['train']):,} "
+                f"examples can be used for the task {self.data.task}; check format and columns"
+            )
         dropped = self._dropped(surveys)
         held = self._held_out(surveys, dropped["train"])
         if self.data.task == "mask" and self.data.next_sentence and sum(int((~out).sum()) for out in held) < 2:

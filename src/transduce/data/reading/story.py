@@ -1,7 +1,7 @@
 """Stories with questions: files as bAbI's (Weston et al. 2015, arXiv 1502.05698), and small stories of our own.
 
 A line is a number and a fact, or a number, a question, a tab, its answer, and what else there may be. Number 1 begins a
-story. A question is about the facts before it in its story.
+story, and numbers rise within it. A question is about the facts before it in its story.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 PEOPLE = ("Anna", "Boris", "Clara", "Dario")
 PLACES = ("attic", "cellar", "garden", "kitchen", "stable")
 WAYS = ("went to the", "walked to the", "hurried to the")
+MOST_DIGITS = 9
+"""Of a line's number in its story."""
 FACTS_BETWEEN = 2
 QUESTIONS = 5
 
@@ -25,17 +27,23 @@ def plain(sentence: str) -> str:
 
 
 def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
-    """Yield every question; of a line that is neither fact nor question, its number."""
+    """Yield every question; of a line that is neither fact nor question, or out of order in its story, its number."""
     facts: list[str] = []
+    last: int | None = 0
     for place, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         number, _, rest = line.strip().partition(" ")
-        if not number.isdecimal() or not plain(rest.partition("\t")[0]):
+        if not number.isdecimal() or len(number) > MOST_DIGITS or not plain(rest.partition("\t")[0]):
             yield place
             continue
-        if number == "1":
-            facts = []
+        if int(number) == 1:
+            facts, last = [], 0
+        if last is None or int(number) <= last:  # lines are missing or mixed up, so whose facts these are is not known
+            last = None
+            yield place
+            continue
+        last = int(number)
         question, *told = rest.split("\t")
         if not told:
             facts.append(plain(question))

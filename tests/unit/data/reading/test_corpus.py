@@ -65,9 +65,9 @@ def test_conll_has_its_label_last_and_a_broken_line_spoils_its_sentence(tmp_path
     found = list(read_examples(written(tmp_path, "a.conll", text), "tag"))
     assert [(example.texts, example.labels) for example in found if example.fault is None] == [
         (("EU", "rejects"), ("B-ORG", "O")),
-        (("alone",), ("alone",)),
         (("Bonn",), ("B-LOC",)),
     ]
+    assert [example.fault for example in found] == [None, "columns", None]
     fixed = ReadingFiles(path=str(tmp_path / "a.conll"), label=2)
     assert [example.fault for example in read_examples(fixed, "tag")] == [None, "columns", None]
 
@@ -129,3 +129,34 @@ def test_segments_hold_whole_sentences_as_long_as_they_fit() -> None:
 def test_what_makes_no_sense_is_refused(table: dict[str, object], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         ReadingConfig.from_table(table, "recipe")
+
+
+def test_columns_that_are_not_there_are_counted_and_never_taken_for_others(tmp_path: Path) -> None:
+    table = written(tmp_path, "a.tsv", "good film\tpos\n")
+    for column, fault in ((1, None), (-1, None), (2, "columns"), (-3, "columns")):
+        assert next(read_examples(table.but(label=column), "classify")).fault == fault
+    with pytest.raises(DataError, match="text and label are said to be one column"):
+        next(read_examples(table.but(text=1, label=1), "classify"))
+    words = written(tmp_path, "words.conll", "good\nfilm\n")
+    assert [example.fault for example in read_examples(words, "tag")] == ["columns"]
+    tagged = written(tmp_path, "tagged.conll", "good ADJ\nfilm NOUN\n")
+    for label, fault in ((None, None), (-1, None), (0, "columns"), (-2, "columns"), (2, "columns"), (-3, "columns")):
+        assert [example.fault for example in read_examples(tagged.but(label=label), "tag")] == [fault]
+    assert [example.fault for example in read_examples(tagged.but(text=-3), "tag")] == ["columns"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"data": [3]},
+        {"data": [{"paragraphs": 5}]},
+        {"data": [{"paragraphs": [{"context": "a b", "qas": 7}]}]},
+        {"data": [{"paragraphs": [{"context": "a b", "qas": "who"}]}]},
+        {"data": [{"paragraphs": [{"context": "a b", "qas": ["who"]}]}]},
+        ["who"],
+    ],
+    ids=str,
+)
+def test_what_is_no_question_in_squads_json_is_counted(content: object, tmp_path: Path) -> None:
+    files = written(tmp_path, "a.json", json.dumps(content))
+    assert [example.fault for example in read_examples(files, "answer")] == ["columns"]

@@ -91,3 +91,18 @@ def test_where_there_is_no_room_the_oldest_facts_go() -> None:
     assert shown(12) == ("cd|ef|gh", True)
     assert shown(4) == ("gh", True)
     assert shown(3) == ("g", True)
+
+
+def test_lines_out_of_order_are_left_out_up_to_the_next_story() -> None:
+    """Whose facts they are is not known: a file that was cut and put together would answer from another story."""
+    lines = ["1 Ann ate.", "2 Bo slept.", "2 Cy left.", "3 Who ate?\tAnn", "1 Di sang.", "4 Who sang?\tDi"]
+    assert list(read_stories(iter(lines))) == [3, 4, (6, ("Di sang", "Who sang"), "Di")]
+
+
+def test_numbers_may_have_other_digits_but_not_thousands_of_them() -> None:
+    lines = ["١ Ann ate.", "٢ Who ate?\tAnn", "1" * 5000 + " Bo ate.", "١ Di sang.", "٢ Who sang?\tDi"]
+    assert list(read_stories(iter(lines))) == [
+        (2, ("Ann ate", "Who ate"), "Ann"),
+        3,
+        (5, ("Di sang", "Who sang"), "Di"),
+    ]
