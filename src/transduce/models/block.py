@@ -127,8 +127,9 @@ class BlockConfig(Config):
     """With attention = "hashed": into how many buckets positions fall."""
     hash_rounds: Annotated[int, Field(ge=1, le=64)] = 2
     """With attention = "hashed": how many times they are hashed."""
-    hash_reach: Reach = 64
-    """With attention = "hashed": how many positions of its own bucket one sees on either side, or before."""
+    hash_reach: Annotated[int, Field(ge=1, le=4096)] = 64
+    """With attention = "hashed": how many positions of its own bucket one sees on either side, or before. A decoder
+    keeps room for as many in every bucket."""
     dropout: Rate = 0.1
     """On each sub-layer's output and on the sums of embeddings and positions (section 5.4)."""
     attention_dropout: Rate = 0.0

@@ -61,6 +61,7 @@ def test_heads_and_positions_that_do_not_fit_are_refused(settings: dict[str, Any
         (BlockConfig, {"attention": "performer", "attention_dropout": 0.1}, "attention_dropout must be 0"),
         (BlockConfig, {"attention": "hashed", "key_value_heads": 2}, "leave out key_value_heads"),
         (BlockConfig, {"attention": "hashed", "hash_buckets": 5}, "5 is odd; give an even number, or 1"),
+        (BlockConfig, {"attention": "hashed", "hash_reach": 10**6}, "hash_reach = 1000000 is not possible"),
         (BlockConfig, {"attention": "windows"}, "attention = 'windows' is not possible"),
         (GptConfig, {"attention": "low_rank"}, "cannot hide the future, which a language model must"),
         (TransformerConfig, {"attention": "low_rank"}, "give decoder_attention"),

@@ -59,8 +59,14 @@ PADDED = torch.arange(LENGTH) < torch.tensor([LENGTH, 11])[:, None]
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     "kernel",
-    [Window(SCALE, LENGTH - 1), Window(SCALE, 10**6), Window(SCALE, 2, 1, LENGTH), Strided(SCALE, LENGTH)],
-    ids=["window", "wide_window", "all_global", "stride"],
+    [
+        Window(SCALE, LENGTH - 1),
+        Window(SCALE, 10**6),
+        Window(SCALE, 2, 1, LENGTH),
+        Strided(SCALE, LENGTH),
+        Strided(SCALE, 10**12),
+    ],
+    ids=["window", "wide_window", "all_global", "stride", "long_stride"],
 )
 def test_a_window_or_a_stride_as_long_as_the_text_is_full_attention(kernel: Kernel, causal: bool) -> None:
     query, key, value = draw()

@@ -165,20 +165,18 @@ class Strided(Pattern):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
     ) -> Tensor:
-        length = query.shape[2]
+        length, stride = query.shape[2], min(self.stride, query.shape[2])  # a longer one sees no more
         real_BN = torch.ones(1, length, dtype=torch.bool, device=query.device) if allowed is None else allowed
         query = query * self.scale
-        query_A, key_A, value_A = (split_residues(each, self.stride) for each in (query, key, value))
+        query_A, key_A, value_A = (split_residues(each, stride) for each in (query, key, value))
         place_A = torch.arange(query_A.shape[3], device=query.device)
         far_AA = place_A < place_A[:, None] if causal else place_A != place_A[:, None]
-        seen = far_AA & split_residues(real_BN[:, None, :, None], self.stride).transpose(-2, -1)
+        seen = far_AA & split_residues(real_BN[:, None, :, None], stride).transpose(-2, -1)
         score = query_A @ key_A.transpose(-2, -1) + minus_infinity(seen, query)
         further_BHNA = merge_residues(score, length)
-        mixed, weight_BHNA = band_attention(
-            query, key, value, real_BN, self.stride - 1, 1, causal, dropout, further_BHNA
-        )
+        mixed, weight_BHNA = band_attention(query, key, value, real_BN, stride - 1, 1, causal, dropout, further_BHNA)
         assert weight_BHNA is not None
-        return mixed + merge_residues(split_residues(weight_BHNA, self.stride) @ value_A, length)
+        return mixed + merge_residues(split_residues(weight_BHNA, stride) @ value_A, length)
 
     def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         near_S = torch.arange(min(self.stride, longest + 1), device=position.device)
