@@ -15,7 +15,7 @@ from typing import Any, overload
 
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import CONTINUING, Hypothesis, Request, SearchOptions
+from transduce.decoding.options import CONTINUING, Hypothesis, Request, SearchOptions, continuing
 from transduce.decoding.text_score import USUAL_WINDOW, TextScore, score_text
 from transduce.decoding.wishes import with_wishes
 from transduce.errors import ModelFolderError, SettingsError
@@ -96,7 +96,7 @@ class Generator:
         self.model.freeze()
         self._engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
         try:
-            saved = {**CONTINUING, **contents.notes.get("search", {})}
+            saved = continuing(contents.notes.get("search", {}))
             self.defaults = SearchOptions.from_table(saved, "the model folder's search")
         except SettingsError as error:
             raise ModelFolderError(f"{error}; copy the folder again") from None

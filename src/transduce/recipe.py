@@ -24,7 +24,7 @@ from transduce.config import Config, Table, merge, override, read_toml, write_to
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
-from transduce.decoding.options import CONTINUING, SearchOptions
+from transduce.decoding.options import SearchOptions, continuing
 from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
@@ -58,7 +58,7 @@ class Recipe:
         model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
         data = read_data_table(tables["data"], f"{where}: data")
         model = with_head(data, model, tables.get("model", {}), where)
-        usual = _usual(data, model, "folder" not in tables.get("tokenizer", {}))
+        usual = _usual(data, "folder" not in tables.get("tokenizer", {}))
         recipe = cls(
             data=data.but(block=data.block or _block(model)) if isinstance(data, DataConfig) and data.is_text else data,
             tokenizer=TokenizerConfig.from_table(
@@ -66,7 +66,7 @@ class Recipe:
             ),
             model=model,
             training=TrainingConfig.from_table(usual["training"] | tables.get("training", {}), f"{where}: training"),
-            search=SearchOptions.from_table(usual["search"] | tables.get("search", {}), f"{where}: search"),
+            search=SearchOptions.from_table(_search(model, tables.get("search", {})), f"{where}: search"),
         )
         refuse_misreading(recipe.data, recipe.model, recipe.training, where)
         _refuse_mismatch(recipe, where)
@@ -97,13 +97,17 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def _usual(data: DataConfig | ReadingConfig, model: Config, learns_tokenizer: bool) -> dict[str, Table]:
-    """What is usual for a kind of corpus or model, where it is not what is usual otherwise."""
+def _usual(data: DataConfig | ReadingConfig, learns_tokenizer: bool) -> dict[str, Table]:
+    """What is usual for a kind of corpus, where it is not what is usual otherwise."""
     return {
         "tokenizer": {"sentinels": SENTINELS} if data.corrupt and learns_tokenizer else {},
         "training": {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {},
-        "search": dict(CONTINUING) if catalog.is_language_model(model) else {},
     }
+
+
+def _search(model: Config, wishes: Table) -> Table:
+    """How a model is searched: as is usual for its kind, but for what is wished."""
+    return continuing(wishes) if catalog.is_language_model(model) else wishes
 
 
 def _block(model: Config) -> int:

@@ -337,3 +337,11 @@ def test_a_recipe_file_is_enough_in_python(tmp_path: Path) -> None:
     run = transduce.train(str(path), str(tmp_path / "run"))
     assert run == tmp_path / "run"
     assert transduce.load(run).translate(["a b c"])
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_a_language_model_may_be_searched_in_any_way(method: str) -> None:
+    tables = {"data": {"train": {"text": "a.txt"}}, "model": {"preset": "gpt_mini"}, "search": {"method": method}}
+    found = Recipe.from_tables(tables, "a recipe").search
+    assert (found.method, found.max_length) == (method, 200)
+    assert found.temperature == (0.8 if method == "sample" else 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from transduce.config import Config
+from transduce.config import Config, Table
 
 Penalty = Annotated[float, Field(ge=-100.0, le=100.0)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -102,8 +102,14 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 """Options that mean something to a sample only."""
 
 
-CONTINUING = {"method": "sample", "temperature": 0.8, "max_length": 200}
+CONTINUING: Table = {"method": "sample", "temperature": 0.8, "max_length": 200}
 """How a language model goes on with a text, unless it was saved with other wishes."""
+
+
+def continuing(wishes: Table) -> Table:
+    """Return the options of a language model with some wishes over them; only a sample has a temperature."""
+    usual = CONTINUING if wishes.get("method", "sample") == "sample" else {"max_length": CONTINUING["max_length"]}
+    return {**usual, **wishes}
 
 
 @dataclass(frozen=True)
