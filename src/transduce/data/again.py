@@ -47,6 +47,7 @@ class PreparedPairs(Config):
 
     def tags(self) -> Tags | None:
         """The languages of the corpus, where it has several."""
+        read_manifest(self.folder)
         table = read_json(self.folder / REPORT).get("tags")
         return None if table is None else Tags.from_table(table, str(self.folder / REPORT))
 
@@ -54,6 +55,8 @@ class PreparedPairs(Config):
         """Yield the pairs in order; lines are counted in the split."""
         folder = self.folder
         manifest = read_manifest(folder)
+        if "task" in manifest.settings.get("data", {}):  # they lie there as pairs do
+            raise DataError(f"{folder}: holds examples for a reader, not pairs; name a corpus of pairs")
         if not any(Path(file).parts[0] == self.split for file in manifest.files):
             raise DataError(f"{folder}: has no {self.split} pairs; name another corpus")
         if f"{self.split}/source.text.bin" not in manifest.files:

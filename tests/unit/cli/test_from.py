@@ -151,7 +151,7 @@ def test_new_words_start_as_the_mean_of_what_stood_for_them(new: Path, capsys: p
         ("--set tokenizer.kind=bpe", "tokenizer.kind: the tokenizers of run are kept; leave it out"),
         ("--freeze encodr.*", "training.freeze: no weight is called 'encodr.*'; did you mean 'encoder.*'?"),
         ("--freeze *", "nothing is left to learn"),
-        ("--watch nowhere", "nowhere"),
+        ("--watch nowhere", "nowhere: there is no such folder"),
     ],
 )
 def test_what_disagrees_with_the_folder_is_refused_in_one_sentence(
