@@ -29,7 +29,12 @@ def load(folder: str | Path, *others: str | Path) -> Translator | Generator | Re
 
 def load_reader(folder: str | Path) -> ReaderModel:
     """Load a folder that must hold a reader."""
+    contents = load_model(Path(folder))
+    if isinstance(contents.model, LanguageModel):
+        raise SettingsError(
+            f"{folder}: holds a language model, which is not asked about texts; use `transduce generate {folder}`"
+        )
     try:
-        return ReaderModel(load_model(Path(folder)))
+        return ReaderModel(contents)
     except SettingsError as error:
         raise SettingsError(f"{folder}: {error}") from None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from transduce.checkpoint import ModelFolder
 from transduce.config import Table
 from transduce.decoding.reading import Found, Guess, ReadingEngine, Said
-from transduce.errors import SettingsError
+from transduce.errors import DataError, SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import hops_of, self_attention_of
+from transduce.text.line import shown
 from transduce.text.reading_row import story_of
 
+T = TypeVar("T")
 Text = str | Sequence[str]
 """A text; a pair of texts; the words of a sentence."""
 
@@ -58,8 +60,13 @@ class ReaderModel:
 
     @property
     def cut(self) -> int:
-        """How many texts so far were too long and lost their end."""
+        """How many texts so far were too long and lost a part."""
         return self.engine.cut
+
+    @property
+    def lost(self) -> str:
+        """What those texts lost."""
+        return "their oldest facts" if self.reads_stories else "their end"
 
     def read(self, texts: Sequence[Text]) -> list[Answer]:
         """Say what the head says: of texts or pairs (labels), of sentences, as text or as words (tags), of pairs of
@@ -105,8 +112,21 @@ class ReaderModel:
             return _pair(text)
         story = story_of(text if isinstance(text, str) else "\t".join(text))
         if not story:
-            raise SettingsError("a story has facts and a question behind them; there is none here")
+            raise DataError("a story has facts and a question behind them; there is none here")
         return story
+
+
+def of_lines(ask: Callable[[list[Text]], T], texts: Mapping[int, Text], file: str) -> T:
+    """Ask about the texts in some lines of a file; of one that cannot be read, say in which line it stands."""
+    try:
+        return ask(list(texts.values()))
+    except DataError:
+        for line, text in texts.items():
+            try:
+                ask([text])
+            except DataError as error:
+                raise DataError(f"{shown(file)}:{line}: {error}") from None
+        raise
 
 
 def as_text(answer: Answer) -> str:

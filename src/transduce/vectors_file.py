@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, TypeVar
 
 import numpy as np
 from numpy.lib import format as npy
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from transduce.storage import file_aside
 
+T = TypeVar("T")
 TOGETHER = 1024
 """Lines that are read together: similar lengths are then put next to each other."""
 
 
-def windows_of(lines: Iterable[str]) -> Iterator[list[str]]:
+def windows_of(lines: Iterable[T]) -> Iterator[list[T]]:
     """Yield lines a window at a time."""
     rest = iter(lines)
     while window := list(islice(rest, TOGETHER)):

@@ -90,6 +90,9 @@ def test_inspect_draws_the_picture_for_each_word(
     assert last == "drawing  look.svg" and (tmp_path / "look.svg").read_text(encoding="utf-8").startswith("<svg ")
     assert caption == transduce.load(folder)(PICTURE)
     assert len(words) >= 1 and all(", column " in line and 0 < float(line.split()[-1]) <= 1 for line in words)
+    assert run(["inspect", str(folder), PICTURE, "--kind", "encoder"]) == 2
+    assert run(["reproduce", "head-roles", "--model", str(folder)]) == 2
+    assert "reads pictures and not texts" in capsys.readouterr().err
     assert run(["inspect", str(folder), "wrgb"]) == 65
     assert "has 4 pixels" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ import torch
 from transduce.checkpoint import ModelFolder
 from transduce.decoding import reading
 from transduce.decoding.reading import Found, Guess, ReadingEngine, Said
-from transduce.errors import SettingsError
+from transduce.errors import DataError, SettingsError
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.interface import Reader, Reading, VocabularySizes
@@ -162,9 +162,9 @@ def test_what_is_missing_is_guessed_at_every_mask(tokenizer: Tokenizer) -> None:
     assert len(found) == 2 and all(len(guesses) == 3 for guesses in found)
     assert isinstance(found[0][0], Guess) and found[0][0].probability >= found[0][1].probability
     assert model.read(["der <mask> bellt am <mask>"])[0] == model.fill("der <mask> bellt am <mask>")
-    with pytest.raises(SettingsError, match="nothing to fill in"):
+    with pytest.raises(DataError, match="nothing to fill in"):
         model.fill("der hund")
-    with pytest.raises(SettingsError, match="shorten it"):
+    with pytest.raises(DataError, match="shorten it"):
         model.fill("<mask> " * 30)
     with pytest.raises(SettingsError, match="not trained to guess"):
         reader(tokenizer, "tags").fill("<mask>")

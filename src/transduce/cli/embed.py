@@ -34,14 +34,16 @@ def command(run: str, file: str, pool: str, normalise: bool, output: str | None)
     """
     from transduce.errors import SettingsError
     from transduce.loading import load_reader
+    from transduce.reader import of_lines
     from transduce.text.line import read_lines
     from transduce.vectors_file import VectorFile, windows_of
 
     if output is not None and not output.endswith(".npy"):
         raise SettingsError(f"--output {output}: vectors are written as .npy; leave it out for JSON lines")
     reader = load_reader(run)
+    numbered = ((number, line.split("\t", 1)) for number, line in enumerate(read_lines(file), start=1))
     found = (
-        reader.embed([line.split("\t", 1) for line in some], pool, normalise) for some in windows_of(read_lines(file))
+        of_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows_of(numbered)
     )
     if output is not None:
         with VectorFile(Path(output), reader.model.width) as vectors:
@@ -53,4 +55,4 @@ def command(run: str, file: str, pool: str, normalise: bool, output: str | None)
             for vector in some.tolist():
                 click.echo(json.dumps({"vector": vector}))
     if reader.cut:
-        click.echo(f"note: {reader.cut:,} texts were longer than the model reads and lost their end", err=True)
+        click.echo(f"note: {reader.cut:,} texts were longer than the model reads and lost {reader.lost}", err=True)

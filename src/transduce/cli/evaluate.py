@@ -23,6 +23,9 @@ Examples:
 """
 _METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate; again for more. Default: the first three."
 
+COLUMNS = ("text", "second", "label")
+NOT_OF_READERS = ("source", "targets", "against", "beam", "greedy", "output", "to", "of", "bleu")
+
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run")
@@ -63,8 +66,10 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
 
     loaded = load_any(run)
     if isinstance(loaded, ReaderModel):
-        _evaluate_reader(run, loaded, metrics, as_json, options)
+        _evaluate_reader(run, loaded, metrics, as_json, {**options, "bleu": lowercase or tokenize != "13a"})
         return
+    if any(options[f"{name}_column"] for name in COLUMNS):
+        raise click.UsageError("--text-column, --second-column and --label-column are for readers; leave them out")
     chosen = choose(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
     test = read_test_set(options["source"], options["targets"], options["path"])
     wishes = {"beam": options["beam"], "method": "greedy" if options["greedy"] else None}
@@ -104,10 +109,10 @@ def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as
     from transduce.evaluation.catalog import show_score
     from transduce.reader_assessment import assess_reader
 
-    given = [name for name in ("source", "targets", "against", "beam", "output") if options[name]]
+    given = [name for name in NOT_OF_READERS if options[name]]
     if given or not options["path"]:
         raise SettingsError(f"{run}: is a reader, which is evaluated on a file of examples; give --path FILE alone")
-    columns = {name: options[f"{name}_column"] for name in ("text", "second", "label")}
+    columns = {name: options[f"{name}_column"] for name in COLUMNS}
     wanted = {name: int(value) if value.isdecimal() else value for name, value in columns.items() if value}
     found = assess_reader(reader, options["path"], wanted, options["samples"])
     scores = {name: value for name, value in found.items() if name not in ("left_out", "intervals")}

@@ -65,12 +65,19 @@ def command(
     if not text.strip():
         raise SettingsError("there is nothing to look at in an empty text; give one with words")
     loaded = load(run)
+    asked = {"--to": to, "--from": of, "--beam": beam, "--second": second, "--kind": kind, "--layer": layer}
+    asked |= {"--head": head}
     if isinstance(loaded, ReaderModel):
+        _refuse("a reader, which writes nothing", asked, "--to", "--from", "--beam")
+        if loaded.head == "tags":
+            _refuse("a reader of one text at a time", asked, "--second")
         _inspect_reader(loaded, text if second is None else [text, second], output, kind, layer, head)
         return
     translator = loaded if isinstance(loaded, Translator) else load_translator(run)
     if second is not None:
         raise SettingsError("--second is for readers, which read two texts side by side; leave it out")
+    if has_tape(translator.model) or translator.model.picture_side is not None:
+        _refuse("a model of which one drawing shows everything", asked, "--kind", "--layer", "--head")
     translator.languages.ask_for(to, of)
     if has_tape(translator.model):
         _inspect_tape(translator, text, output, beam)
@@ -78,6 +85,15 @@ def command(
         _inspect_glances(translator, text, output, beam)
     else:
         _show_maps(translator, translator.attention(text, top=top, beam=beam), output, kind, layer, head)
+
+
+def _refuse(what: str, asked: dict[str, Any], *options: str) -> None:
+    """Say no to options that would change nothing."""
+    from transduce.errors import SettingsError
+
+    for option in options:
+        if asked[option] is not None:
+            raise SettingsError(f"{option} means nothing to {what}; leave it out")
 
 
 def _show_maps(
@@ -155,7 +171,7 @@ def _inspect_reader(
         ):
             click.echo(f"  {'  '.join(f'{weight:.3f}' for weight in weights)}  {visible(fact)}")
     if reader.cut:
-        click.echo("note: the text is longer than the model reads at once; this is its beginning", err=True)
+        click.echo(f"note: the text is longer than the model reads at once, and lost {reader.lost}", err=True)
     click.echo(f"page     {page}")
     maps.save_png(picture, own, layer, head)
     click.echo(f"picture  {picture}")

@@ -32,7 +32,7 @@ def command(run: str, file: str, as_objects: bool) -> None:
     for lines of question, tab and text; or what is missing where <mask> stands. One line in, one line out.
     """
     from transduce.loading import load_reader
-    from transduce.reader import Answer, as_json, as_text
+    from transduce.reader import Answer, as_json, as_text, of_lines
     from transduce.text.line import read_lines
 
     reader = load_reader(run)
@@ -49,21 +49,24 @@ def command(run: str, file: str, as_objects: bool) -> None:
             for number, line in some
             if line.strip()
         }
-        said = dict(zip(asked, reader.read(list(asked.values())), strict=True))
+        said = dict(zip(asked, of_lines(reader.read, asked, file), strict=True))
         for number, line in some:
             click.echo(show(line, said.get(number)))
     if reader.cut:
-        click.echo(f"note: {reader.cut:,} texts were longer than the model reads and lost their end", err=True)
+        click.echo(f"note: {reader.cut:,} texts were longer than the model reads and lost {reader.lost}", err=True)
 
 
 def _asked(head: str, line: str, file: str, number: int, reads_stories: bool) -> Any:
     from transduce.errors import DataError
+    from transduce.text.line import shown
 
     parts = [part.strip() for part in line.split("\t")]
     if head == "span" and len(parts) != 2:
-        raise DataError(f"{file}: line {number} is no question and text with a tab between them")
+        raise DataError(f"{shown(file)}:{number}: is no question and text with a tab between them")
     if head == "labels" and not reads_stories and len(parts) > 2:
-        raise DataError(f"{file}: line {number} has {len(parts)} columns; give a text, or two with a tab between them")
+        raise DataError(
+            f"{shown(file)}:{number}: has {len(parts)} columns; give a text, or two with a tab between them"
+        )
     return line if head in ("tags", "language") else parts if len(parts) > 1 else line
 
 

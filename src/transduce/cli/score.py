@@ -58,8 +58,8 @@ def command(
     byte are printed. Documents are what they were in training unless --document says otherwise.
     """
     if text is not None:
-        if ensemble or rerank or any(files.values()):
-            raise click.UsageError("--text is scored by one language model, and has no pairs")
+        if ensemble or rerank or nbest or to or of or any(files.values()):
+            raise click.UsageError("--text is scored by one language model, and has no pairs, answers or languages")
         _score_text(run, text, document, stride, jsonl)
         return
     if document is not None or stride is not None:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.errors import SettingsError
+from transduce.errors import DataError, SettingsError
 from transduce.models.interface import Reader, Reading
 from transduce.models.reading_head import LanguageHead, SpanHead
 from transduce.text.any_tokenizer import AnyTokenizer
@@ -73,7 +73,7 @@ class ReadingEngine:
         self.max_length, self.stride = min(max_length or limit, limit), stride
         self.may_be_empty = may_be_empty
         self.cut = 0
-        """Texts that were too long and lost their end."""
+        """Texts that were too long and lost a part."""
 
     def label(self, texts: Sequence[Sequence[str]]) -> list[Said]:
         """Return the likeliest label of each text or pair."""
@@ -133,14 +133,12 @@ class ReadingEngine:
         spelled = {MASK, *self.tokenizer.pieces([mask])}
         parts = re.split("|".join(map(re.escape, spelled)), text)
         if len(parts) == 1:
-            raise SettingsError(f"there is nothing to fill in; write {MASK} where a piece is missing")
+            raise DataError(f"there is nothing to fill in; write {MASK} where a piece is missing")
         tokens: list[int] = []
         for number, part in enumerate(self.tokenizer.encode_batch([part.strip() for part in parts])):
             tokens += [*([mask] if number else []), *part]
         if len(tokens) > self.max_length - 2:
-            raise SettingsError(
-                f"the text has {len(tokens)} tokens and the model reads {self.max_length - 2}; shorten it"
-            )
+            raise DataError(f"the text has {len(tokens)} tokens and the model reads {self.max_length - 2}; shorten it")
 
         def say(reading: Reading, _: Sequence[int]) -> list[list[list[Guess]]]:
             places = [place + 1 for place, token in enumerate(tokens) if token == mask]

@@ -109,6 +109,8 @@ def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> 
 def looks_of_folder(folder: Path, texts: Sequence[str]) -> list[Look]:
     """Return what a translator or a language model looks at in some texts."""
     model = load(folder)
+    if isinstance(model, Translator) and model.model.picture_side is not None:
+        raise SettingsError(f"{folder}: reads pictures and not texts; give a model that reads texts")
     if isinstance(model, Translator):
         return [look for text in texts for look in _of_translator(model, text)]
     if isinstance(model, Generator):

@@ -141,3 +141,12 @@ def test_train_on_text_and_go_on_with_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert run(["train", "--prepared", "p", *options, "--preset", "gpt_mini", "--output", "again"]) == 0
     assert run(["train", "--source", "corpus.txt", "--target", "corpus.txt", "--document", "line"]) == 2
     assert "--document is for plain text" in capsys.readouterr().err
+
+
+def test_a_language_model_is_told_what_it_can_be_asked(writer: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "text").write_text("the cat sat\n")
+    assert run(["score", writer, "--text", str(tmp_path / "text"), "--to", "de"]) == 2
+    assert "has no pairs, answers or languages" in complaint(capsys.readouterr())
+    for verb in ("read", "embed"):
+        assert run([verb, writer, str(tmp_path / "text")]) == 2
+        assert "use `transduce generate " in complaint(capsys.readouterr())

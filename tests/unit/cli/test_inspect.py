@@ -69,3 +69,5 @@ def test_of_a_turing_machine_the_memory_is_drawn(
     assert [line.split()[0] for line in lines[1:4]] == ["a", "b", "c"]
     assert all(line.split()[1::2] == ["write", "read"] for line in lines[1:-1])
     assert Path("look.png").read_bytes().startswith(b"\x89PNG")
+    assert run(["inspect", "run", "a b c", "--layer", "1"]) == 2
+    assert "--layer means nothing to a model of which one drawing shows everything" in capsys.readouterr().err

@@ -209,6 +209,22 @@ def test_a_reader_s_older_examples_are_not_watched_and_it_says_so(
         assert not (tmp_path / "run").exists()
 
 
+def test_a_translator_does_not_watch_what_a_reader_learned_from(
+    readers: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = str(readers / "tag")
+    assert run(["train", "--source", "a.txt", "--target", "b.txt", "--watch", old, "--output", "x"]) == 65
+    assert capsys.readouterr().err.endswith("holds examples for a reader, not pairs; name a corpus of pairs\n")
+    assert not (place / "x" / "model").exists()
+
+
+def test_a_file_of_which_nothing_can_be_used_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.tsv").write_text("a text without a label\n" * 7)
+    (tmp_path / "recipe.toml").write_text(RECIPE.format(task="classify", path=tmp_path / "a.tsv"))
+    assert run(["train", "--recipe", str(tmp_path / "recipe.toml"), "--output", str(tmp_path / "run")]) == 65
+    assert f"{tmp_path / 'a.tsv'}: none of the 7 examples can be used for the task classify" in capsys.readouterr().err
+
+
 def test_a_reader_shows_where_it_looked(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
     output = str(tmp_path / "look")
@@ -228,10 +244,16 @@ def test_the_wrong_verb_is_told_which_is_the_right_one(
         (["score", reader, "--source", "a.txt", "--target", "b.txt"], "ask it with `transduce read`"),
         (["evaluate", reader, "--source", "a.txt", "--target", "b.txt"], "give --path FILE alone"),
         (["evaluate", reader, "--path", "none.conll"], "none.conll"),
+        (["evaluate", reader, "--path", "none.conll", "--to", "de"], "give --path FILE alone"),
+        (["evaluate", reader, "--path", "none.conll", "--lowercase"], "give --path FILE alone"),
+        (["evaluate", "run", "--path", "a.tsv", "--label-column", "1"], "are for readers"),
         (["shortlist", reader], "ask it with `transduce read`"),
         (["generate", reader, "a"], "ask it with `transduce read`"),
         (["read", "run"], "use `transduce translate`"),
         (["embed", "run"], "use `transduce translate`"),
+        (["inspect", reader, "a b", "--second", "c"], "--second means nothing to a reader of one text"),
+        (["inspect", reader, "a b", "--to", "de"], "--to means nothing to a reader"),
+        (["inspect", reader, "a b", "--beam", "2"], "--beam means nothing to a reader"),
         (["inspect", "run", "a b", "--second", "c"], "--second is for readers"),
     ):
         typed(b"a\n")
@@ -245,10 +267,13 @@ def test_lines_that_are_no_questions_are_refused(
 ) -> None:
     typed(b"no tab here\n")
     assert run(["read", str(readers / "answer")]) == 65
-    assert "line 1 is no question and text" in capsys.readouterr().err
+    assert ":1: is no question and text" in capsys.readouterr().err
     typed(b"a\tb\tc\n")
     assert run(["read", str(readers / "classify")]) == 65
-    assert "line 1 has 3 columns" in capsys.readouterr().err
+    assert ":1: has 3 columns" in capsys.readouterr().err
+    typed(b"the film was <mask>\n\nthe film was\n")
+    assert run(["read", str(readers / "mask")]) == 65
+    assert "error: stdin:3: there is nothing to fill in" in capsys.readouterr().err
 
 
 STORIES = """
@@ -315,7 +340,7 @@ def test_a_universal_reader_answers_stories_and_labels_texts_and_pairs(
     assert run(["inspect", "run-stories", "Anna went to the attic. Boris slept. Where is Anna?"]) == 0
     assert "attic" in capsys.readouterr().out
     assert run(["read", "run-pairs", "asked"]) == 65
-    assert "line 1 has 3 columns" in capsys.readouterr().err
+    assert ":1: has 3 columns" in capsys.readouterr().err
     Path("asked").write_text("word1. word2.\tword3\nword4\n")
     assert run(["read", "run-pairs", "asked"]) == 0
     assert {line.split("\t")[0] for line in capsys.readouterr().out.splitlines()} <= {"+", "-"}
