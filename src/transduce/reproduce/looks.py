@@ -130,6 +130,8 @@ def _of_generator(generator: Generator, text: str) -> Look:
     tokens = generator.tokenizer.encode(text)
     if len(tokens) < 2:
         raise SettingsError(f"there is nothing to look at in a text of {len(tokens)} tokens; give longer lines")
+    opening = [] if generator.opens_with is None else [generator.opens_with]
+    tokens = [*opening, *tokens][: generator.model.max_target]
     token_1N = torch.tensor([[*tokens, 0]])
     with torch.no_grad(), as_used(generator.model), record(generator.model) as heard:
         scores(generator.model, token_1N)

@@ -200,25 +200,29 @@ def _question(number: int, table: dict[str, Any]) -> Example:
     if not question or not context:
         return Example(number, (question, context), fault="empty")
     found = []
-    for text, start in _given(table.get("answers")):
+    given = _listed(table.get("answers"))
+    for text, start in _with_places(given):
         said, place = normalise(text), len(normalise(raw[:start]))  # characters that NFC joins count once
         if not said or normalise(raw)[place : place + len(said)] != said:
             return Example(number, (question, normalise(raw)), fault="no_place")
         found.append((said, place))
-    if not found and not table.get("is_impossible") and table.get("answers"):
+    if given and not found and not table.get("is_impossible"):
         return Example(number, (question, normalise(raw)), fault="columns")
     return Example(number, (question, normalise(raw)), answers=tuple(found))
 
 
-def _given(answers: Any) -> Iterator[tuple[str, int]]:
+def _listed(answers: Any) -> list[Any]:
     """[{text, answer_start}, …] as in SQuAD, or {text: […], answer_start: […]} as the hub's tables have it."""
     if isinstance(answers, dict):
         texts, starts = answers.get("text"), answers.get("answer_start")
-        if isinstance(texts, list) and isinstance(starts, list):
-            answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
-        else:
-            answers = [answers]
-    for answer in answers if isinstance(answers, list) else ():
+        if not (isinstance(texts, list) and isinstance(starts, list)):
+            return [answers]
+        return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=False)]
+    return answers if isinstance(answers, list) else [answers] if answers else []
+
+
+def _with_places(answers: list[Any]) -> Iterator[tuple[str, int]]:
+    for answer in answers:
         if isinstance(answer, dict) and isinstance(answer.get("text"), str):
             start = answer.get("answer_start")
             if isinstance(start, int) and start >= 0:

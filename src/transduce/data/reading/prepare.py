@@ -172,11 +172,13 @@ class _Preparation:
             if self.data.leakage == "drop":
                 reasons["leaked_source"] = np.isin(one.texts, known)
             if self.data.duplicates == "drop":
-                _, first = np.unique(one.wholes, return_index=True)
-                again = np.ones(len(one.wholes), dtype=np.bool_)
-                again[first] = False
-                reasons["duplicate"] = again | np.isin(one.wholes, seen)
-                seen = np.concatenate([seen, one.wholes])
+                places = np.flatnonzero(one.usable)  # what is left out anyway is nobody's first
+                usable = one.wholes[places]
+                again = np.ones(len(usable), dtype=np.bool_)
+                again[np.unique(usable, return_index=True)[1]] = False
+                reasons["duplicate"] = np.zeros(len(one.wholes), dtype=np.bool_)
+                reasons["duplicate"][places] = again | np.isin(usable, seen)
+                seen = np.concatenate([seen, usable])
         return found
 
     def _tokenizer(

@@ -93,10 +93,12 @@ def test_an_answer_that_does_not_stand_there_is_unusable(tmp_path: Path) -> None
         {"question": "Q", "context": "abc", "answers": []},
         {"question": "Q", "answers": []},
         {"question": " ", "context": "abc", "answers": []},
+        {"question": "Q", "context": "abc", "answers": {"text": [], "answer_start": []}},
+        {"question": "Q", "context": "abc", "answers": {"text": ["c"], "answer_start": ["?"]}},
     ]
     files = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))
     found = list(read_examples(files, "answer"))
-    assert [example.fault for example in found] == ["no_place", None, "columns", "empty"]
+    assert [example.fault for example in found] == ["no_place", None, "columns", "empty", None, "columns"]
     with pytest.raises(DataError, match="no list 'data'"):
         list(read_examples(written(tmp_path, "c.json", "{}"), "answer"))
 

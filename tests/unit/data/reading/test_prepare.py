@@ -92,6 +92,18 @@ def test_words_have_their_label_at_their_first_piece_and_long_sentences_are_spli
     assert batch.tokens.shape[1] <= 16
 
 
+def test_an_example_is_no_duplicate_of_one_that_cannot_be_used(tmp_path: Path) -> None:
+    context = " ".join(WORDS)
+    places = (0, context.index("tor"), context.index("tor"))
+    lines = [
+        {"question": "wo?", "context": context, "answers": [{"text": "tor", "answer_start": place}]} for place in places
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0)
+    dropped = {reason: finding.dropped for reason, finding in found.report.train.findings.items() if finding.dropped}
+    assert dropped == {"no_place": 1, "duplicate": 1} and found.report.train.kept == 1
+
+
 def test_an_answer_stands_in_the_windows_that_hold_all_of_it(tmp_path: Path) -> None:
     context = " ".join(WORDS * 4)
     start = context.index("alten tor", 100)
