@@ -24,8 +24,8 @@ Outcome = TypeVar("Outcome")
 class Unpadded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Answers for tensors without values when a model asks about its masks and lengths.
 
-    "Is every position real?" is answered yes, and "how long is the longest?" with `length`: the one sentence that is
-    run here has no padding.
+    "Is every position real?" is answered yes, "which ones are?" with all of them, and "how long is the longest?" with
+    `length`: the one sentence that is run here has no padding.
     """
 
     def __init__(self, length: int) -> None:
@@ -35,6 +35,8 @@ class Unpadded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
             return True if args[0].dtype == torch.bool else self.length
+        if func is torch.ops.aten.nonzero.default and args[0].is_meta:
+            return args[0].new_empty(args[0].numel(), args[0].dim(), dtype=torch.long)
         return func(*args, **(kwargs or {}))
 
 

@@ -106,7 +106,9 @@ class Layout:
         column_N = torch.arange(segments.shape[1], device=allowed.device)
         first_BN = torch.where(begins_BN, column_N, 0).cummax(dim=1).values
         place_T = self.column_T + 1 - first_BN[self.row_T, self.column_T]
-        share_T1 = (place_T / self.text_T.bincount()[self.text_T])[:, None]
+        length_U = self.text_T.new_zeros(len(allowed) * (self.places + 1))
+        length_U.index_add_(0, self.text_T, torch.ones_like(self.text_T))
+        share_T1 = (place_T / length_U[self.text_T])[:, None]
         channel_D = torch.arange(1, dim + 1, device=allowed.device) / dim
         self.position_TD = (1 - share_T1) - channel_D * (1 - 2 * share_T1)
         """Section 4.1: l_kj = (1 - j/J) - (k/d)(1 - 2j/J)."""
