@@ -69,6 +69,8 @@ class TrainingConfig(Config):
     r_drop: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     """Weight of the disagreement between two passes with different dropout (Liang et al. 2021, who take 5); 0 for one
     pass. It takes twice the time and is worth it where data is small."""
+    r_drop_after: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Updates with one pass before those with two: what a model learns first, it learns in half the time."""
     subword_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Chance that a merge of a BPE tokenizer is left out, drawn anew for every word of every epoch (BPE-dropout,
     Provilkov et al. 2020, who take 0.1): rare pieces are seen more often and words in more than one way."""

@@ -123,7 +123,8 @@ class Updater:
         model = self.workers.models[0].train()
         self._sum.begin()
         self._sum.expect(model, 0)
-        self._learn(model, cut([batch.to(self.device)], slice_tokens)[0], update=0, tokens=1)
+        last = self.config.updates  # nothing takes more than the last update
+        self._learn(model, cut([batch.to(self.device)], slice_tokens)[0], last, tokens=1)
         self._sum.begin()
 
     def _learn(self, model: Model, part: Slice, update: int, tokens: int) -> float:
@@ -132,8 +133,9 @@ class Updater:
         set_dropout_key(model, DropoutKey(self.config.seed, update, index, first_row))
         if self.device.type != "cpu":
             torch.manual_seed(_mix(self.config.seed, update, index, first_row))  # torch's dropout draws from its stream
+        r_drop = self.config.r_drop if update > self.config.r_drop_after else 0.0
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
-            result = batch_loss(model, rows, self.config.label_smoothing, self.config.r_drop)
+            result = batch_loss(model, rows, self.config.label_smoothing, r_drop)
         (weight * result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         return weight * float(result.smoothed.detach())
 

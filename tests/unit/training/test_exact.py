@@ -15,7 +15,7 @@ from transduce.journal import read_journal
 from transduce.training.interruption import Interrupted, Interruption
 from transduce.training.reporter import Step
 
-REGULARISED = {"ema": 0.9, "r_drop": 2.0, "recompute": True, "threads": 2, "slice_tokens": 29}
+REGULARISED = {"ema": 0.9, "r_drop": 2.0, "r_drop_after": 4, "recompute": True, "threads": 2, "slice_tokens": 29}
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,15 @@ def test_r_drop_without_dropout_is_the_usual_loss(prepared: Prepared, tmp_path: 
         training = trainer(prepared, tmp_path / str(alpha), {"dropout": 0.0}, r_drop=alpha, updates=3)
         results.append([step.loss for step in run(training).steps])
     assert results[0] == pytest.approx(results[1], rel=1e-5)
+
+
+def test_r_drop_may_begin_after_some_updates(prepared: Prepared, tmp_path: Path) -> None:
+    losses = {}
+    for name, settings in {"never": {}, "later": {"r_drop_after": 2}, "always": {}}.items():
+        training = trainer(prepared, tmp_path / name, r_drop=0.0 if name == "never" else 5.0, updates=3, **settings)
+        losses[name] = [step.loss for step in run(training).steps]
+    assert losses["later"][:2] == losses["never"][:2] != losses["always"][:2]
+    assert losses["later"][2] != losses["never"][2]
 
 
 def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(prepared: Prepared, tmp_path: Path) -> None:
