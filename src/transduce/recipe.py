@@ -287,5 +287,5 @@ def fill_in(recipe: Recipe) -> Recipe:
     if precision == "auto":
         precision = "bfloat16" if device == "cuda" else "float32"
     width: int = getattr(recipe.model, "model_dim", 0) or getattr(recipe.model, "hidden_dim", LARGEST_SLICE)
-    slices = recipe.training.slice_tokens or usual_slice(width, half=precision == "bfloat16")
+    slices = recipe.training.slice_tokens or usual_slice(width, precision == "bfloat16", recipe.training.update_tokens)
     return recipe.but_training(threads=threads, device=device, precision=precision, slice_tokens=slices)

@@ -154,7 +154,7 @@ def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
     train = corpus.report.train
     tokens = batch_for(train.target.tokens + train.kept)
     keep_freed_memory()
-    slices = min(recipe.training.slice_size, tokens)
+    slices = min(recipe.training.slice_size, tokens * recipe.training.accumulate // 2)
     trial = recipe.but_training(tokens=tokens, slice_tokens=slices, threads=recipe.training.threads)
     updater = Updater(_build(trial, corpus, Silent()), trial.training)
     try:

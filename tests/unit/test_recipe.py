@@ -22,7 +22,7 @@ from transduce.errors import CannotCreate, MissingInput, ModelFolderError, Setti
 from transduce.journal import read_journal
 from transduce.models.attentive_rnn import AttentiveRnnConfig
 from transduce.models.transformer import TransformerConfig, small
-from transduce.recipe import Recipe, read_recipe, resume_recipe
+from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.run import train
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Step
@@ -345,3 +345,15 @@ def test_a_language_model_may_be_searched_in_any_way(method: str) -> None:
     found = Recipe.from_tables(tables, "a recipe").search
     assert (found.method, found.max_length) == (method, 200)
     assert found.temperature == (0.8 if method == "sample" else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("training", "slices"), [({}, 1024), ({"tokens": 900}, 450), ({"tokens": 900, "accumulate": 4}, 1024)]
+)
+def test_an_update_is_at_least_two_slices(training: dict[str, Any], slices: int) -> None:
+    tables = {
+        "data": {"train": TASK},
+        "model": {"model_dim": 64, "num_heads": 2},
+        "training": {**training, "precision": "float32"},
+    }
+    assert fill_in(Recipe.from_tables(tables, "test")).training.slice_tokens == slices

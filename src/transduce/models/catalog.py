@@ -211,5 +211,5 @@ def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> Mo
     with torch.random.fork_rng(devices=[]):  # torch's own first values are drawn and forgotten, unseen by anybody
         model = entry(name_of(config)).model(config, sizes)
     if seed is not None:
-        initialize(model, seed)
+        initialize(model, seed, glorot=getattr(config, "first_embedding", None) == "glorot")
     return model

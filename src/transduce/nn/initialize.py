@@ -12,9 +12,10 @@ from transduce.nn.position import LearnedPositions
 from transduce.nn.relative import Buckets
 
 
-def initialize(model: nn.Module, seed: int) -> None:
+def initialize(model: nn.Module, seed: int, glorot: bool = False) -> None:
     """Fill every parameter: Glorot for matrices, N(0, 1/D) for embeddings, zeros and ones for the rest.
 
+    With `glorot` embeddings, learned positions and the output layer are drawn like any other matrix.
     Linear layers that hold several projections side by side say so with `parts`, and each part is drawn for its
     own shape. Anything left over would be uninitialised memory, so it is an error.
     """
@@ -24,12 +25,14 @@ def initialize(model: nn.Module, seed: int) -> None:
         for module in model.modules():
             for name, parameter in module.named_parameters(recurse=False):
                 if id(parameter) not in done:
-                    _fill(module, name, parameter, generator)
+                    _fill(module, name, parameter, generator, glorot)
                     done.add(id(parameter))
 
 
-def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
-    if isinstance(module, Embedding):
+def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator, glorot: bool) -> None:
+    if isinstance(module, Embedding | Output | LearnedPositions) and glorot and parameter.dim() == 2:
+        _glorot(parameter, generator)
+    elif isinstance(module, Embedding):
         parameter.normal_(std=module.std, generator=generator)
     elif isinstance(module, Output | LearnedPositions) and name != "bias":
         parameter.normal_(std=parameter.shape[1] ** -0.5, generator=generator)

@@ -18,9 +18,14 @@ LARGEST_SLICE, SLICE_VALUES = 1024, 2**18
 speed, small enough for memory and caches."""
 
 
-def usual_slice(width: int, half: bool = False) -> int:
-    """Return the tokens of a slice that suit a model of this width; the faster its products, the more of them."""
-    return max(LARGEST_SLICE // 8, min(LARGEST_SLICE, SLICE_VALUES // width)) * (2 if half else 1)
+def usual_slice(width: int, half: bool = False, update_tokens: int | None = None) -> int:
+    """Return the tokens of a slice that suit a model of this width; the faster its products, the more of them.
+
+    An update of `update_tokens` is at least two slices: one alone would leave all cores but one idle. How many cores
+    there are is not asked, so that a recipe means the same weights on machines of different size.
+    """
+    fitting = max(LARGEST_SLICE // 8, min(LARGEST_SLICE, SLICE_VALUES // width)) * (2 if half else 1)
+    return fitting if update_tokens is None else max(1, min(fitting, update_tokens // 2))
 
 
 class TrainingConfig(Config):
@@ -41,7 +46,7 @@ class TrainingConfig(Config):
     slice_tokens: Count | None = None
     """Tokens a side of what goes through the model at once: batches are cut into slices of this size. Memory depends
     on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above; twice
-    that with bfloat16."""
+    that with bfloat16; never more than half of an update."""
     pool: Count | None = None
     """Rows that are sorted by length together before they are cut into batches; unless given so many that a batch is
     of one length and has hardly any padding. Where length says what a row is about, as in a mixture of tasks, as few
@@ -135,6 +140,11 @@ class TrainingConfig(Config):
     """Make the final model the average of this many checkpoints; 0 takes the best one."""
     average_window: Literal["last", "best"] = "last"
     """Which ones: the last, or those next to each other, of all that are kept, whose average validates best."""
+
+    @property
+    def update_tokens(self) -> int | None:
+        """Tokens a side of one update; None where the corpus will say."""
+        return None if self.tokens == "auto" else self.tokens * self.accumulate
 
     @property
     def slice_size(self) -> int:

@@ -77,6 +77,15 @@ def test_matrices_are_glorot_uniform() -> None:
     assert_uniform(model.linear.weight, bound_of(model.linear.weight))
 
 
+def test_embeddings_positions_and_the_output_may_be_drawn_like_other_matrices() -> None:
+    model = nn.ModuleList((Embedding(300, 16), LearnedPositions(16, 80), Output(200, 16, bias=True)))
+    initialize(model, 5, glorot=True)
+    embedding, positions, output, bias = model.parameters()
+    for weight in (embedding, positions, output):
+        assert_uniform(weight, bound_of(weight))
+    assert not bias.any()
+
+
 def test_projections_that_stand_in_one_matrix_are_drawn_for_their_own_shapes() -> None:
     packed = PackedLinear(101, [53, 7], bias=True)
     initialize(packed, 5)
