@@ -16,8 +16,8 @@ from transduce.config import Table, write_toml
 from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.reading.config import ReadingConfig
-from transduce.data.store import Prepared, load_prepared
-from transduce.errors import ModelFolderError, SettingsError
+from transduce.data.store import PairStore, Prepared, load_prepared
+from transduce.errors import ModelFolderError, SettingsError, brief
 from transduce.models import catalog
 from transduce.models.interface import Model, Transducer, VocabularySizes
 from transduce.origin import fingerprint, given_tokenizers
@@ -238,13 +238,15 @@ def _refuse_too_long(model: Model, corpus: Prepared) -> None:
 def _refuse_no_pictures(side: int, corpus: Prepared) -> None:
     """Say no to sources that are no pictures of the model's size."""
     for name in corpus.report.splits():
-        lengths = getattr(corpus, name).source_lengths[:]
-        wrong = lengths[lengths != side * side]
-        if len(wrong):
+        store: PairStore = getattr(corpus, name)
+        lengths = store.source_lengths[:]
+        wrong = (lengths != side * side).nonzero()[0].tolist()
+        if wrong:
             raise SettingsError(
-                f"a source of the {name} corpus has {wrong[0]:,} tokens, but the model reads pictures of {side} × "
-                f"{side} = {side * side:,} pixels, a token for each: set model.side, and tokenizer.source_kind = "
-                "'character'"
+                f"pair {wrong[0] + 1:,} of those kept of the {name} corpus, {brief(store.text(wrong[0])[0])}, has a "
+                f"source of {lengths[wrong[0]]:,} tokens, but the model reads pictures of {side} × {side} = "
+                f"{side * side:,} pixels, a token for each ({len(wrong):,} pairs are no such pictures): mend or leave "
+                "out the pair, or set model.side, and tokenizer.source_kind = 'character'"
             )
 
 

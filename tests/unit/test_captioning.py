@@ -103,8 +103,19 @@ def test_a_corpus_without_pictures_is_refused_before_training(tmp_path: Path) ->
     ]
     recipe, _ = read_recipe(RECIPE, changes)
     with pytest.raises(
-        SettingsError, match=r"a source of the train corpus has \d+ tokens, but the model reads pictures"
+        SettingsError,
+        match=r"pair 1 of those kept of the train corpus, '.+', has a source of \d+ tokens, .* \(20 pairs are no such",
     ):
+        train(recipe, tmp_path / "run")
+
+
+def test_the_one_picture_of_another_size_is_named(tmp_path: Path) -> None:
+    pictures = [PICTURE, OTHER, PICTURE[:-1], OTHER]
+    lines = [f"{picture}\ta thing of kind {number}\n" for number, picture in enumerate(pictures)]
+    (tmp_path / "pairs.tsv").write_text("".join(lines))
+    changes = [f"data.{split}={{path='{tmp_path / 'pairs.tsv'}'}}" for split in ("train", "validation")]
+    recipe, _ = read_recipe(RECIPE, [*changes, "data.leakage=keep", "tokenizer.vocab_size=300"])
+    with pytest.raises(SettingsError, match=r"^pair 3 of those kept of the train corpus, 'w.+', has .* 1,023 tokens"):
         train(recipe, tmp_path / "run")
 
 
