@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from transduce.advice import KINDS, advise, advise_going_on, survey
+from transduce.advice import KINDS, Advice, advise, advise_going_on, survey
 from transduce.advice_text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
@@ -60,7 +60,7 @@ class Recipe:
         model = with_head(data, model, tables.get("model", {}), where)
         usual = _usual(data, "folder" not in tables.get("tokenizer", {}))
         recipe = cls(
-            data=data.but(block=data.block or _block(model)) if isinstance(data, DataConfig) and data.is_text else data,
+            data=_with_block(data, model, where),
             tokenizer=TokenizerConfig.from_table(
                 usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"
             ),
@@ -108,6 +108,18 @@ def _usual(data: DataConfig | ReadingConfig, learns_tokenizer: bool) -> dict[str
 def _search(model: Config, wishes: Table) -> Table:
     """How a model is searched: as is usual for its kind, but for what is wished."""
     return continuing(wishes) if catalog.is_language_model(model) else wishes
+
+
+def _with_block(data: DataConfig | ReadingConfig, model: Config, where: str) -> DataConfig | ReadingConfig:
+    """Say how plain text is cut, unless that is said."""
+    if isinstance(data, ReadingConfig) or not data.is_text:
+        return data
+    if _block(model) < 2:
+        raise SettingsError(
+            f"{where}: with model.max_positions = {_block(model)} a model reads one token of plain text at a time and "
+            "learns nothing of what stands before it; set it to 2 or more (256 is usual)"
+        )
+    return data.but(block=data.block or _block(model))
 
 
 def _block(model: Config) -> int:
@@ -179,7 +191,7 @@ def read_recipe(
         else:
             texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
             advice = advise(survey(texts, count), tables.get("tokenizer"))
-        tables, reasons = _over(advice.tables, tables), advice.reasons
+        tables, reasons = _over(advice, tables, where)
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
 
@@ -257,14 +269,22 @@ def _table(tables: Table, name: str, where: str, otherwise: Table | None = None)
     return table
 
 
-def _over(chosen: Table, given: Table) -> Table:
-    """Lay what a person gave over what was chosen; a model or kind of token of theirs replaces the chosen whole."""
+def _over(advice: Advice, given: Table, where: str) -> tuple[Table, list[str]]:
+    """Lay what a person gave over what was chosen; a model or kind of token of theirs replaces the chosen whole.
+
+    A preset that has one matrix for both sides gives way where there are two vocabularies. Returns the reasons too.
+    """
+    chosen, reasons = advice.tables, advice.reasons
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
-    if isinstance(model, dict) and {"name", "preset"} & model.keys():
+    if {"name", "preset"} & model.keys():
         chosen = {**chosen, "model": {}}
-    if isinstance(tokenizer, dict) and {*KINDS, "folder"} & tokenizer.keys():
+        shares = getattr(catalog.read_model_table(model, f"{where}: model"), "tied", None) in SHARED
+        if advice.tables["model"].get("tied") == "target" and shares and "tied" not in model:
+            chosen["model"] = {"tied": "target"}
+            reasons = [*reasons, "two vocabularies: the source has a matrix of its own (model.tied = 'target')"]
+    if {*KINDS, "folder"} & tokenizer.keys():
         chosen = {**chosen, "tokenizer": {}}
-    return merge(chosen, given)
+    return merge(chosen, given), reasons
 
 
 def resume_recipe(folder: Path) -> Recipe:

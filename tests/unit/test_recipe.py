@@ -130,6 +130,28 @@ def test_a_model_of_ones_own_replaces_the_chosen_one_whole() -> None:
     assert found.model == AttentiveRnnConfig()
 
 
+@pytest.mark.parametrize("preset", ["tiny", "t5_mini"])
+def test_a_preset_with_one_matrix_gives_way_to_two_vocabularies_and_a_person_does_not(preset: str) -> None:
+    """Symbols become words of two vocabularies, which is chosen here; that a preset shares a matrix is not a wish."""
+    base = {"data": {"train": TASK}}
+    found, reasons = read_recipe(None, [f"model.preset={preset}"], base=base)
+    assert not found.tokenizer.joint and found.model.tied == "target"
+    assert reasons[-1] == "two vocabularies: the source has a matrix of its own (model.tied = 'target')"
+    with pytest.raises(SettingsError, match=r"set tokenizer\.joint = true or model\.tied = 'target'"):
+        read_recipe(None, [f"model.preset={preset}", "model.tied=all"], base=base)
+    joint, reasons = read_recipe(None, [f"model.preset={preset}", "tokenizer.kind=word"], base=base)
+    assert joint.model.tied == "all" and "two vocabularies" not in str(reasons)
+
+
+def test_a_language_model_of_one_position_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text\n")
+    base = {"data": {"train": {"text": str(tmp_path / "a.txt")}}}
+    for more in ([], ["data.block=2"]):
+        with pytest.raises(SettingsError, match=r"^the command line: with model\.max_positions = 1 a model reads one"):
+            read_recipe(None, ["model.preset=gpt_mini", "model.max_positions=1", *more], base=base)
+    assert read_recipe(None, ["model.preset=gpt_mini", "model.max_positions=2"], base=base)[0].data.block == 2
+
+
 def test_a_file_with_any_of_the_three_tables_is_taken_as_it_is(tmp_path: Path) -> None:
     found, reasons = read_recipe(write(tmp_path, {"data": {"train": TASK}, "training": {"updates": 5}}))
     assert reasons == []

@@ -175,6 +175,17 @@ def test_a_text_that_repeats_itself_is_learnt(tmp_path: Path) -> None:
     assert final["loss"] < 0.1 < math.log(26)
 
 
+def test_what_t5_has_learned_from_text_goes_on_with_pairs(corpus: Path, tmp_path: Path) -> None:
+    few = {"training": {"updates": 2, "validate_every": 2}}
+    before = train(recipe(corpus, **merge(SPANS, few)), tmp_path / "spans")
+    (tmp_path / "tasks.tsv").write_text("".join(f"say {word}:\t{word}\n" for word in WORDS))
+    base: Table = {"data": {"train": {"path": str(tmp_path / "tasks.tsv")}}}
+    found, reasons = read_recipe(None, [f"training.start_from={before}", "training.updates=2"], base=base)
+    assert found.tokenizer.joint and found.model == recipe(corpus, **SPANS).model
+    assert any("tokens of" in reason and "are kept" in reason for reason in reasons)
+    assert isinstance(load(train(found, tmp_path / "tasks"))("say sea:"), str)
+
+
 def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path) -> None:
     """Fine-tuning as the paper does it: a task is some words before the source, and one model does several."""
     letters = "abcdefghijk"
