@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from transduce.errors import ModelFolderError
@@ -66,7 +66,7 @@ def test_scores_are_the_modules_own(norm_first: bool, activation: str) -> None:
         torch.testing.assert_close(found, theirs(source, target), rtol=0, atol=1e-12)
 
 
-def program_folder(folder: Path, **settings: str) -> Path:
+def program_folder(folder: Path, **settings: object) -> Path:
     """Weights, a vocabulary and what names them, as they lie side by side."""
     pieces = ["<PAD>", "<SOS>", "<EOS>", "<UNK>", "a", "b", "ab", " "]
     weights = {f"core.{name}": weight for name, weight in nn.Transformer(8, 2, 1, 1, 16).state_dict().items()}
@@ -91,3 +91,22 @@ def test_a_vocabulary_is_of_characters_or_of_words(tmp_path: Path) -> None:
     assert words.decode([6, 4]) == "ab a"
     with pytest.raises(ModelFolderError, match="tokens = 'char' is not possible here; it must be 'characters' or 'w"):
         import_model(program_folder(tmp_path / "none", tokens="char"), tmp_path / "never")
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_a_setting_that_nobody_reads_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError, match=r"config\.json: the setting 'norm_frist' means .*mean 'norm_first'\?$"):
+        import_model(program_folder(tmp_path / "typed", norm_frist="yes"), tmp_path / "never")
+    import_model(program_folder(tmp_path / "searched", num_beams=3), tmp_path / "ours")
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("value", [torch.nan, -torch.inf])
+def test_weights_that_are_not_finite_are_their_makers_business(value: float, tmp_path: Path) -> None:
+    path = program_folder(tmp_path / "theirs") / "model.safetensors"
+    weights = load_file(path)
+    weights["core.encoder.layers.0.linear1.weight"][2, 3] = value
+    save_file(weights, path)
+    with pytest.raises(ModelFolderError, match=r"'core\.encoder\.layers\.0\.linear1\.weight' holds .* or import"):
+        import_model(tmp_path / "theirs", tmp_path / "never")
+    assert not (tmp_path / "never").exists()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 import torch
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 from torch import Tensor
 
 from transduce.config import Table
@@ -44,12 +44,16 @@ LAYER = {
 }
 AROUND = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""How GPT-2 splits; the last of all here too, where it leaves what it has split before as it is."""
+FOUR_TIMES = (r"[\p{P}$+<=>^~|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 SPLITS: dict[str, list[Any]] = {
     "gpt-2": [],
-    "default": [],
+    "default": [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in FOUR_TIMES],
     "smollm": [pre_tokenizers.Digits(individual_digits=True)],
 }
-"""What is split off before bytes are joined, by the file's name for it."""
+"""What is split off before bytes are joined, by the file's name for it. llama.cpp's default is not GPT-2's but nearly
+Falcon's: signs, then as GPT-2, then numbers, then those by three digits."""
 
 CONTROL, USER_DEFINED = 3, 4
 """Types of tokens beside the usual ones: no text spells the first; the second are one token wherever they stand."""
@@ -120,7 +124,12 @@ class GgufFile:
 
     def tokenizer(self) -> tokenizers.Tokenizer:
         """The tokenizer, as the library has it, which may raise anything where the file's lists do not fit."""
-        model, split = self._fields.get("tokenizer.ggml.model"), self._fields.get("tokenizer.ggml.pre", "default")
+        model, split = (self._fields.get(f"tokenizer.ggml.{name}") for name in ("model", "pre"))
+        if model == "gpt2" and split is None:
+            raise ModelFolderError(
+                f"{self.path}: does not say how text is split (tokenizer.ggml.pre), as files from before May 2024; get "
+                "a newer file of this model, or convert it again"
+            )
         if model != "gpt2" or not isinstance(split, str) or split not in SPLITS:
             raise ModelFolderError(
                 f"{self.path}: its tokenizer is {brief(model)} with splitting {brief(split)}; only gpt2 with "

@@ -8,7 +8,8 @@ its own way. So a folder of such weights has a `config.json` that says the names
      "output": "generator"}
 
 Optional: `norm_first`, `activation` (relu or gelu), `scale_embedding` (true), `positions` (sinusoidal, or the name of a
-learned table), `layer_norm_eps`, `dropout`. All else is seen in the weights.
+learned table), `layer_norm_eps`, `dropout`, and how to search, as `generation_config.json` has it. All else is seen in
+the weights. What is said there of the vocabulary, `torch_vocabulary` knows.
 """
 
 from __future__ import annotations
@@ -16,10 +17,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from transduce.errors import ModelFolderError
+from transduce.errors import ModelFolderError, brief, suggestion
 from transduce.interop.huggingface.family import Family, Settings
+from transduce.interop.huggingface.generation import WISHES
 from transduce.interop.huggingface.rename import Rename, Weights, matrix
+from transduce.interop.torch_vocabulary import SPECIAL
 from transduce.models.transformer import TransformerConfig
+
+NAMES = ("prefix", "source_embedding", "target_embedding", "output")
+KNOWN = {
+    *("model_type", "nhead", *NAMES, "positions", "norm_first", "activation", "scale_embedding", "layer_norm_eps"),
+    *("dropout", "tokens", *SPECIAL, *WISHES),
+}
+"""What `config.json` may say, of the vocabulary and of how to search too."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class Names:
     def of(cls, settings: Settings) -> Names:
         """What `config.json` says."""
         named = {}
-        for name in ("prefix", "source_embedding", "target_embedding", "output"):
+        for name in NAMES:
             value = settings.table.get(name, "" if name == "prefix" else None)
             if not isinstance(value, str):
                 raise ModelFolderError(f"{settings.where}: {name} should name a weight of the file, not be {value!r}")
@@ -48,7 +58,13 @@ class Names:
 
 
 def family(settings: Settings) -> Family:
-    """What is known about a folder of such weights."""
+    """What is known about a folder of such weights; a setting that nobody would read is refused."""
+    for name in settings.table:
+        if name not in KNOWN:
+            raise ModelFolderError(
+                f"{settings.where}: the setting {brief(name)} means nothing here, where sizes are seen in the weights; "
+                f"leave it out{suggestion(name, KNOWN)}"
+            )
     names = Names.of(settings)
 
     def read(settings: Settings, weights: Weights) -> TransformerConfig:

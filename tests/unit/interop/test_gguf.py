@@ -8,12 +8,13 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from tokenizers import pre_tokenizers
+from tokenizers import Regex, pre_tokenizers
 
 import transduce
 from transduce.cli.main import run
 from transduce.errors import ModelFolderError
 from transduce.generator import Generator
+from transduce.interop.gguf import GgufFile
 from transduce.interop.importing import import_model
 
 DIM, HEADS, GROUPS, FFN = 16, 2, 1, 24
@@ -82,6 +83,24 @@ def test_a_small_file_is_read_and_goes_on(tmp_path: Path) -> None:
     assert model.generate(["the"], nbest=1, method="greedy", max_length=4)[0][0].tokens > 0
 
 
+def test_the_default_splitting_is_as_falcons_and_not_as_gpt2s(tmp_path: Path) -> None:
+    """llama.cpp has one list of rules for both, but for numbers of other scripts and for backticks; Falcon's own
+    tokenizer is made of these parts of the library."""
+    falcon = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Punctuation("contiguous"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            pre_tokenizers.Digits(individual_digits=False),
+            pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+        ]
+    )
+    ours = GgufFile(put(tmp_path / "small.gguf", FIELDS, SHAPES)).tokenizer().pre_tokenizer
+    text = "it's  12345 dollars ($3.50+x),  isn't it?\n\n\tÄrger — 東京 42% a_b  "
+    pieces = [piece for piece, _ in falcon.pre_tokenize_str(text)]
+    assert [piece for piece, _ in ours.pre_tokenize_str(text)] == pieces
+    assert pieces != [piece for piece, _ in pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)]
+
+
 def test_as_many_heads_of_keys_as_of_queries_need_not_be_said(tmp_path: Path) -> None:
     fields = {**FIELDS, "llama.attention.head_count_kv": None}
     shapes = {**SHAPES, "blk.0.attn_k.weight": (DIM, DIM), "blk.0.attn_v.weight": (DIM, DIM)}
@@ -100,6 +119,7 @@ def test_as_many_heads_of_keys_as_of_queries_need_not_be_said(tmp_path: Path) ->
         ({"llama.rope.scaling.type": "yarn"}, "rotary positions are stretched"),
         ({"tokenizer.ggml.model": None}, "its tokenizer is None"),
         ({"tokenizer.ggml.pre": ["gpt-2"]}, "with splitting"),
+        ({"tokenizer.ggml.pre": None}, "does not say how text is split"),
         ({"tokenizer.ggml.tokens": None}, "its tokens are no list of texts"),
         ({"tokenizer.ggml.tokens": "abc"}, "its tokens are no list of texts"),
         ({"tokenizer.ggml.tokens": [1, 2, 3]}, "its tokens are no list of texts"),

@@ -16,6 +16,8 @@ NUMBERS = {
 }
 """Their wishes that mean the same here under another name."""
 SAMPLED = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
+WISHES = {*NUMBERS, *SAMPLED, "num_beams", "do_sample", "length_penalty", "early_stopping", "max_length"}
+"""All of theirs that mean something here."""
 
 
 def read_search(table: Table, model: Model) -> Table:

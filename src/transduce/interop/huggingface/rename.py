@@ -131,6 +131,11 @@ def _found(names: str, weights: Weights, where: str) -> Tensor:
     if not there:
         raise ModelFolderError(f"{where}: lacks the weight '{names.split('|')[0]}'; get the whole folder again")
     weight = weights.load(there[0])
+    if not bool(weight.float().isfinite().all()):
+        raise ModelFolderError(
+            f"{where}: the weight '{there[0]}' holds values that are not finite, so the file is damaged or its makers' "
+            "training failed; get it from them again, or import another model"
+        )
     for name in there[1:]:
         if not torch.equal(weight, weights.load(name)):
             raise ModelFolderError(
