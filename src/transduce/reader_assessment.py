@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,15 @@ from transduce.reader import ReaderModel
 from transduce.training.reading_objective import reading_loss
 
 TOGETHER = 1024
+MOST_NAMED = 3
+"""Labels that are named."""
 FIXED_SEED = 0
 """Of the masks, the same as a run's validation has."""
 
 
 def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None, samples: int = SAMPLES) -> Table:
-    """Read a file as the reader's task has it and return the scores, with the lines left out by reason.
+    """Read a file as the reader's task has it and return the scores, with the lines left out by reason, and how many
+    texts or words have labels that the model cannot say, with some of these.
 
     `columns` say where text and label stand; by default where they stood in training. Under `intervals` stands how sure
     each score is, by so many bootstrap samples; a loss has none.
@@ -62,7 +66,8 @@ def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None, 
     found = intervals(judgement.scores, judgement.examples, samples)
     scores = {name: middle.score for name, middle in found.items()}
     sure = {name: middle.to_json() for name, middle in found.items()}
-    return {"examples": len(gold), "left_out": left_out, **scores, "intervals": sure}
+    unknown = _unknown_labels(data.task, gold, reader.engine.labels)
+    return {"examples": len(gold), "left_out": left_out, "unknown_labels": unknown, **scores, "intervals": sure}
 
 
 def _reason(example: Example, data: ReadingConfig, left_out: dict[str, int]) -> str | None:
@@ -78,6 +83,15 @@ def _true(example: Example, task: str) -> Any:
     if task == "classify":
         return example.labels[0]
     return list(example.labels) if task == "tag" else [answer for answer, _ in example.answers]
+
+
+def _unknown_labels(task: str, gold: Sequence[Any], known: Sequence[str]) -> Table:
+    """Count labels that the model has never seen and so is always wrong about; the most frequent are named."""
+    labels: dict[str, Iterable[str]] = {"classify": gold, "tag": chain.from_iterable(gold)}
+    unknown = Counter(labels.get(task, ()))
+    for label in known:
+        del unknown[label]
+    return {"count": unknown.total(), "examples": [label for label, _ in unknown.most_common(MOST_NAMED)]}
 
 
 def _masked(reader: ReaderModel, data: ReadingConfig, lines: Iterator[Example]) -> Table:

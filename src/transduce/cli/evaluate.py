@@ -24,6 +24,7 @@ Examples:
 _METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate; again for more. Default: the first three."
 
 COLUMNS = ("text", "second", "label")
+BESIDE_SCORES = ("left_out", "unknown_labels", "intervals")
 NOT_OF_READERS = ("source", "targets", "against", "beam", "greedy", "output", "to", "of", "bleu")
 
 
@@ -105,7 +106,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
 
 def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as_json: bool, options: Any) -> None:
     """Score what a reader says of the examples of a file."""
-    from transduce.errors import SettingsError, suggestion
+    from transduce.errors import SettingsError, brief, suggestion
     from transduce.evaluation.catalog import show_score
     from transduce.reader_assessment import assess_reader
 
@@ -115,7 +116,7 @@ def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as
     columns = {name: options[f"{name}_column"] for name in COLUMNS}
     wanted = {name: int(value) if value.isdecimal() else value for name, value in columns.items() if value}
     found = assess_reader(reader, options["path"], wanted, options["samples"])
-    scores = {name: value for name, value in found.items() if name not in ("left_out", "intervals")}
+    scores = {name: value for name, value in found.items() if name not in BESIDE_SCORES}
     for name in metrics:
         if name not in scores:
             raise SettingsError(f"this reader has no metric '{name}'{suggestion(name, scores)}")
@@ -124,6 +125,11 @@ def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as
         return
     for reason, count in found["left_out"].items():
         click.echo(f"  left out {count:,}: {reason}")
+    if (unknown := found.get("unknown_labels")) and unknown["count"]:
+        what = "words" if reader.task == "tag" else "texts"
+        named = ", ".join(map(brief, unknown["examples"]))
+        note = f"have labels that the model has never seen, as {named}: all count as wrong"
+        click.echo(f"  {unknown['count']:,} {what} {note}")
     for name, value in scores.items():
         if metrics and name not in metrics:
             continue

@@ -159,6 +159,23 @@ def test_a_reader_is_evaluated_on_a_file_of_its_task(
     assert all(("  (95 % interval " in shown[name]) == (task != "mask") for name in names)
 
 
+def test_labels_that_a_model_has_never_seen_are_counted_and_named(
+    readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise a wrong column is nothing but a low score."""
+    (tmp_path / "a.tsv").write_text("the film\tgood\nthe play\t-\nfine\tgood\ndull\tbad\n")
+    (tmp_path / "a.conll").write_text("Anna1 B-PER\nsees VERB\nRome2 B-LOC\n")
+    note = "have labels that the model has never seen, as "
+    for task, told in (("classify", f"  3 texts {note}'good', 'bad': all"), ("tag", f"  1 words {note}'VERB': all")):
+        command = ["evaluate", str(readers / task), "--samples", "9", "--path"]
+        assert run([*command, str(tmp_path / FILES[task])]) == 0
+        assert lines(capsys)[0].startswith(told)
+        assert run([*command, str(readers / FILES[task])]) == 0
+        assert note not in capsys.readouterr().out
+    assert run(["evaluate", str(readers / "classify"), "--path", str(tmp_path / "a.tsv"), "--json"]) == 0
+    assert json.loads(lines(capsys)[0])["unknown_labels"] == {"count": 3, "examples": ["good", "bad"]}
+
+
 def test_examples_are_prepared_by_themselves(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", "--recipe", str(readers / "tag.toml"), "--output", str(tmp_path / "data")]) == 0
     shown = lines(capsys)
