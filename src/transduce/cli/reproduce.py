@@ -64,15 +64,15 @@ def command(name: str | None, output: Path, seed: int, threads: int, model: Path
     from transduce.errors import MissingInput
     from transduce.reproduce import page
 
-    page.open_folder(output)
-    with PreparationProgress() as progress:
-        finding = reproduce(name, seed, threads, progress.show, model, texts)
-    click.echo(report(finding))
-    try:
-        for path in page.save(finding, output, name):
-            click.echo(visible(str(path)))
-    except MissingInput as error:
-        click.echo(f"no picture: {error}", err=True)
+    with page.opened(output):
+        with PreparationProgress() as progress:
+            finding = reproduce(name, seed, threads, progress.show, model, texts)
+        click.echo(report(finding))
+        try:
+            for path in page.save(finding, output, name):
+                click.echo(visible(str(path)))
+        except MissingInput as error:
+            click.echo(f"no picture: {error}", err=True)
 
 
 def _texts(path: str) -> list[str]:

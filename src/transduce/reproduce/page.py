@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from transduce.errors import CannotCreate
 from transduce.inspection.output import write_file
 from transduce.inspection.picture import as_svg, new_figure
 from transduce.reproduce.finding import Cell, Chart, Finding
-from transduce.storage import storage_errors
+from transduce.storage import parents_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +22,14 @@ MARKS = "osD^vXP*"
 """Of the lines of a chart in turn, so that they are told apart without colours, too."""
 
 
-def open_folder(folder: Path) -> None:
-    """Make the folder that files will go to; before something is measured for minutes, not after."""
-    with storage_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise CannotCreate(f"{folder}: cannot be written (you may not); choose another place")
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[None]:
+    """Make the folder that files will go to before something is measured for minutes, not after; where nothing comes of
+    it, a folder that was not there goes again."""
+    with parents_of(folder / "any", folder):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise CannotCreate(f"{folder}: cannot be written (you may not); choose another place")
+        yield
 
 
 def save(finding: Finding, folder: Path, name: str) -> Iterator[Path]:

@@ -20,6 +20,7 @@ from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialize import initialize
 from transduce.nn.position import LearnedPositions
 from transduce.reproduce.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.reproduce.fitting import fit
 
 Kind = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 KINDS: tuple[Kind, ...] = ("sinusoidal", "learned", "rotary", "alibi", "none")
@@ -116,21 +117,17 @@ def train(kind: Kind, seed: int, report: Report, setting: Setting) -> Namer:
     """Train one model; the texts are the same for every kind."""
     model = Namer(kind, setting)
     initialize(model, seed)
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    rate = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda update: min((update + 1) / 50, 1 - update / setting.updates)
-    )
-    for update in range(setting.updates):
-        report(f"training, {kind} positions", update)
+
+    def loss(generator: torch.Generator) -> Tensor:
         length = int(torch.randint(setting.trained // 2, setting.trained + 1, (), generator=generator))
         token_BN, said_BN = texts(setting.rows, length, setting.words, generator)
-        loss = F.cross_entropy(model(token_BN).flatten(0, 1), said_BN.flatten())
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        rate.step()
+        return F.cross_entropy(model(token_BN).flatten(0, 1), said_BN.flatten())
+
+    def rate(update: int) -> float:
+        return 5e-3 * min(update / 50, 1 - (update - 1) / setting.updates)
+
+    stage = f"training, {kind} positions"
+    fit(model, loss, setting.updates, seed, report, stage, rate, betas=(0.9, 0.999), clip=1.0)
     return model
 
 

@@ -110,3 +110,10 @@ def test_a_model_that_cannot_be_measured_is_one_sentence(
     assert run(["reproduce", *words]) != 0
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ") and complaint in error
+    assert not Path("reproduced").exists()
+
+
+def test_a_folder_that_was_there_stays_when_nothing_comes_of_it(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    assert run(["reproduce", "head-roles", "--model", "nowhere", "--output", "mine"]) == 66
+    assert (tmp_path / "mine").is_dir()
