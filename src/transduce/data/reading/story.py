@@ -1,7 +1,8 @@
 """Stories with questions: files as bAbI's (Weston et al. 2015, arXiv 1502.05698), and small stories of our own.
 
 A line is a number and a fact, or a number, a question, a tab, its answer, and what else there may be. Number 1 begins a
-story, and numbers rise within it. A question is about the facts before it in its story.
+story, and numbers rise within it. That is all that bAbI's description asks, so a story may have lost lines and kept its
+numbers (1, 2, 4), by which supporting facts are named. A question is about the facts before it in its story.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def plain(sentence: str) -> str:
 def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
     """Yield every question; of a line that is neither fact nor question, or out of order in its story, its number."""
     facts: list[str] = []
-    last: int | None = 0
+    last: int | None = None
     for place, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -39,7 +40,7 @@ def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
             continue
         if int(number) == 1:
             facts, last = [], 0
-        if last is None or int(number) <= last:  # lines are missing or mixed up, so whose facts these are is not known
+        if last is None or int(number) <= last:  # no beginning, or mixed up: whose facts these are is not known
             last = None
             yield place
             continue

@@ -99,6 +99,12 @@ def test_lines_out_of_order_are_left_out_up_to_the_next_story() -> None:
     assert list(read_stories(iter(lines))) == [3, 4, (6, ("Di sang", "Who sang"), "Di")]
 
 
+def test_numbers_may_leave_some_out_but_a_story_has_its_beginning() -> None:
+    """bAbI says that numbers start at 1 and increase: a file that was cut begins in the middle of a story."""
+    lines = ["3 Bo slept.", "4 Who slept?\tBo", "1 Ann ate.", "2 Cy left.", "4 Who ate?\tAnn"]
+    assert list(read_stories(iter(lines))) == [1, 2, (5, ("Ann ate", "Cy left", "Who ate"), "Ann")]
+
+
 def test_numbers_may_have_other_digits_but_not_thousands_of_them() -> None:
     lines = ["١ Ann ate.", "٢ Who ate?\tAnn", "1" * 5000 + " Bo ate.", "١ Di sang.", "٢ Who sang?\tDi"]
     assert list(read_stories(iter(lines))) == [
