@@ -23,7 +23,8 @@ MAX_ADDED = 4000
 """Pieces that a file may add to be found in text; a few hundred are usual, and the library takes the square of time."""
 
 _UNKNOWN = ""
-"""What the library calls an unknown piece that is special: a name that no text can have."""
+"""What the library calls an unknown piece that is special: a name that no text can have. A vocabulary with a piece of
+this name (a blank line in BERT's `vocab.txt`) is searched without it."""
 _PROBE = "a b"
 """What is framed, to see how the file frames texts."""
 
@@ -47,7 +48,7 @@ class LibraryCodec:
         """
         self._content, self._also_special = content, sorted(special)
         model, added = _parts(content)
-        hidden = {token["content"] for token in added if token["special"]} | set(self._also_special)
+        hidden = {token["content"] for token in added if token["special"]} | {*self._also_special, _UNKNOWN}
         self.names = _names(model, added)
         self.special = frozenset(token for token, name in self.names.items() if name in hidden)
         found = [token for token in added if token["content"] not in hidden]

@@ -131,6 +131,21 @@ def test_a_codec_made_again_of_its_table_is_the_same(name: str) -> None:
     assert again.encode_batch(texts()) == codec.encode_batch(texts())
 
 
+@pytest.mark.parametrize("kind", [models.WordPiece, models.WordLevel])
+@pytest.mark.parametrize("place", [0, 2, 4])
+def test_a_piece_without_letters_is_not_what_unknown_words_become(kind: Any, place: int) -> None:
+    """A blank line in `vocab.txt`, before or behind the unknown piece."""
+    pieces = ["<pad>", "<unk>", "fox", "dog"]
+    pieces.insert(place, "")
+    library = tokenizers.Tokenizer(kind({piece: token for token, piece in enumerate(pieces)}, unk_token="<unk>"))
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    codec = LibraryCodec(json.loads(library.to_str()), SPECIAL)
+    text = "fox cat dog"
+    assert codec.encode_batch([text]) == [library.encode(text).ids] == [[*map(pieces.index, ("fox", "<unk>", "dog"))]]
+    assert codec.decode([pieces.index("fox"), place, pieces.index("dog")]) == "fox dog"
+    assert codec.names == dict(enumerate(pieces)) and codec.unknown == pieces.index("<unk>")
+
+
 def test_where_in_a_text_tokens_stand() -> None:
     codec, theirs = both("word piece")
     tokens, places = codec.encode_with_places("The Quick fox")
