@@ -1,4 +1,5 @@
-# Every target sets itself up in .venv and needs nothing but python3 and make.
+# Every target sets itself up in .venv and needs nothing but python3 and make; what measures on public corpora needs these,
+# too (CONTRIBUTING.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
