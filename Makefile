@@ -1,4 +1,5 @@
-# Every target sets itself up in .venv and needs nothing but python3 and make.
+# Every target sets itself up in .venv and needs nothing but python3 and make; what measures on public corpora needs these,
+# too (CONTRIBUTING.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -50,7 +51,7 @@ real-weights: .venv/.developer .weights ## Import models that others trained, 19
 torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning bench-long-attention ## Measure against peers, all of the bench-* targets
+bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Measure, beside peers where there are any: all of the bench-* targets (hours)
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py

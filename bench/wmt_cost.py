@@ -34,7 +34,7 @@ class Machine(NamedTuple):
 
 
 MACHINES = [
-    Machine("two CPU cores, float32", 0.178, 0.46, 1, 0.10),
+    Machine("two CPU cores, float32", 0.178, 0.68, 1, 0.10),
     Machine("L4, bfloat16", 121, 0.30, 1, 0.70),
     Machine("RTX 4090, bfloat16", 165, 0.30, 1, 0.50),
     Machine("A100, bfloat16", 312, 0.30, 1, 2.00),

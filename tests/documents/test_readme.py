@@ -71,6 +71,15 @@ def test_the_readme_shows_every_verb(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
+def test_every_option_stands_in_a_document(verb: str) -> None:
+    command = program.get_command(program.make_context("transduce", [verb]), verb)
+    assert command is not None
+    everything = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    assert {name for name in options if not re.search(rf"{name}(?![\w-])", everything)} == set()
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_answers_to_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "--help"]) == 0
     assert f"Usage: transduce {verb}" in capsys.readouterr().out

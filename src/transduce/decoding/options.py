@@ -55,7 +55,7 @@ class SearchOptions(Config):
     frequency_penalty: Penalty = 0.0
     """What is taken off for each time that it was written."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
-    """No so many tokens in a row are written twice; 0 for no such rule."""
+    """How many tokens in a row are never written twice; 0 for no such rule."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Of a sample: below 1 likely tokens are drawn more often than they are likely, above 1 less often."""
     top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0

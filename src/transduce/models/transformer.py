@@ -53,8 +53,8 @@ class TransformerConfig(BlockConfig):
     scaled_embedding: bool = True
     """Multiply embeddings by the root of their width (section 3.4)."""
     first_embedding: Literal["normal", "glorot"] = "normal"
-    """Embeddings, learned positions and the output layer start from N(0, 1/D), or as all other matrices do: smaller,
-    the more tokens there are, as the Annotated Transformer has them."""
+    """How embeddings, learned positions and the output layer start: from N(0, 1/D), or by Glorot's rule as all other
+    matrices do, which makes them smaller the more tokens there are; the Annotated Transformer has it so."""
     output_bias: bool = False
     """A bias in the layer before the softmax."""
     scaled_output: bool = False

@@ -48,9 +48,9 @@ class TrainingConfig(Config):
     on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above; twice
     that with bfloat16; never more than half of an update."""
     pool: Count | None = None
-    """Rows that are sorted by length together before they are cut into batches; unless given so many that a batch is
-    of one length and has hardly any padding. Where length says what a row is about, as in a mixture of tasks, as few
-    as a batch has mix them."""
+    """Rows that are sorted by length together before they are cut into batches. Unless given they are so many that a
+    batch is of one length and has hardly any padding. No more than a batch holds mix lengths, which a mixture of tasks
+    needs where each task has a length of its own."""
     accumulate: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Batches whose gradients are added before the weights move."""
     updates: Count = 100_000
@@ -68,14 +68,14 @@ class TrainingConfig(Config):
     epsilon: Positive = 1e-9
     """Adam's guard against a division by nothing."""
     weight_decay: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """For adamw."""
+    """For adamw: how strongly each update pulls matrices towards zero, times the learning rate."""
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """Share of the probability that is spread evenly over the wrong tokens."""
     r_drop: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     """Weight of the disagreement between two passes with different dropout (Liang et al. 2021, who take 5); 0 for one
-    pass. It takes twice the time and is worth it where data is small."""
+    pass. It takes about twice the time and is worth it where data is small."""
     r_drop_after: Annotated[int, Field(ge=0, le=2**40)] = 0
-    """Updates with one pass before those with two: what a model learns first, it learns in half the time."""
+    """With r_drop: the first updates, which have one pass: what a model learns first, it learns in half the time."""
     subword_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Chance that a merge of a BPE tokenizer is left out, drawn anew for every word of every epoch (BPE-dropout,
     Provilkov et al. 2020, who take 0.1): rare pieces are seen more often and words in more than one way."""
@@ -90,7 +90,7 @@ class TrainingConfig(Config):
     """How often a run whose loss ran away may go back to its last checkpoint and leave out the batches since; 0 only
     warns."""
     clip: Annotated[float, Field(ge=0.0)] = 0.0
-    """Longest gradient; 0 leaves it as it is."""
+    """The longest that a gradient may be; a longer one is shortened. 0 leaves it as it is."""
     gradient_noise: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
     """Variance of Gaussian noise on the gradient, which falls with the updates to the power of 0.55 (Neelakantan et al.
     2015, who take 0.01 to 1); 0 for none."""
