@@ -69,5 +69,5 @@ def test_a_claim_that_is_not_there_is_refused_with_what_is() -> None:
 
 def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CannotCreate, match="file"):
-        page.open_folder(tmp_path / "file" / "folder")
+    with pytest.raises(CannotCreate, match="file"), page.opened(tmp_path / "file" / "folder"):
+        pytest.fail("something would have been measured")
