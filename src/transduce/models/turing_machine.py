@@ -144,9 +144,9 @@ class Layer(Linear):
         """(B D), (B C), (B C) -> hidden (B C), cell (B C)."""
         if not self.is_lstm:
             return self(values).tanh(), cell
-        new, *gates = torch.split(self(torch.cat([values, hidden], dim=-1)), self.parts, dim=-1)
-        keep, take, show = (gate.sigmoid() for gate in gates)
-        cell = keep * cell + take * new.tanh()
+        new, gates = self(torch.cat([values, hidden], dim=-1)).tensor_split([self.parts[0]], dim=-1)
+        keep, take, show = gates.sigmoid().chunk(3, dim=-1)
+        cell = torch.addcmul(keep * cell, take, new.tanh())
         return show * cell.tanh(), cell
 
 
@@ -209,7 +209,8 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
 
     def encode(self, source: Tensor, allowed: Tensor) -> TuringMemory:
         bits_BSI = self._inputs(source, self.source_code, before=True)
-        _, moment = self._run(bits_BSI, allowed, self._first(len(source)), self.source_tape)
+        moving_BS = None if bool(allowed.all()) else allowed
+        _, moment = self._run(bits_BSI, moving_BS, self._first(len(source)), self.source_tape)
         return TuringMemory(moment.slots, allowed.new_ones(moment.slots.shape[:2]), moment)
 
     def forward(self, target: Tensor, memory: TuringMemory) -> Tensor:

@@ -59,8 +59,9 @@ def likeness(key: Tensor, memory: Tensor) -> Tensor:
 def moved(weights: Tensor, shift: Tensor) -> Tensor:
     """Move weights round the memory, spread over several distances.  (B H N), (B H S) -> (B H N)."""
     far = shift.shape[-1] // 2
-    rolled = [weights.roll(distance, dims=-1) for distance in range(-far, far + 1)]
-    return (torch.stack(rolled, dim=-1) * shift[:, :, None, :]).sum(dim=-1)
+    round_BHM = torch.cat([weights[..., -far:], weights, weights[..., :far]], dim=-1) if far else weights
+    around_BHNS = round_BHM.unfold(-1, 2 * far + 1, 1)
+    return (around_BHNS @ shift.flip(-1)[..., None])[..., 0]
 
 
 def sharpened(weights: Tensor, sharpness: Tensor) -> Tensor:
@@ -70,5 +71,9 @@ def sharpened(weights: Tensor, sharpness: Tensor) -> Tensor:
 
 def written(memory: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tensor:
     """Wipe and add at the places that heads look at, all heads at once.  (B N K), (B H N), (B H K) twice -> (B N K)."""
-    kept_BNK = (1 - weights[:, :, :, None] * erase[:, :, None, :]).prod(dim=1)
-    return memory * kept_BNK + weights.transpose(1, 2) @ add
+    erased_BHNK = weights[:, :, :, None] * erase[:, :, None, :]
+    if erased_BHNK.shape[1] == 1:
+        kept_BNK = 1 - erased_BHNK[:, 0]
+    else:
+        kept_BNK = (1 - erased_BHNK).prod(dim=1)
+    return torch.addcmul(weights.transpose(1, 2) @ add, memory, kept_BNK)
