@@ -61,7 +61,7 @@ def moved(weights: Tensor, shift: Tensor) -> Tensor:
     far = shift.shape[-1] // 2
     round_BHM = torch.cat([weights[..., -far:], weights, weights[..., :far]], dim=-1) if far else weights
     around_BHNS = round_BHM.unfold(-1, 2 * far + 1, 1)
-    return (around_BHNS @ shift.flip(-1)[..., None])[..., 0]
+    return (around_BHNS @ shift.flip(-1)[..., None])[..., 0]  # flipped: what moves ahead comes from behind
 
 
 def sharpened(weights: Tensor, sharpness: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def sharpened(weights: Tensor, sharpness: Tensor) -> Tensor:
 def written(memory: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tensor:
     """Wipe and add at the places that heads look at, all heads at once.  (B N K), (B H N), (B H K) twice -> (B N K)."""
     erased_BHNK = weights[:, :, :, None] * erase[:, :, None, :]
-    if erased_BHNK.shape[1] == 1:
+    if erased_BHNK.shape[1] == 1:  # the usual case; the gradient of a product is slow
         kept_BNK = 1 - erased_BHNK[:, 0]
     else:
         kept_BNK = (1 - erased_BHNK).prod(dim=1)
