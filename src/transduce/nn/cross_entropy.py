@@ -67,7 +67,7 @@ class _Fused(torch.autograd.Function):
         bias_sum = 0.0 if bias is None else bias.sum()
         sums = hidden.new_zeros(3, dtype=torch.float64)  # smoothed, plain, correct
         hidden_grad = torch.empty_like(hidden) if wanted else None
-        weight_grad = torch.zeros_like(weight) if wanted else None
+        weight_grad = torch.zeros_like(weight) if wanted and not count else None
         bias_grad = torch.zeros_like(bias) if wanted and bias is not None else None
         for start in range(0, count, max(1, rows)):
             hidden_ND, output_N1 = hidden[start : start + rows], output[start : start + rows, None]
@@ -85,7 +85,7 @@ class _Fused(torch.autograd.Function):
             smoothed_N1 = -(1.0 - smoothing) * log_true_N1 - share * (log_sum_N1 - log_true_N1)
             sums[0] += smoothed_N1.sum(dtype=torch.float64)
             sums[1] -= log_true_N1.sum(dtype=torch.float64)
-            if hidden_grad is None or weight_grad is None:
+            if hidden_grad is None:
                 sums[2] += (peak_N1 == true_N1).sum()
                 continue
             # d smoothed / d score = part / total - target. Dividing by the total is left to the small sides of the
@@ -95,7 +95,7 @@ class _Fused(torch.autograd.Function):
                 bias_grad += (part_NV / total_N1).sum(dim=0)
             part_NV = products.factor(part_NV)
             products.backward(part_NV, out=hidden_grad[start : start + rows]).div_(total_N1)
-            products.add_outer(weight_grad, part_NV, products.factor(hidden_ND / total_N1))
+            weight_grad = products.add_outer(weight_grad, part_NV, products.factor(hidden_ND / total_N1))
         if hidden_grad is not None and weight_grad is not None:
             hidden_grad -= share * weight_sum_D
             weight_grad -= share * hidden.sum(dim=0)

@@ -21,10 +21,12 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(size, dim))
         self.std = dim**-0.5 if std is None else std
         self.scale = math.sqrt(dim) if scaled else 1.0
+        self.sparse = False
+        """Whether a gradient is of the rows that were looked up only, see `set_sparse_gradients`."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(…) -> (… D)."""
-        vectors = F.embedding(tokens, self.weight)
+        vectors = F.embedding(tokens, self.weight, sparse=self.sparse)
         return vectors * self.scale if self.scale != 1.0 else vectors
 
     def extra_repr(self) -> str:
@@ -68,6 +70,18 @@ class Output(Freezable):
 
     def extra_repr(self) -> str:
         return "{}, {}, bias={}".format(*self.weight.shape, self.bias is not None)
+
+
+def set_sparse_gradients(model: nn.Module) -> None:
+    """Let embeddings that are an output layer too have gradients of the rows that were looked up.
+
+    For losses that read the output layer, whose gradient is of all rows: adding a few rows to it is cheaper than to
+    fill one more matrix of its size for each embedding, and to add those up.
+    """
+    outputs = {id(module.weight) for module in model.modules() if isinstance(module, Output)}
+    for module in model.modules():
+        if isinstance(module, Embedding):
+            module.sparse = id(module.weight) in outputs
 
 
 def binary_code(size: int) -> Tensor:

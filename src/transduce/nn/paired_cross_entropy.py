@@ -82,7 +82,7 @@ class _Paired(torch.autograd.Function):
                     bias_grad += slope_NV.sum(dim=0)
                 factor_NV = products.factor(slope_NV)
                 products.backward(factor_NV, out=hidden_grad[part])
-                products.add_outer(weight_grad, factor_NV, hidden[part])
+                weight_grad = products.add_outer(weight_grad, factor_NV, hidden[part])
         for hidden, hidden_grad in zip((first, second), hidden_grads, strict=True):
             hidden_grad -= share / 2 * weight_sum_D
             weight_grad -= share / 2 * hidden.sum(dim=0)

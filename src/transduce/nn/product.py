@@ -33,8 +33,8 @@ class Products(Protocol):
     def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
         """(N V) -> (N D)."""
 
-    def add_outer(self, total: Tensor, grad: Tensor, rows: Tensor) -> None:
-        """Add grad^T · rows to a total.  (V D), (N V), (N D)."""
+    def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
+        """Return grad^T · rows, added in place to what is there of a total.  (V D), (N V), (N D) -> (V D)."""
 
 
 class FullProducts:
@@ -52,8 +52,8 @@ class FullProducts:
     def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
         return torch.mm(grad, self.weight, out=out)
 
-    def add_outer(self, total: Tensor, grad: Tensor, rows: Tensor) -> None:
-        total.addmm_(grad.t(), rows)
+    def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
+        return torch.mm(grad.t(), rows) if total is None else total.addmm_(grad.t(), rows)
 
 
 class HalfProducts:
@@ -71,8 +71,9 @@ class HalfProducts:
     def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
         return _single(torch.mm(panels(grad), self.weight), len(grad), out)
 
-    def add_outer(self, total: Tensor, grad: Tensor, rows: Tensor) -> None:
-        total += torch.mm(panels(grad).t(), panels(rows))
+    def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
+        outer = torch.mm(panels(grad).t(), panels(rows))
+        return outer.float() if total is None else total.add_(outer)
 
 
 class Linear(Freezable, nn.Linear):

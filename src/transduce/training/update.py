@@ -17,6 +17,7 @@ import torch
 from transduce.errors import SettingsError
 from transduce.models.interface import Model
 from transduce.nn.dropout import DropoutKey, set_dropout_key
+from transduce.nn.embedding import set_sparse_gradients
 from transduce.nn.product import set_half_products
 from transduce.training.config import TrainingConfig
 from transduce.training.gradient_sum import GradientSum
@@ -83,6 +84,8 @@ class Updater:
         self._autocast = half and self.device.type != "cpu"
         for each in self.workers.models:
             set_half_products(each, half and not self._autocast)
+            if self.device.type == "cpu" and not self.sharded:
+                set_sparse_gradients(each)
 
     def update(self, batches: Sequence[AnyBatch], update: int, rate: float, slice_tokens: int) -> Outcome:
         """Move the weights by the mean gradient over all real tokens; if it is not finite, leave them be."""

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from transduce.nn.embedding import Embedding, Output
+from transduce.nn.embedding import Embedding, Output, set_sparse_gradients
 
 
 def filled_embedding(size: int = 11, dim: int = 7, scaled: bool = True) -> Embedding:
@@ -67,3 +67,27 @@ def test_a_tied_output_is_the_embedding_itself() -> None:
 def test_what_they_print_says_their_sizes() -> None:
     assert repr(Embedding(11, 7)) == "Embedding(11, 7)"
     assert repr(Output(11, 7, bias=True)) == "Output(11, 7, bias=True)"
+
+
+def test_a_gradient_of_few_rows_adds_up_to_the_same_matrix() -> None:
+    tokens, hidden = torch.tensor([[3, 1, 3], [0, 1, 4]]), torch.randn(2, 7, requires_grad=True)
+
+    def gradient(sparse: bool) -> torch.Tensor:
+        embedding = Embedding(5, 7)
+        output = Output(5, 7, tied=embedding)
+        torch.nn.init.constant_(embedding.weight, 0.5)
+        if sparse:
+            set_sparse_gradients(torch.nn.ModuleList([embedding, output]))
+        (embedding(tokens).sin().sum() + output(hidden).square().sum()).backward()
+        assert embedding.weight.grad is not None
+        assert not embedding.weight.grad.is_sparse
+        return embedding.weight.grad
+
+    torch.testing.assert_close(gradient(sparse=True), gradient(sparse=False))
+
+
+def test_an_embedding_of_its_own_keeps_its_whole_gradient() -> None:
+    alone, tied = Embedding(5, 7), Embedding(5, 7)
+    set_sparse_gradients(torch.nn.ModuleList([alone, tied, Output(5, 7, tied=tied)]))
+    assert not alone.sparse
+    assert tied.sparse
