@@ -42,7 +42,7 @@ def carried_out(options: argparse.Namespace, hops: int, seed: int) -> Path:
     changes = [f"data.train=[{files}]", f"model.hops={hops}", f"training.seed={seed}"]
     if options.updates:
         changes += [f"training.updates={options.updates}", f"training.validate_every={max(1, options.updates // 20)}"]
-        changes += [f"model.linear_updates={options.updates // 17}", f"training.warmup={options.updates // 8}"]
+        changes += [f"model.linear_updates={options.updates * 6 // 13}"]
     train(
         resume_recipe(folder) if resume else read_recipe(ROOT / "recipes" / "babi.toml", changes)[0],
         folder,

@@ -30,10 +30,9 @@ SYSTEMS: dict[str, list[str]] = {
     "cho": ["model={preset='cho'}", "training.learning_rate=0.001"],
     "bahdanau": ["model={preset='bahdanau'}", "training.learning_rate=0.001"],
     "convolutional": [
-        "model={preset='conv_ladder'}",
+        "model={preset='conv_ladder', first_values='torch'}",
         "training.learning_rate=0.001",
         "training.clip=0.1",
-        "training.warmup=100",  # the ladder has none; with our first weights its first steps would be too long
     ],
     "transformer": [],
 }

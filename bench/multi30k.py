@@ -1,12 +1,12 @@
 """Scores of finished runs on Multi30k, English to German, in the measure of Wu et al. 2021: `python bench/multi30k.py`.
 
-    python bench/multi30k.py --data multi30k --tokenised runs/tiny-1 runs/tiny-2 --raw runs/multi30k
+    python bench/multi30k.py --data multi30k --tokenised runs/tiny-1 runs/tiny-2 --raw runs/multi30k runs/a+runs/b
 
-Runs on the lowercased, tokenised files are scored as they write. A run on raw text gets its output lowercased,
-normalised and tokenised by Moses's rules (sacremoses), which turn the raw reference of the test set into the published
-tokenised one, line by line; that is checked. sacreBLEU's own score of the raw text stands beside it, and a paired
-bootstrap test against the first run. The last line is one JSON object. Choose on `--split val`; the test set is for
-the end.
+Runs with a + between them answer together, as an ensemble. Runs on the lowercased, tokenised files are scored as they
+write. A run on raw text gets its output lowercased, normalised and tokenised by Moses's rules (sacremoses), which turn
+the raw reference of the test set into the published tokenised one, line by line; that is checked. sacreBLEU's own score
+of the raw text stands beside it, and a paired bootstrap test against the first run. The last line is one JSON object.
+Choose on `--split val`; the test set is for the end.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
     answers: dict[str, list[str]] = {}
     found: dict[str, dict[str, Any]] = {}
     for run, is_raw in [*((run, False) for run in options.tokenised), *((run, True) for run in options.raw)]:
-        said = transduce.load(run).translate(sources[is_raw], split=False)
+        said = transduce.load(*run.split("+")).translate(sources[is_raw], split=False)
         answers[run] = tokenised(said) if is_raw else said
         score, around = TOKENISED.score(answers[run], reference), interval(TOKENISED, answers[run], reference)
         print(f"{run}: {score}  (95 % interval {around.low:.2f} to {around.high:.2f})")

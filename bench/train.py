@@ -30,6 +30,8 @@ from transduce.text.specials import Specials
 PAD, _, _ = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 PEERS = ("torch_nn", "hf_marian")
+WARM_UP = 3
+"""Updates before the first that counts; by then every contender has the memory that it needs."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ def contend(name: str, size: Size, tokens: int) -> None:
     """Be one contender: a round of updates for each line on standard input, a line of JSON for each round."""
     batches = make_batches(tokens, 4 * size.updates)
     update = CONTENDERS[name](size)
-    update(batches[0])
+    for batch in batches[:WARM_UP]:
+        update(batch)
     print("ready", flush=True)
     for turn, _ in enumerate(sys.stdin):
         chosen = [batches[(turn * size.updates + place) % len(batches)] for place in range(size.updates)]

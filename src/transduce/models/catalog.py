@@ -211,5 +211,5 @@ def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> Mo
     with torch.random.fork_rng(devices=[]):  # torch's own first values are drawn and forgotten, unseen by anybody
         model = entry(name_of(config)).model(config, sizes)
     if seed is not None:
-        initialize(model, seed, glorot=getattr(config, "first_embedding", None) == "glorot")
+        initialize(model, seed, getattr(config, "first_values", getattr(config, "first_embedding", "normal")))
     return model

@@ -56,6 +56,9 @@ class ConvSeq2SeqConfig(Config):
     """One matrix for source, target and output (needs a joint vocabulary), for target and output, or none."""
     output_bias: bool = True
     """A bias in the layer before the softmax."""
+    first_values: Literal["normal", "torch"] = "normal"
+    """How weights start: embeddings from N(0, 1/D) and matrices by Glorot's rule, or all of them by torch's own rules:
+    embeddings from N(0, 1), and between -1/√n and 1/√n for a layer of n inputs."""
     dropout: Rate = 0.2
     """On the embeddings, on what every convolution reads, and before the output layer."""
 

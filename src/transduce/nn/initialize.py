@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -11,11 +13,14 @@ from transduce.nn.embedding import Embedding, Output
 from transduce.nn.position import LearnedPositions
 from transduce.nn.relative import Buckets
 
+Rule = Literal["normal", "glorot", "torch"]
+"""The first two differ in embeddings, learned positions and the output layer: N(0, 1/D), or drawn like other matrices.
+By torch's rule everything differs: it is what a program has that leaves torch's modules as they are."""
 
-def initialize(model: nn.Module, seed: int, glorot: bool = False) -> None:
+
+def initialize(model: nn.Module, seed: int, rule: Rule = "normal") -> None:
     """Fill every parameter: Glorot for matrices, N(0, 1/D) for embeddings, zeros and ones for the rest.
 
-    With `glorot` embeddings, learned positions and the output layer are drawn like any other matrix.
     Linear layers that hold several projections side by side say so with `parts`, and each part is drawn for its
     own shape. Anything left over would be uninitialised memory, so it is an error.
     """
@@ -25,7 +30,10 @@ def initialize(model: nn.Module, seed: int, glorot: bool = False) -> None:
         for module in model.modules():
             for name, parameter in module.named_parameters(recurse=False):
                 if id(parameter) not in done:
-                    _fill(module, name, parameter, generator, glorot)
+                    if rule == "torch":
+                        _fill_as_torch(module, name, parameter, generator)
+                    else:
+                        _fill(module, name, parameter, generator, glorot=rule == "glorot")
                     done.add(id(parameter))
 
 
@@ -50,6 +58,17 @@ def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Gene
     else:
         for part in torch.split(parameter, getattr(module, "parts", [parameter.shape[0]])):
             _glorot(part, generator)
+
+
+def _fill_as_torch(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
+    """N(0, 1) for embeddings, and for a layer of n inputs weights and biases between -1/√n and 1/√n."""
+    if isinstance(module, Embedding | LearnedPositions):
+        parameter.normal_(generator=generator)
+    elif isinstance(module, nn.Linear | Output):
+        bound = module.weight.shape[1] ** -0.5
+        parameter.uniform_(-bound, bound, generator=generator)
+    else:
+        _fill(module, name, parameter, generator, glorot=False)
 
 
 def _glorot(matrix: Tensor, generator: torch.Generator) -> None:

@@ -79,7 +79,7 @@ def test_matrices_are_glorot_uniform() -> None:
 
 def test_embeddings_positions_and_the_output_may_be_drawn_like_other_matrices() -> None:
     model = nn.ModuleList((Embedding(300, 16), LearnedPositions(16, 80), Output(200, 16, bias=True)))
-    initialize(model, 5, glorot=True)
+    initialize(model, 5, rule="glorot")
     embedding, positions, output, bias = model.parameters()
     for weight in (embedding, positions, output):
         assert_uniform(weight, bound_of(weight))
@@ -127,3 +127,18 @@ def test_a_tied_matrix_is_drawn_once_as_an_embedding() -> None:
     alone = Embedding(499, 31)
     initialize(alone, 5)
     assert torch.equal(alone.weight, model.embedding.weight)
+
+
+def test_by_torchs_rule_weights_and_biases_are_drawn_as_torchs_modules_draw_them() -> None:
+    model = poisoned()
+    initialize(model, 5, "torch")
+    theirs = torch.nn.Embedding(499, 31)
+    for table in (model.embedding.weight.detach(), model.positions.table.detach()):
+        assert float(table.std()) == pytest.approx(float(theirs.weight.detach().std()), rel=0.05)
+    layer, torchs = PackedLinear(101, [53, 71], bias=True), torch.nn.Linear(101, 124)
+    initialize(layer, 5, "torch")
+    assert_uniform(layer.weight, 101**-0.5)
+    assert layer.bias is not None
+    for ours, other in ((layer.weight, torchs.weight), (layer.bias, torchs.bias)):
+        assert float(ours.detach().abs().max()) == pytest.approx(float(other.detach().abs().max()), rel=0.1)
+    assert bool((model.norm.weight == 1).all())
