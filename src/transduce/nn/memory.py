@@ -6,6 +6,7 @@ made sharper. Letters: B rows, H heads, N places, K width of a place, P what a h
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -59,9 +60,9 @@ def likeness(key: Tensor, memory: Tensor) -> Tensor:
 def moved(weights: Tensor, shift: Tensor) -> Tensor:
     """Move weights round the memory, spread over several distances.  (B H N), (B H S) -> (B H N)."""
     far = shift.shape[-1] // 2
-    round_BHM = torch.cat([weights[..., -far:], weights, weights[..., :far]], dim=-1) if far else weights
-    around_BHNS = round_BHM.unfold(-1, 2 * far + 1, 1)
-    return (around_BHNS @ shift.flip(-1)[..., None])[..., 0]  # flipped: what moves ahead comes from behind
+    moves = zip(range(-far, far + 1), shift.unbind(dim=-1), strict=True)
+    parts = [weights.roll(move, dims=-1) * likely_BH[..., None] for move, likely_BH in moves]
+    return functools.reduce(torch.add, parts)
 
 
 def sharpened(weights: Tensor, sharpness: Tensor) -> Tensor:
