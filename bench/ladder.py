@@ -2,10 +2,11 @@
 
 Multi30k, German to English, by the settings of a public ladder (bentrevett/pytorch-seq2seq): two LSTM layers without
 attention, a GRU with one context, a GRU with attention, ConvS2S, a Transformer. After every epoch each is measured by
-its perplexity on the validation pairs, beside what the ladder printed. For the last two it is the same measure; the
-ladder's recurrent models were measured while they read their own words, and learnt so half of the time, where ours are
-always given the true ones: there only the order can be compared. What is done already is not done again: a run that
-was stopped goes on. The last line is one JSON object.
+its perplexity on the validation pairs, beside what the ladder printed. For the last two it is the same measure. The
+ladder's recurrent models were measured while they read their own words: so are ours, at their end, beside the usual
+way. But the ladder's learnt so half of the time, where ours are always given the true words, and there only the order
+can be compared. What is done already is not done again: a run that was stopped goes on. The last line is one JSON
+object.
 
 Three epochs take two hours on two cores; `--systems` and `--epochs` make it shorter.
 """
@@ -13,10 +14,19 @@ Three epochs take two hours on two cores; `--systems` and `--epochs` make it sho
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import math
 from pathlib import Path
 
+import torch
+import torch.nn.functional as F
+
+import transduce
+from transduce.data.batches import Batch, Batches, collate
+from transduce.data.store import PairStore
 from transduce.journal import read_journal
+from transduce.models.interface import AnyTransducer
 from transduce.recipe import read_recipe, resume_recipe
 from transduce.run import train
 from transduce.training.reporter import Silent, Validation
@@ -46,6 +56,9 @@ PUBLISHED: dict[str, list[float]] = {
 """Perplexities on the validation pairs after each epoch; the first row's without the true words."""
 
 COMPARABLE = ("convolutional", "transformer")
+RECURRENT = ("sutskever", "cho", "bahdanau")
+TOGETHER = 4096
+"""Tokens of a batch of validation pairs."""
 
 
 class Epochs(Silent):
@@ -74,6 +87,37 @@ def carried_out(options: argparse.Namespace, name: str) -> list[float]:
     return [line["perplexity"] for line in read_journal(folder / "journal.jsonl") if line["event"] == "validation"]
 
 
+def by_its_own_words(options: argparse.Namespace, name: str) -> float:
+    """Return the perplexity of the true words, given what the finished model would have said before each of them."""
+    translator = transduce.load(options.work / name)
+
+    def read(side: str) -> list[str]:
+        text = gzip.decompress((options.data / f"val.lc.norm.tok.{side}.gz").read_bytes()).decode()
+        return text.removesuffix("\n").split("\n")
+
+    store = PairStore.of(translator.source.encode_batch(read("de")), translator.target.encode_batch(read("en")))
+    loss, tokens = 0.0, 0
+    for rows in Batches.of(store, TOGETHER, seed=1).epoch(0):
+        batch = collate(store, rows, translator.source.specials, translator.target.specials)
+        loss += _read_alone(translator.model, batch)
+        tokens += batch.num_target_tokens
+    return math.exp(loss / tokens)
+
+
+@torch.inference_mode()
+def _read_alone(model: AnyTransducer, batch: Batch) -> float:
+    """Return the loss of a batch's true words, where the model reads those that it finds likeliest."""
+    state = model.start(model.encode(batch.source, batch.source_allowed))
+    read_B, loss = batch.target[:, 0], 0.0
+    for place in range(batch.target.shape[1] - 1):
+        hidden_BD, state = model.step(read_B, state)
+        score_BV = model.output(hidden_BD)
+        asked_B = batch.target_asked[:, place]
+        loss += float(F.cross_entropy(score_BV[asked_B], batch.target[asked_B, place + 1], reduction="sum"))
+        read_B = score_BV.argmax(dim=1)
+    return loss
+
+
 def within(measured: list[float], published: list[float]) -> float:
     """Return the largest distance of an epoch from what was published, relative to it."""
     return max(abs(ours / theirs - 1) for ours, theirs in zip(measured, published, strict=False))
@@ -97,9 +141,13 @@ def main() -> None:
             shown = PUBLISHED[name][: len(perplexities)]
             note = "" if name in COMPARABLE else "  (another measure)"
             print(f"{'':>14}  published  " + "  ".join(f"{value:7.2f}" for value in shown) + note)
-    last = [perplexities[-1] for perplexities in reached.values()]
+    alone = {name: by_its_own_words(options, name) for name in RECURRENT if name in reached}
+    for name, value in alone.items():
+        print(f"{name:>14}  ours, reading its own words after the last epoch  {value:7.2f}")
+    last = [alone.get(name, perplexities[-1]) for name, perplexities in reached.items()]
     summary = {
         "perplexities": {name: [round(value, 2) for value in values] for name, values in reached.items()},
+        "by_its_own_words": {name: round(value, 2) for name, value in alone.items()},
         "distance": {name: round(within(reached[name], PUBLISHED[name]), 3) for name in COMPARABLE if name in reached},
         "in_order": last == sorted(last, reverse=True),
     }
