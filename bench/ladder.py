@@ -8,7 +8,7 @@ way. But the ladder's learnt so half of the time, where ours are always given th
 can be compared. What is done already is not done again: a run that was stopped goes on. The last line is one JSON
 object.
 
-Three epochs take two hours on two cores; `--systems` and `--epochs` make it shorter.
+Three epochs take an hour on two cores; `--systems` and `--epochs` make it shorter.
 """
 
 from __future__ import annotations
