@@ -31,7 +31,7 @@ PAD, _, _ = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 PEERS = ("torch_nn", "hf_marian")
 WARM_UP = 3
-"""Updates before the first that counts; by then every contender has the memory that it needs."""
+"""Updates before the first that counts; ours asks the system for memory in the first two, and for none after them."""
 
 
 @dataclass(frozen=True)
