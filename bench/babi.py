@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
+from common import carried_out
+
 from transduce.loading import load_reader
 from transduce.reader_assessment import assess_reader
-from transduce.recipe import read_recipe, resume_recipe
-from transduce.run import train
+from transduce.recipe import Recipe, read_recipe
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = 0.05
@@ -32,24 +33,14 @@ def tasks(folder: Path, split: str) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("en-qa").partition("_")[0]))
 
 
-def carried_out(options: argparse.Namespace, hops: int, seed: int) -> Path:
-    """Train, go on with a run that was stopped, or take one that is finished."""
-    folder = Path(options.work / f"hops-{hops}-seed-{seed}")
-    if (folder / "model").exists():
-        return folder
-    began, resume = time.perf_counter(), (folder / "recipe.toml").exists()
+def recipe(options: argparse.Namespace, hops: int, seed: int) -> Recipe:
+    """The repository's recipe with so many hops."""
     files = ", ".join(f"{{path='{path}', format='babi'}}" for path in tasks(options.data, "train"))
     changes = [f"data.train=[{files}]", f"model.hops={hops}", f"training.seed={seed}"]
     if options.updates:
         changes += [f"training.updates={options.updates}", f"training.validate_every={max(1, options.updates // 20)}"]
         changes += [f"model.linear_updates={options.updates * 6 // 13}"]
-    train(
-        resume_recipe(folder) if resume else read_recipe(ROOT / "recipes" / "babi.toml", changes)[0],
-        folder,
-        resume=resume,
-    )
-    print(f"{folder.name}: {time.perf_counter() - began:.0f} s", flush=True)
-    return folder
+    return read_recipe(ROOT / "recipes" / "babi.toml", changes)[0]
 
 
 def validated(folder: Path) -> float:
@@ -71,7 +62,10 @@ def main() -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     summary: dict[str, dict[str, float | int]] = {}
     for hops in options.hops:
-        runs = [carried_out(options, hops, seed) for seed in range(1, options.restarts + 1)]
+        runs = [
+            carried_out(partial(recipe, options, hops, seed), options.work / f"hops-{hops}-seed-{seed}")
+            for seed in range(1, options.restarts + 1)
+        ]
         reader = load_reader(max(runs, key=validated))
         errors = {}
         for path in tasks(options.data, "test"):

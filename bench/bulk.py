@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from common import measured
 
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.models.interface import VocabularySizes
@@ -57,18 +55,6 @@ def write_model(folder: Path, text: Path) -> None:
         for token in (known.pad, known.start):
             model.output.weight[token] = 0.0
     save_model(folder, ModelFolder(model, config, known, known), "A model with random weights.")
-
-
-def measured(command: list[str]) -> dict[str, Any]:
-    """Run a command; return its peak of resident memory and its time."""
-    began = time.monotonic()
-    process = subprocess.Popen(command, stderr=sys.stderr)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)}: ended with {process.returncode}")
-    unit = 1 if sys.platform == "darwin" else 1024
-    return {"seconds": round(time.monotonic() - began, 2), "peak_bytes": usage.ru_maxrss * unit}
 
 
 def trial(folder: Path, lines: int) -> dict[str, Any]:

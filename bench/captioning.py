@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from common import carried_out
 
 from transduce.data.drawn import DrawnPictures, Scene, Shape
 from transduce.inspection.glance import Glances
-from transduce.recipe import read_recipe
-from transduce.run import train
+from transduce.recipe import Recipe, read_recipe
 from transduce.translator import Translator, load
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "captions.toml"
@@ -65,6 +66,10 @@ def judge(translator: Translator, scenes: list[Scene], looked: int) -> dict[str,
     return {"exact": float(np.mean(right)), "inside": float(inside), "mass": float(mass), "chance": float(chance)}
 
 
+def recipe(changes: list[str]) -> Recipe:
+    return read_recipe(RECIPE, changes)[0]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("runs/reproduce-captioning"), help="where the runs go")
@@ -80,9 +85,7 @@ def main() -> None:
     for seed in range(1, options.seeds + 1):
         folder = options.work / f"seed-{seed}"
         changes = [f"training.seed={seed}"] + ([f"training.updates={options.updates}"] if options.updates else [])
-        if not (folder / "model").exists():
-            train(read_recipe(RECIPE, changes)[0], folder)
-        translator = load(folder)
+        translator = load(carried_out(partial(recipe, changes), folder))
         runs.append({**judge(translator, held_out, options.looked), "seen": judge(translator, seen, 0)["exact"]})
         print(
             f"seed {seed}: " + ", ".join(f"{name} {100 * value:.1f} %" for name, value in runs[-1].items()), flush=True

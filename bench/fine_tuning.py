@@ -13,17 +13,19 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from common import carried_out
 
 import transduce
 from transduce.config import Table, write_toml
 from transduce.evaluation.bleu import bleu_metric
 from transduce.evaluation.significance import compare, interval
 from transduce.journal import read_journal
-from transduce.recipe import read_recipe, resume_recipe
-from transduce.run import train
+from transduce.recipe import Recipe, read_recipe
 from transduce.training.reporter import Silent, Validation
 
 HELD_OUT = 500
@@ -105,20 +107,18 @@ def going_on(table: Table, first: Path) -> Table:
     return {"data": {**table["data"], "watch": {"prepared": str(first)}}, "training": training}
 
 
-def carried_out(table: Table, folder: Path) -> Path:
-    """Train, or go on, or see that it is done."""
-    if (folder / "model").is_dir():
-        print(f"{folder}: finished before", flush=True)
-    elif (folder / "recipe.toml").is_file():
-        train(resume_recipe(folder), folder, resume=True, reporter=Lines(folder.name))
-    else:
-        path = folder.with_suffix(".toml")
-        path.write_text(write_toml(table), encoding="utf-8")
-        chosen, reasons = read_recipe(path)
-        for reason in reasons:
-            print(f"{folder.name}: chosen: {reason}", flush=True)
-        train(chosen, folder, reporter=Lines(folder.name))
-    return folder
+def chosen(table: Table, folder: Path) -> Recipe:
+    """The recipe of these settings; says what was chosen besides."""
+    path = folder.with_suffix(".toml")
+    path.write_text(write_toml(table), encoding="utf-8")
+    found, reasons = read_recipe(path)
+    for reason in reasons:
+        print(f"{folder.name}: chosen: {reason}", flush=True)
+    return found
+
+
+def trained(table: Table, folder: Path) -> Path:
+    return carried_out(partial(chosen, table, folder), folder, Lines(folder.name))
 
 
 def scores(answers: dict[str, dict[str, list[str]]], references: dict[str, list[str]]) -> dict[str, Any]:
@@ -156,12 +156,12 @@ def main() -> None:
     if not (options.work / "second.held.en").is_file():
         write_halves(options.data, options.work)
     counts = {name: max(5, round(options.share * count)) for name, count in UPDATES.items()}
-    first = carried_out(recipe(options.work, "first", counts["first"], options.threads), options.work / "first")
+    first = trained(recipe(options.work, "first", counts["first"], options.threads), options.work / "first")
     alone = recipe(options.work, "second", counts["second"], options.threads)
     runs = {
         "first": first,
-        "tuned": carried_out(going_on(alone, first), options.work / "tuned"),
-        "alone": carried_out(alone, options.work / "alone"),
+        "tuned": trained(going_on(alone, first), options.work / "tuned"),
+        "alone": trained(alone, options.work / "alone"),
     }
     sources, references = (
         {split: list(islice(read(options.data, f"{name}.{side}"), options.sentences)) for split, name in SPLITS.items()}

@@ -17,18 +17,19 @@ import argparse
 import gzip
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from common import carried_out
 
 import transduce
 from transduce.data.batches import Batch, Batches, collate
 from transduce.data.store import PairStore
 from transduce.journal import read_journal
 from transduce.models.interface import AnyTransducer
-from transduce.recipe import read_recipe, resume_recipe
-from transduce.run import train
+from transduce.recipe import Recipe, read_recipe
 from transduce.training.reporter import Silent, Validation
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,19 +72,20 @@ class Epochs(Silent):
         print(f"{self.name}, epoch {validation.update // EPOCH}: perplexity {validation.perplexity:.2f}", flush=True)
 
 
-def carried_out(options: argparse.Namespace, name: str) -> list[float]:
-    """Train a system, go on where it stopped, or take what is finished; return its perplexity after every epoch."""
-    folder: Path = options.work / name
-    if not (folder / "model").exists():
-        resume = (folder / "recipe.toml").exists()
-        files = {
-            part: f"{{source='{options.data / file}.de.gz', target='{options.data / file}.en.gz'}}"
-            for part, file in (("train", "train.lc.norm.tok"), ("validation", "val.lc.norm.tok"))
-        }
-        changes = [f"data.{part}={paths}" for part, paths in files.items()]
-        changes += [f"training.updates={EPOCH * options.epochs}", *SYSTEMS[name], *options.set]
-        recipe = resume_recipe(folder) if resume else read_recipe(ROOT / "recipes/reproduce/ladder.toml", changes)[0]
-        train(recipe, folder, resume=resume, reporter=Epochs(name))
+def recipe(options: argparse.Namespace, name: str) -> Recipe:
+    """The published settings of a system."""
+    files = {
+        part: f"{{source='{options.data / file}.de.gz', target='{options.data / file}.en.gz'}}"
+        for part, file in (("train", "train.lc.norm.tok"), ("validation", "val.lc.norm.tok"))
+    }
+    changes = [f"data.{part}={paths}" for part, paths in files.items()]
+    changes += [f"training.updates={EPOCH * options.epochs}", *SYSTEMS[name], *options.set]
+    return read_recipe(ROOT / "recipes/reproduce/ladder.toml", changes)[0]
+
+
+def reached_by(options: argparse.Namespace, name: str) -> list[float]:
+    """Train a system; return its perplexity after every epoch."""
+    folder = carried_out(partial(recipe, options, name), options.work / name, Epochs(name))
     return [line["perplexity"] for line in read_journal(folder / "journal.jsonl") if line["event"] == "validation"]
 
 
@@ -134,7 +136,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    reached = {name: carried_out(options, name) for name in options.systems}
+    reached = {name: reached_by(options, name) for name in options.systems}
     for name, perplexities in reached.items():
         print(f"{name:>14}  ours       " + "  ".join(f"{value:7.2f}" for value in perplexities))
         if name in PUBLISHED:

@@ -1,4 +1,4 @@
-"""Hugging Face's Marian, a peer of more than one bench, made as large as the model that it stands beside."""
+"""Hugging Face's Marian, made as large as the model that it stands beside."""
 
 from __future__ import annotations
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import measured
 
 CHUNK = 100_000
 WORDS = 50_000
@@ -57,31 +55,6 @@ def write_pairs(folder: Path, size: int) -> tuple[Path, Path]:
     return paths
 
 
-def measured(command: list[str], until: Path | None = None) -> dict[str, Any]:
-    """Run a command; return its peak of resident memory and its time (or the time until a journal has an update)."""
-    began = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
-    seen = None
-    while True:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if until is not None and seen is None and until.is_file() and b'"update"' in until.read_bytes():
-            seen = time.monotonic() - began
-        if pid:
-            break
-        time.sleep(0.02)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)}: ended with {process.returncode}")
-    unit = 1 if sys.platform == "darwin" else 1024
-    seconds = time.monotonic() - began if seen is None else seen
-    processor = usage.ru_utime + usage.ru_stime
-    return {
-        "seconds": round(seconds, 2),
-        "processor_seconds": round(processor, 2),
-        "peak_bytes": usage.ru_maxrss * unit,
-    }
-
-
 def trial(folder: Path, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Measure one size; leave nothing behind."""
     transduce = [sys.executable, "-m", "transduce"]
@@ -93,7 +66,8 @@ def trial(folder: Path, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
     print(f"  prepared in {preparing['seconds']:,.0f} s with {preparing['peak_bytes'] / 2**20:,.0f} MiB", flush=True)
     settings = [part for setting in TRAINING for part in ("--set", setting)]
     command = ["train", "--prepared", str(prepared), *settings, "--output", str(run)]
-    starting = measured([*transduce, *command], until=run / "journal.jsonl")
+    journal = run / "journal.jsonl"
+    starting = measured([*transduce, *command], lambda: journal.is_file() and b'"update"' in journal.read_bytes())
     print(f"  first update after {starting['seconds']} s with {starting['peak_bytes'] / 2**20:,.0f} MiB", flush=True)
     for path in (source, target):
         path.unlink()

@@ -14,17 +14,18 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from common import carried_out
+
 from transduce.config import Table
 from transduce.loading import load_reader
 from transduce.reader_assessment import assess_reader
-from transduce.recipe import read_recipe, resume_recipe
-from transduce.run import train
+from transduce.recipe import Recipe, read_recipe
 
 MODEL: Table = {"name": "bert", "model_dim": 128, "num_heads": 4, "ffn_dim": 512, "num_layers": 3, "max_positions": 96}
 RATES: dict[str, Table] = {
@@ -119,15 +120,9 @@ def tagging(options: argparse.Namespace, work: Path, seed: int, started: bool) -
     }
 
 
-def carried_out(tables: Table, folder: Path) -> Path:
-    """Train, go on with a run that was stopped, or take one that is finished."""
-    if not (folder / "model").exists():
-        began = time.perf_counter()
-        resume = (folder / "recipe.toml").exists()
-        recipe = resume_recipe(folder) if resume else read_recipe(None, base=tables)[0]
-        train(recipe, folder, resume=resume)
-        print(f"{folder.name}: {time.perf_counter() - began:.0f} s", flush=True)
-    return folder
+def chosen(tables: Table) -> Recipe:
+    """The recipe of these settings; what they leave out is chosen."""
+    return read_recipe(None, base=tables)[0]
 
 
 def main() -> None:
@@ -142,13 +137,13 @@ def main() -> None:
     options = parser.parse_args()
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
-    carried_out(pre_training(options, work), work / "pre-trained")
+    carried_out(partial(chosen, pre_training(options, work)), work / "pre-trained")
     test = str(options.treebank / "en_lines-ud-test.conllu.gz")
     scores: dict[str, list[float]] = {"from scratch": [], "pre-trained": []}
     for seed in range(1, options.seeds + 1):
         for name, found in scores.items():
             tables = tagging(options, work, seed, started=name == "pre-trained")
-            folder = carried_out(tables, work / f"{name.replace(' ', '-')}-{seed}")
+            folder = carried_out(partial(chosen, tables), work / f"{name.replace(' ', '-')}-{seed}")
             found.append(assess_reader(load_reader(folder), test)["word_accuracy"])
             print(f"{name}, seed {seed}: {100 * found[-1]:.2f} % of the test words are tagged right", flush=True)
     journal = (work / "pre-trained" / "journal.jsonl").read_text(encoding="utf-8").splitlines()

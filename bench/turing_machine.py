@@ -14,15 +14,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import time
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from transduce.config import Table
+from common import carried_out
+
 from transduce.data.synthetic import SyntheticTask
-from transduce.recipe import Recipe, resume_recipe
-from transduce.run import train
+from transduce.recipe import Recipe
 from transduce.translator import Translator, load
 
 PRESETS = ("ntm_lstm", "ntm_feed_forward", "lstm_alone")
@@ -31,10 +31,10 @@ CONVERGED = 0.1
 """Bits per sequence, for lengths up to 20."""
 
 
-def recipe(preset: str, options: argparse.Namespace, seed: int) -> Table:
+def recipe(preset: str, options: argparse.Namespace, seed: int) -> Recipe:
     """Return the published settings: batches of about 32 sequences, Adam, gradients of at most 50."""
     task = {"task": "copy", "symbols": 256, "min_length": 1, "max_length": 20}
-    return {
+    tables = {
         "data": {
             "train": {**task, "size": options.size},
             "validation": {**task, "size": 640, "seed": 2},
@@ -60,16 +60,7 @@ def recipe(preset: str, options: argparse.Namespace, seed: int) -> Table:
             "keep_last": 1,
         },
     }
-
-
-def carried_out(tables: Table, folder: Path) -> Path:
-    """Train, go on with a run that was stopped, or take one that is finished."""
-    if not (folder / "model").exists():
-        began = time.perf_counter()
-        resume = (folder / "recipe.toml").exists()
-        train(resume_recipe(folder) if resume else Recipe.from_tables(tables, "the copy task"), folder, resume=resume)
-        print(f"{folder.name}: {time.perf_counter() - began:.0f} s", flush=True)
-    return folder
+    return Recipe.from_tables(tables, "the copy task")
 
 
 def judge(translator: Translator, length: tuple[int, int], count: int) -> dict[str, float]:
@@ -106,7 +97,7 @@ def main() -> None:
     summary: dict[str, list[dict[str, Any]]] = {}
     for preset in options.models:
         for seed in range(1, options.seeds + 1):
-            folder = carried_out(recipe(preset, options, seed), options.work / f"{preset}-{seed}")
+            folder = carried_out(partial(recipe, preset, options, seed), options.work / f"{preset}-{seed}")
             translator = load(folder)
             learnt = judge(translator, (1, 20), options.count)
             found = {str(length): judge(translator, (length, length), options.count) for length in LENGTHS}

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from common import carried_out
 
 import transduce
 from transduce.data.synthetic import SyntheticTask
 from transduce.recipe import Recipe
-from transduce.run import train
 
 LENGTHS = (40, 80, 160, 400)
 SIZES = {"model_dim": 128, "num_heads": 4, "ffn_dim": 512, "norm": "pre", "dropout": 0.0}
@@ -74,9 +76,8 @@ def main() -> None:
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = {}
     for task in ("copy", "reverse"):
         for model in MODELS:
-            run = options.folder / f"{task}-{model}"
-            begun = (run / "recipe.toml").is_file()
-            translator = transduce.load(train(recipe(task, model, options.updates), run, resume=begun))
+            learning = partial(recipe, task, model, options.updates)
+            translator = transduce.load(carried_out(learning, options.folder / f"{task}-{model}"))
             scores = {length: accuracy(translator, task, length, options.count) for length in options.lengths}
             found.setdefault(task, {})[model] = scores
             shown = ", ".join(f"{n}: {score['symbols']:.3f} / {score['whole']:.3f}" for n, score in scores.items())

@@ -117,7 +117,7 @@ class Answerer:
         """Answer texts that were cut into parts, each of which has its text's lead before it."""
         flat = [
             (
-                [*lead.source, *part.tokens[part.repeated if lead.source else 0 :]],
+                part.after(lead.source),
                 [*lead.target, *(prefix if place == 0 else [])],
                 text if len(several) == 1 else self.source.decode(part.tokens),
             )
@@ -172,7 +172,7 @@ class Answerer:
     ) -> list[Links | None]:
         """Which words of each hypothesis belong to which words of the text that its part was cut from."""
         read = [
-            led(lead.source, _without(part.repeated if lead.source else 0, (part.tokens, part.of(words))))
+            worded(part, lead.source, words)
             for text, several, lead in zip(texts, parts, leads, strict=True)
             for words in [self.source.words_of(text)]
             for part in several
@@ -222,10 +222,10 @@ class Answerer:
         return encoded
 
 
-def _without(count: int, worded: Worded) -> Worded:
-    """Leave out the first tokens: languages that a text says itself, where another was asked for."""
-    tokens, words = worded
-    return tokens[count:], words[count:]
+def worded(part: Part, lead: Sequence[int], words: Sequence[int | None]) -> Worded:
+    """The tokens of a part behind its lead, with their words, of those of the whole text."""
+    own = part.of(words)[part.repeated if lead else 0 :]
+    return part.after(lead), [*[None] * len(lead), *own]
 
 
 def led(lead: Sequence[int], worded: Worded) -> Worded:

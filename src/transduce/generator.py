@@ -16,6 +16,7 @@ from typing import Any, overload
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import CONTINUING, Hypothesis, Request, SearchOptions, continuing
+from transduce.decoding.penalty import LENGTH_PENALTIES
 from transduce.decoding.text_score import USUAL_WINDOW, TextScore, score_text
 from transduce.decoding.wishes import with_wishes
 from transduce.errors import ModelFolderError, SettingsError
@@ -47,8 +48,6 @@ class Counts:
     prompts: int = 0
     shortened: int = 0
     """Prompts longer than the model reads; of these only the end was read."""
-    cut: int = 0
-    """Answers that reached the maximum length before the model ended them."""
     unknown: int = 0
     """Tokens of prompts that the vocabulary lacks."""
 
@@ -63,7 +62,6 @@ class _Writing:
     """What the model reads now: the end of the prompt and of what was written."""
     written: list[int] = field(default_factory=list)
     log_probability: float = 0.0
-    score: float = 0.0
     ended: bool = False
 
     def request(self, id: int, options: SearchOptions, constraints: Constraints) -> Request:
@@ -81,7 +79,6 @@ class _Writing:
         """Take in what was written from the context on."""
         self.written += found.tokens[len(self.context) - 1 :]
         self.log_probability += found.log_probability
-        self.score += found.score
         self.ended = found.ended
 
 
@@ -165,13 +162,12 @@ class Generator:
                 requests = [self._slid(one).request(number, options, constraints) for number, one in enumerate(going)]
                 for one, several in zip(going, self._engine.translate(requests), strict=True):
                     one.take(several[0])
-            answers = [[self._continuation(one, constraints)] for one in writings]
+            answers = [[self._continuation(one, options, constraints)] for one in writings]
         else:
             answers = [
-                [self._of_hypothesis(one, hypothesis, constraints) for hypothesis in several]
+                [self._of_hypothesis(one, hypothesis, options, constraints) for hypothesis in several]
                 for one, several in zip(writings, found, strict=True)
             ]
-        self.counts.cut += sum(not answer[0].ended for answer in answers)
         return answers
 
     def stream(
@@ -193,7 +189,6 @@ class Generator:
                     yield text[len(said) :]
                     said = text
                 if is_last:
-                    self.counts.cut += not one.ended
                     return
             self._slid(one)
 
@@ -262,14 +257,18 @@ class Generator:
         before, whole = self.tokenizer.decode(prompt), self.tokenizer.decode([*prompt, *written])
         return whole[len(before) :] if whole.startswith(before) else self.tokenizer.decode(written)
 
-    def _continuation(self, one: _Writing, constraints: Constraints) -> Continuation:
+    def _continuation(self, one: _Writing, options: SearchOptions, constraints: Constraints) -> Continuation:
         text = constraints.stopped(self._text(one.prompt, one.written))
-        return Continuation(text, one.score, one.log_probability, len(one.written), one.ended)
+        has_end = one.ended and not (constraints.stops and constraints.is_over(one.written))  # which is a token too
+        penalty = LENGTH_PENALTIES[options.length_penalty](len(one.written) + has_end, options.alpha)
+        return Continuation(text, one.log_probability / penalty, one.log_probability, len(one.written), one.ended)
 
-    def _of_hypothesis(self, one: _Writing, found: Hypothesis, constraints: Constraints) -> Continuation:
+    def _of_hypothesis(
+        self, one: _Writing, found: Hypothesis, options: SearchOptions, constraints: Constraints
+    ) -> Continuation:
         own = _Writing(one.prompt, one.context)
         own.take(found)
-        return self._continuation(own, constraints)
+        return self._continuation(own, options, constraints)
 
 
 def load_generator(folder: str | Path) -> Generator:

@@ -10,6 +10,7 @@ from transduce.config import Config
 from transduce.data.config import DataConfig
 from transduce.data.reading.config import ReadingConfig
 from transduce.errors import SettingsError
+from transduce.evaluation.reading import SCORES
 from transduce.models import catalog
 from transduce.training.config import TrainingConfig
 
@@ -74,6 +75,8 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
         )
     elif given := [setting for setting in FOR_PAIRS if getattr(training, setting)]:
         reason = f"training.{given[0]} is for pairs; leave it out for a reader"
+    elif training.metric not in (known := ("loss", *SCORES[data.task])):
+        reason = f"training.metric = '{training.metric}': the task {data.task} is measured by {', '.join(known)}"
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
 

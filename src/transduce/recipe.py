@@ -26,6 +26,7 @@ from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
 from transduce.decoding.options import SearchOptions, continuing
 from transduce.errors import MissingInput, SettingsError, suggestion
+from transduce.evaluation.catalog import METRICS
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
 from transduce.origin import Origin, fit, habits, open_origin, peak_rate, settled
@@ -58,14 +59,12 @@ class Recipe:
         model = catalog.read_model_table(tables.get("model", {}), f"{where}: model")
         data = read_data_table(tables["data"], f"{where}: data")
         model = with_head(data, model, tables.get("model", {}), where)
-        usual = _usual(data, "folder" not in tables.get("tokenizer", {}))
+        training = _usual_training(data) | tables.get("training", {})
         recipe = cls(
             data=_with_block(data, model, where),
-            tokenizer=TokenizerConfig.from_table(
-                usual["tokenizer"] | tables.get("tokenizer", {}), f"{where}: tokenizer"
-            ),
+            tokenizer=read_tokenizer_table(data, tables.get("tokenizer", {}), f"{where}: tokenizer"),
             model=model,
-            training=TrainingConfig.from_table(usual["training"] | tables.get("training", {}), f"{where}: training"),
+            training=TrainingConfig.from_table(training, f"{where}: training"),
             search=SearchOptions.from_table(_search(model, tables.get("search", {})), f"{where}: search"),
         )
         refuse_misreading(recipe.data, recipe.model, recipe.training, where)
@@ -97,12 +96,15 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def _usual(data: DataConfig | ReadingConfig, learns_tokenizer: bool) -> dict[str, Table]:
+def read_tokenizer_table(data: DataConfig | ReadingConfig, table: Table, where: str) -> TokenizerConfig:
+    """Read [tokenizer], which has marks for the spans that are left out where the corpus leaves some out."""
+    usual = {"sentinels": SENTINELS} if data.corrupt and "folder" not in table else {}
+    return TokenizerConfig.from_table(usual | table, where)
+
+
+def _usual_training(data: DataConfig | ReadingConfig) -> Table:
     """What is usual for a kind of corpus, where it is not what is usual otherwise."""
-    return {
-        "tokenizer": {"sentinels": SENTINELS} if data.corrupt and learns_tokenizer else {},
-        "training": {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {},
-    }
+    return {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {}
 
 
 def _search(model: Config, wishes: Table) -> Table:
@@ -148,6 +150,10 @@ def _refuse_mismatch(recipe: Recipe, where: str) -> None:
         reason = "plain text has one side and needs one tokenizer; leave out tokenizer.joint = false"
     elif data.is_text and training.metric != "loss":
         reason = f"training.metric = '{training.metric}' is for pairs; of plain text the loss is what is measured"
+    elif training.metric not in (known := ("loss", *METRICS)):
+        reason = f"training.metric = '{training.metric}' is for readers; pairs are measured by {', '.join(known)}"
+    elif training.metric != "loss" and not training.decode_pairs:
+        reason = f"choosing by training.metric = '{training.metric}' needs translations; set decode_pairs above 0"
     elif data.is_text and training.subword_dropout:
         reason = "training.subword_dropout cuts pairs anew in every epoch, not plain text; leave it out"
     elif continues and (training.source_vectors or training.target_vectors):

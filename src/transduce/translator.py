@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from transduce.answering import Answerer, Counts, led
+from transduce.answering import Answerer, Counts, led, worded
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.alignment import Links
 from transduce.decoding.ensemble import Ensemble
@@ -31,6 +31,7 @@ from transduce.interop.ctranslate2 import Quantization
 from transduce.models.interface import LanguageModel
 from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
+from transduce.text.cutting import cut_tokens
 from transduce.text.languages import Languages
 from transduce.text.picture import colours
 from transduce.text.sentence import Piece, joint, split_sentences
@@ -212,13 +213,13 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space, lead = constraints.next_prefix(), "", "", self.languages.lead()
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, (part, glue, *_) in enumerate(self._answers.parts_of([piece.sentence])[0]):
-                read = self.source.decode(part) if place else piece.sentence
-                tokens, opening = [*lead.source, *part], [*lead.target, *prefix]
+            for place, part in enumerate(self._answers.parts_of([piece.sentence])[0]):
+                read = self.source.decode(part.tokens) if place else piece.sentence
+                tokens, opening = part.after(lead.source), [*lead.target, *prefix]
                 request, said = self._answers.request(tokens, wished, constraints, opening, read), ""
-                for longer, is_over in self._answers.said(request, constraints) if part else ():
+                for longer, is_over in self._answers.said(request, constraints) if part.tokens else ():
                     if longer and not said:
-                        yield glue if place else joint(before, space, longer) if before else ""
+                        yield part.glue if place else joint(before, space, longer) if before else ""
                     yield longer[len(said) :]
                     said = longer
                     if is_over:
@@ -249,11 +250,13 @@ class Translator:
         """
         lead = self.languages.lead()
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        read = zip(self._answers.encode(sources), map(self.source.words_of, sources), strict=True)
+        read = [
+            worded(part, lead.source, self.source.words_of(source))
+            for source, tokens in zip(sources, self._answers.encode(sources), strict=True)
+            for part in cut_tokens(self.source, tokens, len(tokens))
+        ]
         written = zip(self.target.encode_batch(targets), map(self.target.words_of, targets), strict=True)
-        return self._answers.links(
-            [led(lead.source, worded) for worded in read], [led(lead.target, worded) for worded in written]
-        )
+        return self._answers.links(read, [led(lead.target, words) for words in written])
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
         """Translate one text and return where every head looked, with the likeliest tokens of each step.
@@ -262,13 +265,12 @@ class Translator:
         """
         if isinstance(self.model, Ensemble):
             raise SettingsError("an ensemble looks with several models at once; look inside one of them at a time")
-        (first, *_), *others = self._answers.parts(*self._answers.encode([text]))
-        words = self.source.words(first) if others else self.source.words_of(text)
+        part, *others = self._answers.parts(*self._answers.encode([text]))
+        lead = self.languages.lead()
+        first, words = worded(part, lead.source, self.source.words_of(text))
         if others:
             self.counts.split += 1
-            text = self.source.decode(first)
-        lead = self.languages.lead()
-        first, words = led(lead.source, (first, words))
+            text = self.source.decode(part.tokens)
         source_tokens = [*first, self.source.end]
         request = Request(0, first, self.options(**options), lead.target)
         best = self.engine.translate([request])[0][0]

@@ -63,7 +63,7 @@ def _start(*arguments: str) -> subprocess.Popen[str]:
 def _finish(process: subprocess.Popen[str]) -> None:
     _, complaint = process.communicate()
     if process.returncode:
-        raise TransduceError(f"the trial run failed: {complaint.strip().splitlines()[-1].removeprefix('error: ')}")
+        raise TransduceError(f"the trial run failed: {_last_words(complaint, process.returncode)}")
 
 
 def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
@@ -79,8 +79,15 @@ def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
         time.sleep(0.002)
     _, complaint = process.communicate()
     if process.returncode != -signal.SIGKILL:
-        reason = complaint.strip().splitlines()[-1] if process.returncode else "it ended before it could be killed"
-        raise TransduceError(f"the trial run proved nothing: {reason.removeprefix('error: ')}; try again")
+        ended = "it ended before it could be killed"
+        reason = _last_words(complaint, process.returncode) if process.returncode else ended
+        raise TransduceError(f"the trial run proved nothing: {reason}; try again")
+
+
+def _last_words(complaint: str, code: int) -> str:
+    """What a process said last; one that the system killed says nothing."""
+    *_, last = ["", *complaint.strip().splitlines()]
+    return last.removeprefix("error: ") or f"it ended with {code} and without a word; was there enough memory?"
 
 
 def _compare(whole: Path, killed: Path, update: int) -> Iterator[str]:

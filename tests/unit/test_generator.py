@@ -114,6 +114,13 @@ def test_a_seed_repeats_a_sample_and_several_are_drawn_with_scores() -> None:
     assert all(one.log_probability < 0 and one.tokens <= 8 for one in several)
 
 
+def test_a_score_is_of_the_whole_text_however_often_the_window_moved() -> None:
+    generator = Generator(writer())
+    ((one,),) = generator.generate(["a"], seed=1, nbest=1, max_length=100, length_penalty="power", alpha=1.0)
+    assert one.tokens > (generator.model.max_target or 0)
+    assert one.score == pytest.approx(one.log_probability / (one.tokens + one.ended))
+
+
 def test_a_beam_is_at_least_as_likely_as_taking_the_best_each_time() -> None:
     generator = Generator(writer())
     (greedy,) = generator.generate(["the"], method="greedy", nbest=1, max_length=6, alpha=0.0)

@@ -80,9 +80,10 @@ def test_a_recipe_written_and_read_back_is_the_same(tables: dict[str, Any]) -> N
         ({"data": {"train": TASK}, "training": {"average": 7}}, "averaging 7 checkpoints needs keep_last"),
         ({"data": {"train": TASK}, "training": {"weight_decay": 0.1}}, "belongs to the optimizer 'adamw'"),
         ({"data": {"train": TASK}, "training": {"metric": "bleu", "decode_pairs": 0}}, "needs translations"),
+        ({"data": {"train": TASK}, "training": {"metric": "label_accuracy"}}, "is for readers; pairs are measured by"),
         ({"data": {"train": TASK}, "training": {"freeze_vectors": True}}, "needs source_vectors or target_vectors"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_what_makes_no_sense_is_refused_with_the_file_and_a_suggestion(
     tmp_path: Path, tables: dict[str, Any], said: str

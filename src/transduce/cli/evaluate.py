@@ -133,6 +133,8 @@ def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as
     for name, value in scores.items():
         if metrics and name not in metrics:
             continue
+        if value is None:  # an infinite perplexity, which JSON has no number for
+            value = float("inf")
         plain = name in ("loss", "perplexity") or isinstance(value, int)
         line = f"{name} {value:,.4g}" if plain else f"{name} {show_score(name, value)}"
         if name in found["intervals"]:

@@ -41,12 +41,12 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     from transduce.data.prepare import prepare
     from transduce.data.store import read_data_table
     from transduce.origin import given_tokenizers
-    from transduce.text.tokenizer import TokenizerConfig
+    from transduce.recipe import read_tokenizer_table
 
     where = options["recipe"] or "the command line"
     tables = _tables(options)
     data = read_data_table(tables["data"], f"{where}: [data]")
-    tokenizer = TokenizerConfig.from_table(tables["tokenizer"], f"{where}: [tokenizer]")
+    tokenizer = read_tokenizer_table(data, tables["tokenizer"], f"{where}: [tokenizer]")
     with PreparationProgress() as progress:
         report = prepare(data, tokenizer, Path(output), progress.show, given_tokenizers(tokenizer))
     if as_json:

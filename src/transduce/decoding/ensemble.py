@@ -56,50 +56,50 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
         self.widths = [model.output.weight.shape[1] for model in models]
 
     @property
-    def _models(self) -> list[AnyTransducer]:
+    def models(self) -> list[AnyTransducer]:
         """The members as what they are: a ModuleList forgets the type of its modules."""
         return cast("list[AnyTransducer]", list(self.members))
 
     @property
     def picture_side(self) -> int | None:
-        return self._models[0].picture_side
+        return self.models[0].picture_side
 
     @property
     def max_source(self) -> int | None:
-        return min((model.max_source for model in self._models if model.max_source is not None), default=None)
+        return min((model.max_source for model in self.models if model.max_source is not None), default=None)
 
     @property
     def max_target(self) -> int | None:
-        return min((model.max_target for model in self._models if model.max_target is not None), default=None)
+        return min((model.max_target for model in self.models if model.max_target is not None), default=None)
 
     def encode(self, source: Tensor, allowed: Tensor) -> EnsembleMemory:
-        parts = [model.encode(source, allowed) for model in self._models]
+        parts = [model.encode(source, allowed) for model in self.models]
         return EnsembleMemory(parts[0].states, allowed, parts)
 
     def forward(self, target: Tensor, memory: EnsembleMemory) -> Tensor:
-        pairs = zip(self._models, memory.parts, strict=True)
+        pairs = zip(self.models, memory.parts, strict=True)
         return torch.cat([model(target, part) for model, part in pairs], dim=-1)
 
     def start(self, memory: EnsembleMemory, width: int = 1) -> EnsembleState:
-        pairs = zip(self._models, memory.parts, strict=True)
+        pairs = zip(self.models, memory.parts, strict=True)
         return EnsembleState([model.start(part, width) for model, part in pairs], width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        found = [model.extend(tokens, lengths, part) for model, part in zip(self._models, state.parts, strict=True)]
+        found = [model.extend(tokens, lengths, part) for model, part in zip(self.models, state.parts, strict=True)]
         return _side_by_side(found, state.width)
 
     def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        found = [model.step(tokens, part) for model, part in zip(self._models, state.parts, strict=True)]
+        found = [model.step(tokens, part) for model, part in zip(self.models, state.parts, strict=True)]
         return _side_by_side(found, state.width)
 
     def logits(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
         """Scores whose softmax is the mean probability; those of equal members are their own.  (… ΣD) -> (… V)."""
-        parts = zip(self._models, torch.split(hidden, self.widths, dim=-1), strict=True)
+        parts = zip(self.models, torch.split(hidden, self.widths, dim=-1), strict=True)
         return _mean([model.logits(part, vocabulary).float() for model, part in parts])
 
     def scorer(self, vocabulary: Tensor) -> Scorer:
         """The same for a shortlist: the mean of what the members give to the tokens that a row may have."""
-        scorers = [model.scorer(vocabulary) for model in self._models]
+        scorers = [model.scorer(vocabulary) for model in self.models]
 
         def score(hidden: Tensor, allowed: Tensor) -> Tensor:
             parts = zip(scorers, torch.split(hidden, self.widths, dim=-1), strict=True)

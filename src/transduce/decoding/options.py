@@ -100,6 +100,8 @@ class SearchOptions(Config):
 
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 """Options that mean something to a sample only."""
+OF_A_BEAM = ("groups", "diversity", "coverage")
+"""Options that mean something to a beam only, and are refused without one."""
 
 
 CONTINUING: Table = {"method": "sample", "temperature": 0.8, "max_length": 200}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transduce.decoding.options import SAMPLING, SearchOptions
+from transduce.decoding.options import OF_A_BEAM, SAMPLING, SearchOptions
 
 
 def with_wishes(saved_options: SearchOptions, **wishes: Any) -> SearchOptions:
@@ -17,7 +17,8 @@ def with_wishes(saved_options: SearchOptions, **wishes: Any) -> SearchOptions:
         given["method"] = "beam"
     method = given.get("method", saved["method"])
     if method != saved["method"]:  # what was saved is for another way to search
-        saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, "nbest")}
+        saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, *OF_A_BEAM, "nbest")}
     if method == "beam" and given.get("nbest", 1) > 1 and "beam" not in given:
-        given["beam"] = max(given["nbest"], saved_options.beam)
+        groups = given.get("groups", saved.get("groups", 1))
+        given["beam"] = -(-max(given["nbest"], saved_options.beam) // groups) * groups
     return SearchOptions.from_table({**saved, **given}, "the search")

@@ -18,6 +18,8 @@ LABEL, WORD, ANSWER = (
     ("exact_match", "answer_f1"),
 )
 """The names of the scores, by what is judged; `span_f1` is there where labels are B-…, I-… and O."""
+SCORES: dict[str, tuple[str, ...]] = {"classify": LABEL, "tag": WORD, "answer": ANSWER, "mask": ()}
+"""Those of each task."""
 
 Weights = NDArray[np.float64]
 """How many times each example stands in a test set."""

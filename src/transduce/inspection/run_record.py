@@ -125,6 +125,9 @@ class Times:
         if line.event == "resumed":
             self._forget_after(line.update)
             self.resumed.append(_note(line))
+        elif line.event == "rolled_back":  # the same process goes on, and its clock too
+            self._forget_after(line.update)
+            self._mark = None
         elif from_nothing:
             self._forget_after(line.update - 1)
         self._now, self.seconds, self.heard = now, self._before + now, line.number("at")

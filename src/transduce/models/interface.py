@@ -122,8 +122,6 @@ class Transducer(Model, Generic[MemoryT, StateT]):
 
     output: Output
     """The layer before the softmax, so that a loss can be fused with it."""
-    frozen: bool = False
-    """Whether the weights will not change any more, so that what is derived from them may be kept; see `freeze`."""
 
     @property
     def width(self) -> int:

@@ -19,10 +19,10 @@ By torch's rule everything differs: it is what a program has that leaves torch's
 
 
 def initialize(model: nn.Module, seed: int, rule: Rule = "normal") -> None:
-    """Fill every parameter: Glorot for matrices, N(0, 1/D) for embeddings, zeros and ones for the rest.
+    """Fill every parameter: N(0, 1/D) for embeddings, ones for the scales of norms, Glorot for matrices, else zeros.
 
     Linear layers that hold several projections side by side say so with `parts`, and each part is drawn for its
-    own shape. Anything left over would be uninitialised memory, so it is an error.
+    own shape.
     """
     generator = torch.Generator().manual_seed(seed)
     done: set[int] = set()

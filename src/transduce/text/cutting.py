@@ -28,6 +28,10 @@ class Part(NamedTuple):
         own = all_tokens[self.begin : self.begin + len(self.tokens) - self.repeated]
         return [*all_tokens[: self.repeated], *own]
 
+    def after(self, lead: Sequence[int]) -> list[int]:
+        """Return the tokens behind languages that were asked for, which stand in the place of the text's own."""
+        return [*lead, *self.tokens[self.repeated if lead else 0 :]]
+
 
 def cut_tokens(tokenizer: AnyTokenizer, tokens: list[int], limit: int) -> list[Part]:
     """Cut tokens into parts of at most `limit`, where words begin, or at least characters.

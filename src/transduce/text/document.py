@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from transduce.errors import DataError, SettingsError
 
@@ -148,7 +148,24 @@ _CLOSING_TAGS = re.compile(r"(?:</[^<>]*>)*$")
 def _messages(lines: Iterable[str]) -> Iterator[Segment]:
     """Entries without a translation get one, marked fuzzy, so that a person looks at it; all others stay."""
     for empty, block in _blocks(lines):
-        yield _as_it_is(block) if empty else _message(block)
+        if empty:
+            yield _as_it_is(block)
+        else:
+            yield from map(_message, _entries(block))
+
+
+def _entries(block: Sequence[str]) -> Iterator[list[str]]:
+    """Cut entries that no empty line stands between: one ends with its translations."""
+    entry: list[str] = []
+    told = False
+    for line in block:
+        begins = line.startswith(("#", "msgctxt", "msgid"))
+        if told and begins:
+            yield entry
+            entry, told = [], False
+        entry.append(line)
+        told = told or line.startswith("msgstr")
+    yield entry
 
 
 def _message(block: list[str]) -> Segment:
@@ -169,7 +186,7 @@ def _message(block: list[str]) -> Segment:
     def write(said: Sequence[str]) -> str:
         rest = iter(said)
         singular, *plural = ["\n".join(next(rest) for _ in several) for several in texts]
-        kept = [line for line in block if not line.startswith("msgstr")]
+        kept = list(takewhile(lambda line: not line.startswith("msgstr"), block))
         new = [f'{key} "{_escaped(singular if key in ("msgstr", "msgstr[0]") else plural[-1])}"' for key in told]
         return "".join(f"{line}\n" for line in [*_fuzzy(kept), *new])
 
@@ -190,6 +207,7 @@ def _fuzzy(lines: Sequence[str]) -> list[str]:
 
 
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "r": "\r"}
+_LETTERS = {meant: letter for letter, meant in _ESCAPES.items()}
 
 
 def _unescaped(text: str) -> str:
@@ -197,7 +215,7 @@ def _unescaped(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return re.sub(r'[\n\t\r"\\]', lambda found: f"\\{_LETTERS[found.group()]}", text)
 
 
 _COLUMNS: dict[str, Callable[[str, str, str], Segment]] = {"tsv": _column, "jsonl": _key}

@@ -165,8 +165,6 @@ class TrainingConfig(Config):
             )
         if self.weight_decay and self.optimizer != "adamw":
             raise ValueError("weight_decay belongs to the optimizer 'adamw'; set training.optimizer to it")
-        if self.metric != "loss" and not self.decode_pairs:
-            raise ValueError(f"choosing by {self.metric} needs translations; set decode_pairs above 0")
         if self.shard and self.tokens == "auto":
             raise ValueError("tokens = 'auto' tries out the whole model, which shard avoids; give a number of tokens")
         if self.shard and (self.gradient_noise or self.join_sets):

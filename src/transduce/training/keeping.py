@@ -65,6 +65,7 @@ class Keeper:
             return None
         before = self._restore(update)
         self.journal.write("rolled_back", update=progress.update, to=update)
+        self.journal.time("rolled_back", update=update)
         before.position, before.roll_backs = progress.position, progress.roll_backs + 1
         self.save(before)
         return before

@@ -82,10 +82,10 @@ class Trainer:
         for batches, position in self._updates():
             step = self._timed_update(batches, position, reporter)
             reporter.step(step)
-            self._watch(step, reporter)
-            self._log(step)
-            if self._is_time_to_validate():
-                self._validate(reporter)
+            if not self._went_back(step, reporter):  # what was gone back to is logged, validated and saved already
+                self._log(step)
+                if self._is_time_to_validate():
+                    self._validate(reporter)
             if self._is_over():
                 break
             if self.ranks.agree(interruption):
@@ -169,18 +169,19 @@ class Trainer:
                 "lower training.learning_rate, raise training.warmup or set training.clip"
             )
 
-    def _watch(self, step: Step, reporter: Reporter) -> None:
+    def _went_back(self, step: Step, reporter: Reporter) -> bool:
         """Say so when the loss runs away, and go back if the recipe wants it."""
         if not math.isfinite(step.loss) or not self.progress.divergence.observe(step.loss):
-            return
+            return False
         self.journal.write("diverging", update=step.update, loss=step.loss)
         said = f"the loss ran away at update {step.update:,}, to {step.loss:.3f}"
         before = self.keeper.go_back(self.progress) if self.progress.roll_backs < self.config.roll_back else None
         if before is None:
             reporter.warn(f"{said}; if it does not come back, lower training.learning_rate or set training.clip")
-            return
+            return False
         self.progress = before
         reporter.warn(f"{said}; going back to update {before.update:,} and leaving out the batches since")
+        return True
 
     def _log(self, step: Step) -> None:
         progress = self.progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -21,8 +22,11 @@ SMALLEST_SLICE = 16
 """Tokens of a slice below which halving it frees nothing any more."""
 USABLE = 0.8
 """Share of the free memory that may be planned with."""
-
-
+CONTAINERS = (
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Where Linux says what a container may take, holds, and could give back; the second as older ones have it."""
 SMALLEST_BATCH, LARGEST_BATCH = 1024, 32_768
 """What is chosen between, in target tokens; the paper's batches have 25,000."""
 
@@ -43,15 +47,28 @@ def ran_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def available_bytes() -> int:
-    """Memory that this process could still take."""
-    if torch.cuda.is_available():
-        return torch.cuda.mem_get_info()[0]
+def available_bytes(device: torch.device) -> int:
+    """Memory that this process could still take where training happens."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(min(free, _left_in_container()))
+
+
+def _left_in_container() -> float:
+    """What a container's limit leaves, which the system's own figures do not know of; infinite where there is none."""
+    for folder, limit, used, cached in CONTAINERS:
+        try:
+            most, held = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+            facts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+            return max(0, most - held + int(facts[cached]))
+        except (OSError, ValueError, KeyError):  # another system, or no limit: "max"
+            continue
+    return math.inf
 
 
 def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
@@ -64,7 +81,7 @@ def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
     one = max(0, _held(updater.device) - before)
     weights = sum(local(parameter).nbytes for parameter in updater.model.parameters())
     threads = len(updater.workers.models)
-    moments, gradients = 2 * weights, weights
+    gradients, moments = weights, 0 if isinstance(updater.optimizer, torch.optim.SGD) else 2 * weights
     return before + threads * max(0, one - gradients) + gradients + moments
 
 
@@ -75,7 +92,7 @@ def _held(device: torch.device) -> int:
 
 def fitting_slice(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
     """Halve a slice until training with it fits the memory that there is."""
-    free = available_bytes()
+    free = available_bytes(updater.device)
     while slice_tokens > SMALLEST_SLICE:
         held = _held(updater.device)
         try:

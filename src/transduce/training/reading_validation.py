@@ -14,7 +14,7 @@ from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.masking import Masking
 from transduce.data.store import PairStore, Prepared
 from transduce.decoding.reading import ReadingEngine, answers_to
-from transduce.errors import SettingsError, suggestion
+from transduce.errors import SettingsError
 from transduce.evaluation.perplexity import perplexity
 from transduce.evaluation.reading import judge_answers
 from transduce.models.interface import Reader
@@ -63,7 +63,10 @@ class ReadingValidator:
         """Return whether this is the best so far by the recipe's metric, and the score it was judged by."""
         name = self.config.metric
         if name != "loss" and name not in new.scores:
-            raise SettingsError(f"training.metric: this task has no '{name}'{suggestion(name, ('loss', *new.scores))}")
+            raise SettingsError(
+                f"training.metric = '{name}': these labels do not say where spans begin (B-, I-, O); choose one of "
+                f"{', '.join(('loss', *new.scores))}"
+            )
         score = new.loss if name == "loss" else new.scores[name]
         return best is None or math.isnan(best) or (score < best if name == "loss" else score > best), score
 

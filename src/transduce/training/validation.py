@@ -14,7 +14,6 @@ from transduce.data.blocks import Blocks
 from transduce.data.store import PairStore, Prepared
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request, SearchOptions
-from transduce.errors import SettingsError
 from transduce.evaluation.catalog import METRICS
 from transduce.evaluation.perplexity import bits_per_byte, perplexity
 from transduce.models.interface import AnyTransducer
@@ -88,8 +87,6 @@ class Validator:
     def better(self, new: Validation, best: float | None) -> tuple[bool, float]:
         """Return whether this is the best so far by the recipe's metric, and the score it was judged by."""
         name = self.config.metric
-        if name != "loss" and name not in METRICS:
-            raise SettingsError(f"training.metric: '{name}' is for readers; pairs have {', '.join(METRICS)}")
         score = new.loss if name == "loss" else new.scores[name]
         higher = name != "loss" and METRICS[name].higher_is_better
         return best is None or math.isnan(best) or (score > best if higher else score < best), score

@@ -25,10 +25,11 @@ def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str,
     found: set[int] = set()
     with torch.no_grad():
         for number, line in enumerate(read_lines(path), start=1):
-            word, *numbers = line.rstrip(" ").split(" ")
+            word, *numbers = line.rstrip(" ").rsplit(" ", dim)  # some files have words with spaces in them
             if number == 1 and len(numbers) == 1:
                 continue
-            if len(numbers) != dim:
+            if len(numbers) != dim or (_is_number(word.rpartition(" ")[2]) and " " in word):
+                word, *numbers = line.rstrip(" ").split(" ")
                 raise DataError(
                     f"{path}:{number}: has {len(numbers)} numbers for '{word[:40]}', but the embedding is {dim} wide; "
                     "use a file of that width or change the model's"
@@ -40,6 +41,14 @@ def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str,
         raise DataError(f"{path}: knows none of the {tokenizer.size:,} tokens; is it of this language?")
     embedding.weight.requires_grad_(not freeze)
     return len(found)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _vector(numbers: list[str], where: str) -> torch.Tensor:

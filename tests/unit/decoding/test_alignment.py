@@ -10,6 +10,7 @@ import pytest
 from tests.unit.decoding.toy import SPECIALS, Toy, random_table, search_all
 from transduce.decoding.alignment import looked_at, pharaoh, word_links
 from transduce.decoding.coverage import uncovered
+from transduce.decoding.ensemble import Ensemble
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.decoding.search import Search
 from transduce.errors import SettingsError
@@ -50,6 +51,14 @@ def test_weights_are_of_the_last_two_layers_whatever_else_is_in_the_batch() -> N
 def test_a_recurrent_model_that_attends_can_be_asked_too() -> None:
     weights = looked_at(rnn(), SOURCES, TARGETS, SPECIALS, SPECIALS)
     assert [found.shape for found in weights] == [(3, 5), (5, 2)]
+
+
+def test_an_ensemble_looks_as_its_members_do_on_average() -> None:
+    members = [transformer(), rnn()]
+    alone = [looked_at(member, SOURCES, TARGETS, SPECIALS, SPECIALS) for member in members]
+    together = looked_at(Ensemble(members), SOURCES, TARGETS, SPECIALS, SPECIALS)
+    for one, other, both in zip(*alone, together, strict=True):
+        np.testing.assert_allclose(both, (one + other) / 2, atol=1e-6)
 
 
 def test_a_model_that_does_not_attend_says_so() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from transduce.decoding.options import SearchOptions
+from transduce.decoding.wishes import with_wishes
 from transduce.errors import SettingsError
 
 
@@ -43,3 +44,11 @@ def test_a_wish_that_makes_no_sense_is_refused_by_name(wish: dict[str, Any], sai
         SearchOptions.from_table(wish, "the search")
     assert said in str(refusal.value)
     assert str(refusal.value).startswith("the search")
+
+
+def test_wishes_for_another_way_to_search_leave_what_belongs_to_a_beam() -> None:
+    for saved in (SearchOptions(beam=4, groups=2), SearchOptions(beam=4, coverage=0.2, diversity=1.0)):
+        for wishes in ({"method": "greedy"}, {"method": "sample"}, {"temperature": 0.5}):
+            found = with_wishes(saved, **wishes)
+            assert (found.groups, found.coverage, found.diversity) == (1, 0.0, 0.5)
+    assert with_wishes(SearchOptions(beam=4, groups=2), nbest=5).beam == 6

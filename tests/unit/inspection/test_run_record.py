@@ -41,6 +41,13 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again() -> None:
     assert [update for update, _ in times.hours] == [10, 20] and times.seconds == 19.5
 
 
+def test_a_run_that_went_back_by_itself_counts_its_seconds_once() -> None:
+    gone_back = {"event": "rolled_back", "seconds": 9.5, "at": 1.79e9, "update": 10}
+    times = curves_of(moment(10, 5.0), moment(20, 9.0), gone_back, moment(20, 12.0), moment(30, 14.0))
+    assert times.hours == [(n, pytest.approx(s / 3600)) for n, s in ((10, 5.0), (20, 12.0), (30, 14.0))]
+    assert times.seconds == 14.0 and times.speed == [(30, 65.0)] and not times.resumed
+
+
 def test_lines_of_one_moment_have_no_speed() -> None:
     assert curves_of(moment(10, 5.0), moment(20, 5.0), moment(30, 7.0)).speed == [(30, 65.0)]
 

@@ -101,6 +101,21 @@ def test_messages_without_translation_get_a_fuzzy_one() -> None:
     assert translated("po", said) == said
 
 
+def test_messages_need_no_empty_line_between_them() -> None:
+    entries = [
+        'msgid "file"\nmsgstr ""\n""\n',
+        '#: a.c:1\nmsgid "open"\nmsgstr "öffnen"\n',
+        'msgid "a\\rb"\nmsgstr ""\n',
+    ]
+    apart, close = (translated("po", between.join(entries)) for between in ("\n", ""))
+    assert close.replace("\n", "") == apart.replace("\n", "")
+    assert close.splitlines() == [
+        *("#, fuzzy", 'msgid "file"', 'msgstr "FILE"'),
+        *("#: a.c:1", 'msgid "open"', 'msgstr "öffnen"'),
+        *("#, fuzzy", 'msgid "a\\rb"', 'msgstr "A\\rB"'),
+    ]
+
+
 def test_columns_and_keys() -> None:
     assert translated("tsv", "a\tb\tc\n\tx\t", "2") == "a\tB\tc\n\tX\t\n"
     row = {"id": 1, "text": "two\nlines ä", "more": ["x"]}

@@ -231,8 +231,11 @@ def test_a_loss_that_runs_away_takes_the_run_back_and_past_the_batches(
     assert [step.update for step in heard.steps] == [*range(1, 13), 11, *range(11, 18)]
     assert training.progress.roll_backs == 2
     assert [message for message in heard.warnings if "going back" not in message]
-    events = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "rolled_back"]
+    journal = read_journal(tmp_path / "journal.jsonl")
+    events = [line for line in journal if line["event"] == "rolled_back"]
     assert [(line["update"], line["to"]) for line in events] == [(12, 10), (11, 10)]
+    validated = [line["update"] for line in journal if line["event"] == "validation"]
+    assert validated == [5, 10, 15, 17], "what was gone back to has its score already, and costs no patience"
     seen = trainer(prepared, tmp_path / "other")
     run(seen)
     assert training.progress.position != seen.progress.position, "three batches were left out"

@@ -125,9 +125,26 @@ def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, mon
     training = trainer(prepared, tmp_path)
     training.close()
     monkeypatch.setattr(memory, "resident_bytes", lambda: 0)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
     monkeypatch.setattr(memory, "expected_peak", lambda updater, corpus, tokens: 10 * tokens)
     assert fitting_slice(training.updater, prepared, 64) == 64
     assert fitting_slice(training.updater, prepared, 1024) == 64
-    monkeypatch.setattr(memory, "available_bytes", lambda: 1)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 1)
     assert fitting_slice(training.updater, prepared, 1024) == memory.SMALLEST_SLICE
+
+
+def test_a_container_s_limit_counts_and_what_it_could_give_back_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("memory.max", "memory.current", "inactive_file")
+    monkeypatch.setattr(memory, "CONTAINERS", ((tmp_path / "none", *names), (tmp_path, *names)))
+    cpu = torch.device("cpu")
+    whole = memory.available_bytes(cpu)
+    assert whole > 2**20
+    for limit, left in (("5000", 1700), ("1000", 0)):
+        (tmp_path / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / "memory.current").write_text("4000\n")
+        (tmp_path / "memory.stat").write_text("anon 3000\ninactive_file 700\n")
+        assert memory.available_bytes(cpu) == left
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available_bytes(cpu) > 2**20

@@ -212,6 +212,8 @@ def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> N
         ({"model": {"head": "span"}}, "needs model.head = 'labels'"),
         ({"data": {"max_length": 99}}, "more than the 17 positions"),
         ({"training": {"subword_dropout": 0.1}}, "subword_dropout is for pairs"),
+        ({"training": {"metric": "bleu"}}, "the task classify is measured by loss, label_accuracy, macro_f1, micro_f1"),
+        ({"training": {"metric": "span_f1"}}, "the task classify is measured by"),
     ):
         tables = dict(TABLES)
         if changes.get("model", {}).get("name"):
@@ -224,9 +226,12 @@ def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> N
         Recipe.from_tables({"data": {"train": {"source": "a", "target": "b"}}, "model": {"preset": "bert_mini"}}, "it")
 
 
-def test_a_metric_of_another_task_is_refused(corpora: dict[str, tuple[Recipe, Prepared]], tmp_path: Path) -> None:
-    training = trainer(corpora, "classify", tmp_path, metric="span_f1")
-    with pytest.raises(SettingsError, match="this task has no 'span_f1'"):
+def test_spans_are_not_measured_where_labels_mark_none(
+    corpora: dict[str, tuple[Recipe, Prepared]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transduce.evaluation.reading.is_bio", lambda labels: False)
+    training = trainer(corpora, "tag", tmp_path, metric="span_f1")
+    with pytest.raises(SettingsError, match="choose one of loss, word_accuracy"):
         run(training)
 
 

@@ -56,6 +56,14 @@ def test_the_first_line_of_word2vec_is_skipped_and_spaces_at_the_end_too(tmp_pat
     assert start_from_vectors(table, tokenizer, write(tmp_path, "3 3", *(f"{line} " for line in LINES)), False) == 2
 
 
+def test_a_word_may_have_spaces_in_it_but_not_numbers_at_its_end(tmp_path: Path) -> None:
+    tokenizer = words()
+    lines = [". . . 1 2 3", "at a@b.org 4 5 6", *LINES]
+    assert start_from_vectors(embedding(tokenizer), tokenizer, write(tmp_path, *lines), False) == 2
+    with pytest.raises(DataError, match=r"vectors.txt:3: has 4 numbers for 'mouse'"):
+        start_from_vectors(embedding(tokenizer), tokenizer, write(tmp_path, *LINES[:2], "mouse 1 2 3 4"), False)
+
+
 def test_a_gzipped_file_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "vectors.txt.gz"
     path.write_bytes(gzip.compress("\n".join(LINES).encode()))
