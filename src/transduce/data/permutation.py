@@ -13,6 +13,8 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.mixing import finalised
+
 ROUNDS = 8
 """More than the four that theory asks for: the halves of small domains are only a few bits wide."""
 
@@ -46,14 +48,7 @@ def _feistel(values: NDArray[np.uint64], size: int, keys: NDArray[np.uint64]) ->
     low, high = values & low_mask, values >> np.uint64(low_bits)
     for turn, key in enumerate(keys):
         if turn % 2 == 0:
-            high = high ^ (_mix(low + key) & high_mask)
+            high = high ^ (finalised(low + key) & high_mask)
         else:
-            low = low ^ (_mix(high + key) & low_mask)
+            low = low ^ (finalised(high + key) & low_mask)
     return (high << np.uint64(low_bits)) | low
-
-
-def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser (Steele, Lea and Flood 2014); arithmetic wraps around at 64 bits."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

@@ -11,6 +11,7 @@ import torch
 from transduce.decoding.options import Hypothesis, Request
 from transduce.decoding.search import Search
 from transduce.models.interface import AnyTransducer
+from transduce.nn.mode import as_used
 from transduce.text.specials import Specials
 
 
@@ -32,7 +33,7 @@ class TorchEngine:
         on_cpu = self.model.output.weight.device.type == "cpu"
         threads = torch.get_num_threads() if on_cpu and not heard else 1
         batches = list(self._batches(requests, threads))
-        with self._as_used():
+        with as_used(self.model):
             if min(threads, len(batches)) == 1:
                 found = [self._search(batch) for batch in batches]
             else:
@@ -56,23 +57,13 @@ class TorchEngine:
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
         """Yield the tokens of the best answer that are certain so far, and whether they are all."""
         search = Search(self.model, self.source, self.target)
-        with self._as_used():
+        with as_used(self.model):
             search.admit([request])
         while search.active:
-            with self._as_used():
+            with as_used(self.model):
                 results = search.advance()
                 certain = [result.hypotheses[0].tokens for result in results] or list(search.agreed().values())
             yield certain[0], bool(results)
-
-    @contextmanager
-    def _as_used(self) -> Iterator[None]:
-        """Without dropout; a model may be asked in the middle of training."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self.model.train(training)
 
     def _batches(self, requests: Sequence[Request], threads: int) -> Iterator[list[Request]]:
         """Cut the requests, longest first, into batches of about equal cost that fit, as many for each thread.

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from transduce.decoding.options import SearchOptions
 from transduce.decoding.sentence import Sentence
+from transduce.mixing import scattered_all
 
 
 def draw(scores: Tensor, sentences: Sequence[Sentence]) -> Tensor:
@@ -59,13 +60,5 @@ def _numbers(sentences: Sequence[Sentence], width: int) -> NDArray[np.float64]:
     place_S1 = np.array([[sentence.draws] for sentence in sentences], dtype=np.uint64)
     for sentence in sentences:
         sentence.draws += 1
-    mixed_SW = _mix(_mix(_mix(key_S1) ^ place_S1) ^ np.arange(width, dtype=np.uint64))
+    mixed_SW = scattered_all(scattered_all(scattered_all(key_S1) ^ place_S1) ^ np.arange(width, dtype=np.uint64))
     return (mixed_SW >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64: near numbers become far ones."""
-    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))

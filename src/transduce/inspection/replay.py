@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from transduce.errors import DataError
 from transduce.models.interface import AnyTransducer
+from transduce.nn.mode import as_used
 
 
 def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Sequence[int]) -> Tensor:
@@ -25,15 +25,3 @@ def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Se
         memory = model.encode(source_1S, torch.ones_like(source_1S, dtype=torch.bool))
         hidden: Tensor = model(target_1T, memory)[0]
     return hidden
-
-
-@contextmanager
-def as_used(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and afterwards every part as it was: a model may be looked at in the middle of training."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_MASK = 2**64 - 1
+from transduce.mixing import GAMMA, scattered
+
 BITS_PER_BLOCK = 16
 """Sixteen-bit numbers that one step of Philox's counter gives."""
 
@@ -103,18 +104,11 @@ def keyed_bits(key: DropoutKey, site: int, call: int, value: Tensor) -> Tensor:
 
 
 def mixed_key(words: tuple[int, ...]) -> int:
-    """Make a 128-bit key of several numbers, by the finaliser of SplitMix64, so that near numbers give far keys."""
-    low, high = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+    """Make a 128-bit key of several numbers, so that near numbers give far keys."""
+    low, high = GAMMA, 0xD1B54A32D192ED03
     for word in words:
-        low, high = _finalise(low ^ word), _finalise(high ^ word)
+        low, high = scattered(low ^ word), scattered(high ^ word)
     return high << 64 | low
-
-
-def _finalise(z: int) -> int:
-    z = (z + 0x9E3779B97F4A7C15) & _MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return z ^ (z >> 31)
 
 
 def _mask(bits: Tensor, threshold: int, like: Tensor) -> Tensor:

@@ -19,11 +19,11 @@ from torch import Tensor
 from transduce.errors import SettingsError
 from transduce.generator import Generator
 from transduce.inspection.maps import Kind
-from transduce.inspection.replay import as_used
 from transduce.loading import load
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, State, VocabularySizes
+from transduce.nn.mode import as_used
 from transduce.nn.tap import record
 from transduce.reproduce.finding import Report
 from transduce.reproduce.fitting import fit

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from tokenizers import models
 
 from transduce.errors import SettingsError
+from transduce.mixing import GAMMA, MASK, scattered, scattered_all
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.line import normalise
 from transduce.text.tokenizer import TokenizerConfig
@@ -54,8 +55,6 @@ the cache grow without bound."""
 _MAX_RUNS = 10
 """Runs of a pattern: so many fit into 64 bits."""
 
-_MASK = 2**64 - 1
-_GAMMA = 0x9E3779B97F4A7C15
 _PLACE_BITS = 32
 
 
@@ -111,10 +110,10 @@ class SubwordDropout:
 
     def _keys(self, epoch: int, lines: Sequence[int], counts: Sequence[int]) -> NDArray[np.uint64]:
         """Return a hash of (seed, epoch, line, place in the line) for each of the words, `counts` for each line."""
-        of_epoch = np.uint64(_finalise(_finalise(self._seed & _MASK) ^ (epoch & _MASK)))
-        of_line = _finalise_all(np.array([int(line) & _MASK for line in lines], dtype=np.uint64) ^ of_epoch)
+        of_epoch = np.uint64(scattered(scattered(self._seed & MASK) ^ (epoch & MASK)))
+        of_line = scattered_all(np.array([int(line) & MASK for line in lines], dtype=np.uint64) ^ of_epoch)
         places = np.concatenate([np.arange(0), *map(np.arange, counts)]).astype(np.uint64)
-        return _finalise_all(np.repeat(of_line, np.array(counts, dtype=np.int64)) ^ places)
+        return scattered_all(np.repeat(of_line, np.array(counts, dtype=np.int64)) ^ places)
 
     def _patterns(self, keys: NDArray[np.uint64], words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pattern of each word, and which words have none: too many bytes, or merges left out too often.
@@ -126,7 +125,7 @@ class SubwordDropout:
         patterns = np.zeros(len(words), dtype=np.int64)
         open_words = np.flatnonzero((missing > 0) & (missing < _LONGEST_RUN))
         for number in range(_MAX_RUNS):
-            draws = _finalise_all(keys[open_words] + np.uint64(number * _GAMMA & _MASK)) >> np.uint64(1)
+            draws = scattered_all(keys[open_words] + np.uint64(number * GAMMA & MASK)) >> np.uint64(1)
             runs = np.minimum(np.searchsorted(ends, draws, side="right"), missing[open_words])
             patterns[open_words] |= runs << (number * _RUN_BITS)
             missing[open_words] -= runs
@@ -144,8 +143,8 @@ class SubwordDropout:
         while True:
             run = 0
             while run < enough:
-                more = bisect_right(self._run_ends, _finalise(key) >> 1)
-                key = key + _GAMMA & _MASK
+                more = bisect_right(self._run_ends, scattered(key) >> 1)
+                key = key + GAMMA & MASK
                 run += more
                 if more < _LONGEST_RUN:
                     break
@@ -237,19 +236,3 @@ def _run_ends(rate: float) -> list[int]:
         all_kept = all_kept * keep // one
         ends.append(one - all_kept)
     return ends
-
-
-def _finalise(z: int) -> int:
-    """Scatter 64 bits by a step of SplitMix64 (Steele et al. 2014), so that near numbers become far ones."""
-    z = z + _GAMMA & _MASK
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
-    return z ^ z >> 31
-
-
-def _finalise_all(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Do with every number of an array what `_finalise` does with one."""
-    z = z + np.uint64(_GAMMA)
-    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return z ^ z >> np.uint64(31)
