@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import transduce
+from tests.stories import simple_stories
 from transduce.data.drawn import DrawnPictures
 from transduce.data.reading.config import ReadingConfig
-from transduce.data.reading.story import simple_stories
 from transduce.data.synthetic import SyntheticTask
 from transduce.loading import load_reader
 from transduce.recipe import Recipe, read_recipe

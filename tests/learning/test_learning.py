@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import transduce
+from tests.stories import simple_stories
 from transduce.config import Table, merge
 from transduce.data.drawn import DrawnPictures
 from transduce.data.pronunciation import pronunciations
-from transduce.data.reading.story import simple_stories
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import MissingInput
 from transduce.loading import load_reader

@@ -129,11 +129,6 @@ class Batches:
             yield from self.pool(number, pool)
 
     @property
-    def pairs_in_epoch(self) -> int:
-        """How many pairs an epoch has, each counted as often as it is seen."""
-        return self._size
-
-    @property
     def is_estimated(self) -> bool:
         """Whether `batches_in_epoch` is only about right."""
         return self.num_pools > COUNTED_POOLS
@@ -199,12 +194,6 @@ def validation_batches(store: PairStore, tokens: int) -> list[Rows]:
     """Return every row of a split exactly once, in batches of similar length, always the same."""
     rows = np.arange(len(store), dtype=np.int64)
     return cut_by_budget(rows, store.source_lengths[:], store.target_lengths[:], tokens)
-
-
-def shard(rows: Rows, rank: int, world: int) -> Rows:
-    """Return one rank's rows of a batch; with fewer rows than ranks, some get none. Lengths stay balanced."""
-    assert 0 <= rank < world
-    return rows[rank::world]
 
 
 @dataclass(frozen=True)

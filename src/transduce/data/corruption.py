@@ -13,7 +13,7 @@ same; the ends of documents stay out of both sides, since an end token in a targ
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,19 +70,6 @@ def corrupted(tokens: Tokens, sentinels: Sequence[int], draw: np.random.Generato
             target.append(name)
         (target if gone else source).append(token)
     return source, [*target, next(names)]
-
-
-def restored(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int]) -> list[int]:
-    """Put what was taken out back where it was."""
-    known, name = set(sentinels), -1
-    spans: dict[int, list[int]] = {}
-    for token in target:
-        if token in known:
-            name = token
-            spans[name] = []
-        else:
-            spans[name].append(token)
-    return [found for token in source for found in (spans.get(token, []) if token in known else [token])]
 
 
 class Corruption:

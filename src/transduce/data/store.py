@@ -40,8 +40,8 @@ TEXT_ROWS = 4096
 class PairStore:
     """One split: pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end.
 
-    Of plain text a row is a block of a stream: sources are empty, there is no text beside them, and a target is not
-    `framed`: it has the tokens that are read and one more, and neither start nor end are put around them.
+    Of plain text a row is a block of a stream: sources are empty, there is no text beside them, and a target
+    has the tokens that are read and one more, without start and end around them.
     """
 
     def __init__(
@@ -53,7 +53,6 @@ class PairStore:
         parts: Sequence[Part] | None = None,
     ) -> None:
         assert len(sources) == len(targets) == len(source_texts) == len(target_texts)
-        self.framed = isinstance(targets, Ragged)
         self.parts = (Part(len(sources)),) if parts is None else tuple(parts)
         """The corpora that the rows come from, one after the other."""
         self.sources = sources

@@ -1,4 +1,4 @@
-"""Right or wrong: exact match, token accuracy, and the error rates of pronunciation-like tasks.
+"""Right or wrong: exact match, and the error rates of pronunciation-like tasks.
 
 A word may have several right pronunciations; any of them counts. The rules, since others differ:
 
@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transduce.errors import DataError
-from transduce.evaluation.metric import Rate, References
+from transduce.evaluation.metric import Rate
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
@@ -52,27 +51,3 @@ def _count_edits(hypothesis: str, references: Sequence[str]) -> tuple[int, int]:
 EXACT_MATCH = Rate("exact_match", _count_match, "text-equals-any", higher_is_better=True)
 WORD_ERROR_RATE = Rate("word_error_rate", _count_wrong, "line-equals-none")
 PHONEME_ERROR_RATE = Rate("phoneme_error_rate", _count_edits, "edits-to-nearest")
-
-
-def exact_match(hypotheses: Sequence[str], references: References) -> float:
-    """Return the share of sentences that equal one of their references, from 0 to 1."""
-    return EXACT_MATCH.score(hypotheses, references).value
-
-
-def word_error_rate(hypotheses: Sequence[str], references: References) -> float:
-    """Return the share of lines whose symbols equal none of their references, from 0 to 1."""
-    return WORD_ERROR_RATE.score(hypotheses, references).value
-
-
-def phoneme_error_rate(hypotheses: Sequence[str], references: References) -> float:
-    """Return edits to the nearest reference per reference symbol: 0 is perfect, long nonsense may pass 1."""
-    return PHONEME_ERROR_RATE.score(hypotheses, references).value
-
-
-def token_accuracy(correct: int, tokens: int) -> float:
-    """Return the share of tokens predicted rightly when each is predicted after the true ones before it."""
-    if tokens <= 0:
-        raise DataError("token accuracy needs at least one token; the test set has none")
-    if not 0 <= correct <= tokens:
-        raise DataError(f"token accuracy: {correct:,} right of {tokens:,} tokens is not possible")
-    return correct / tokens

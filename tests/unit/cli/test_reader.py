@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import transduce
+from tests.stories import simple_stories
 from transduce.checkpoint import load_model
 from transduce.cli.main import run
-from transduce.data.reading.story import simple_stories
 
 RECIPE = """
 [data]

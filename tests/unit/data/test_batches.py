@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.data.batches import Batches, Position, Specials, collate, cut_by_budget, shard, validation_batches
+from transduce.data.batches import Batches, Position, Specials, collate, cut_by_budget, validation_batches
 from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError
 
@@ -107,14 +107,6 @@ def test_an_empty_corpus_and_an_impossible_budget_are_refused() -> None:
         Batches(nothing, nothing, 10, 1)
     with pytest.raises(SettingsError, match="at least one token"):
         batches_of([(1, 1)], tokens=0)
-
-
-@given(size=st.integers(0, 50), world=st.integers(1, 7))
-def test_shards_are_the_batch_once_over(size: int, world: int) -> None:
-    rows = np.arange(size) * 3
-    shards = [shard(rows, rank, world) for rank in range(world)]
-    assert sorted(np.concatenate(shards).tolist()) == rows.tolist()
-    assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
 def test_validation_batches_hold_every_row_once_and_always_the_same() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
 from transduce.data.blocks import Blocks
-from transduce.data.corruption import Corruption, corrupted, longest_corrupted, random_spans, restored, spans_of
+from transduce.data.corruption import Corruption, corrupted, longest_corrupted, random_spans, spans_of
 from transduce.errors import SettingsError
 
 SENTINELS = [*range(900, 1000)]
@@ -21,6 +23,19 @@ def spans(taken: np.ndarray) -> list[int]:
     """Lengths of the stretches that are taken out."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], taken.astype(int), [0]])))
     return (edges[1::2] - edges[::2]).tolist()
+
+
+def restored(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int]) -> list[int]:
+    """Put what was taken out back where it was."""
+    known, name = set(sentinels), -1
+    spans: dict[int, list[int]] = {}
+    for token in target:
+        if token in known:
+            name = token
+            spans[name] = []
+        else:
+            spans[name].append(token)
+    return [found for token in source for found in (spans.get(token, []) if token in known else [token])]
 
 
 def test_rate_and_length_are_the_papers_over_many_draws() -> None:

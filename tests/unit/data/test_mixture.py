@@ -71,7 +71,6 @@ def test_an_epoch_of_batches_has_the_shares_of_the_weights() -> None:
             77,
             130,
         ]
-    assert mixed().pairs_in_epoch == 257
 
 
 def test_a_mixed_epoch_is_shuffled_as_a_whole() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from tests.stories import PLACES, simple_stories
 from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.checkpoint import load_model
 from transduce.config import Table
 from transduce.data.batches import START
 from transduce.data.prepare import prepare
-from transduce.data.reading.story import PLACES, simple_stories
 from transduce.data.store import Prepared, load_prepared
 from transduce.loading import load_reader
 from transduce.models.catalog import build

@@ -1,4 +1,4 @@
-"""Stories with questions: files as bAbI's (Weston et al. 2015, arXiv 1502.05698), and small stories of our own.
+"""Stories with questions: files as bAbI's (Weston et al. 2015, arXiv 1502.05698).
 
 A line is a number and a fact, or a number, a question, a tab, its answer, and what else there may be. Number 1 begins a
 story, and numbers rise within it. That is all that bAbI's description asks, so a story may have lost lines and kept its
@@ -7,16 +7,10 @@ numbers (1, 2, 4), by which supporting facts are named. A question is about the 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
-PEOPLE = ("Anna", "Boris", "Clara", "Dario")
-PLACES = ("attic", "cellar", "garden", "kitchen", "stable")
-WAYS = ("went to the", "walked to the", "hurried to the")
 MOST_DIGITS = 9
 """Of a line's number in its story."""
-FACTS_BETWEEN = 2
-QUESTIONS = 5
 
 Asked = tuple[int, tuple[str, ...], str]
 """The line of a question, the facts before it with the question itself as the last, and the answer."""
@@ -52,24 +46,3 @@ def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
             yield place, (*facts, plain(question)), told[0].strip()
         else:
             yield place
-
-
-def simple_stories(count: int, seed: int) -> Iterator[str]:
-    """Yield the lines of so many stories about who went where: the answer is the last place that somebody went to."""
-    draw = random.Random(f"stories {seed}")
-
-    def one_of(some: tuple[str, ...]) -> str:
-        return some[int(draw.random() * len(some))]
-
-    for _ in range(count):
-        where: dict[str, str] = {}
-        number = 0
-        for _ in range(QUESTIONS):
-            for _ in range(FACTS_BETWEEN):
-                number += 1
-                person, place = one_of(PEOPLE), one_of(PLACES)
-                where[person] = place
-                yield f"{number} {person} {one_of(WAYS)} {place}."
-            number += 1
-            person = one_of(tuple(where))
-            yield f"{number} Where is {person}? \t{where[person]}"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.stories import simple_stories
 from transduce.data.reading.config import ReadingFiles
 from transduce.data.reading.corpus import read_examples
-from transduce.data.reading.story import read_stories, simple_stories
+from transduce.data.reading.story import read_stories
 from transduce.text.reading_row import label_row, story_of
 
 FILE = """1 Bill travelled to the office.
