@@ -56,7 +56,7 @@ def train(
     `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had.
     """
     if not isinstance(recipe, Recipe):
-        recipe, _ = read_recipe(Path(recipe))
+        recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
     folder, reporter = Path(output), reporter or Silent()
     recipe = fill_in(recipe)
     if resume and without_labels(fill_in(resume_recipe(folder))) != without_labels(recipe):

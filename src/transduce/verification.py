@@ -25,8 +25,11 @@ UPDATES = 20
 """Of each run; there is a checkpoint in the middle."""
 
 
-def verify_resume(recipe: Recipe, place: Path, updates: int = UPDATES) -> Iterator[str]:
-    """Train twice in a folder beside `place`, kill and resume one, compare; yield what happens. Unequal is an error."""
+def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, updates: int = UPDATES) -> Iterator[str]:
+    """Train twice in a folder beside `place`, kill and resume one, compare; yield what happens. Unequal is an error.
+
+    `prepared` is a corpus that is used instead of preparing the recipe's.
+    """
     half = max(1, updates // 2)
     short = recipe.training.but(
         updates=2 * half,
@@ -44,11 +47,9 @@ def verify_resume(recipe: Recipe, place: Path, updates: int = UPDATES) -> Iterat
         (folder / "recipe.toml").write_text(replace(recipe, training=short).to_toml(), encoding="utf-8")
         yield f"training {2 * half} updates without a stop"
         fresh = ("--recipe", str(folder / "recipe.toml"), "--output")
-        _finish(_start(*fresh, str(folder / "whole")))
-        same = (
-            "--prepared",
-            str(folder / "whole" / "data"),
-        )  # some tokenizers are learnt a little differently each time
+        given = () if prepared is None else ("--prepared", str(prepared))
+        _finish(_start(*fresh, str(folder / "whole"), *given))
+        same = given or ("--prepared", str(folder / "whole" / "data"))  # some tokenizers are learnt anew each time
         _kill(_start(*fresh, str(folder / "killed"), *same), folder / "killed", half)
         yield f"trained again, killed after update {half}; resuming"
         _finish(_start("--resume", str(folder / "killed")))

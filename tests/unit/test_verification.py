@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from transduce.data.config import DataConfig
+from transduce.data.prepare import prepare
 from transduce.errors import TransduceError
 from transduce.recipe import Recipe
 from transduce.run import train
@@ -25,8 +27,20 @@ def recipe() -> Recipe:
     return Recipe.from_tables(RECIPE, "the test's recipe")
 
 
-def test_a_run_that_was_killed_is_the_same_run_after_resuming(recipe: Recipe, tmp_path: Path) -> None:
-    said = list(verify_resume(recipe, tmp_path / "run", updates=60))
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_run_that_was_killed_is_the_same_run_after_resuming(
+    recipe: Recipe, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, is_prepared: bool
+) -> None:
+    prepared = None
+    if is_prepared:  # and the files that it came of are gone
+        folder = tmp_path_factory.mktemp("corpus")
+        pairs = [f"{' '.join(text)}\t{' '.join(reversed(text))}\n" for text in ("abc", "bca", "acb", "ccb") * 9]
+        files, prepared = folder / "pairs.tsv", folder / "prepared"
+        files.write_text("".join(pairs), encoding="utf-8")
+        recipe = replace(recipe, data=DataConfig.from_table({"train": {"path": str(files)}, "duplicates": "keep"}, ""))
+        prepare(recipe.data, recipe.tokenizer, prepared)
+        files.unlink()
+    said = list(verify_resume(recipe, tmp_path / "run", prepared, updates=60))
     assert "killed after update 30" in said[1]
     assert [line.partition(":")[0] for line in said[2:]] == [
         "model.safetensors",

@@ -77,7 +77,7 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
 
         if launched():
             raise SettingsError("--verify-resume kills and resumes one process; start it without torchrun")
-        for line in verify_resume(recipe, Path(folder)):
+        for line in verify_resume(recipe, Path(folder), None if prepared is None else Path(prepared)):
             click.echo(line)
         return
     from transduce.cli.display import reporting

@@ -79,8 +79,8 @@ class Trainer:
             before = self._look(self.validator)
             self.progress.before = before.measures()
             self._note(before, reporter)
-        for batches, position in self._updates():
-            step = self._timed_update(batches, position, reporter)
+        for batches, position, began in self._updates():
+            step = self._timed_update(batches, position, began, reporter)
             reporter.step(step)
             if not self._went_back(step, reporter):  # what was gone back to is logged, validated and saved already
                 self._log(step)
@@ -99,22 +99,22 @@ class Trainer:
         self.updater.workers.close()
         self.journal.close()
 
-    def _updates(self) -> Iterator[tuple[list[AnyBatch], Position]]:
-        """Yield the batches of each update, and the position behind them."""
+    def _updates(self) -> Iterator[tuple[list[AnyBatch], Position, float]]:
+        """Yield the batches of each update, the position behind them, and when they were asked for."""
         if self._is_over():
             return
         batches: list[AnyBatch] = []
+        began = time.perf_counter()
         for position, batch in self.feed.starting(self.progress.position):
             batches.append(batch)
             if len(batches) == self.config.accumulate:
-                yield batches, position
-                batches = []
+                yield batches, position, began
+                batches, began = [], time.perf_counter()
 
-    def _timed_update(self, batches: list[AnyBatch], position: Position, reporter: Reporter) -> Step:
-        began = time.perf_counter()
+    def _timed_update(self, batches: list[AnyBatch], position: Position, began: float, reporter: Reporter) -> Step:
         progress = self.progress
         update = progress.update + 1
-        rate = self.schedule(update)
+        rate, has_batches = self.schedule(update), time.perf_counter()
         outcome = self._update(batches, update, rate, reporter)
         epoch = progress.position.epoch
         progress.update, progress.position = update, position
@@ -127,11 +127,13 @@ class Trainer:
             progress.window_tokens += outcome.tokens
         else:
             self._count_skipped(outcome)
-        seconds = time.perf_counter() - began
-        if self.calibration.observe(outcome.tokens, seconds):
+        now = time.perf_counter()
+        if self.calibration.observe(outcome.tokens, now - has_batches):
             threads = self.updater.workers.active
             self.journal.time("calibrated", threads=threads, tokens_per_second=self.calibration.speeds)
-        return Step(update, epoch, outcome.loss / outcome.tokens, rate, outcome.gradient_norm, outcome.tokens, seconds)
+        return Step(
+            update, epoch, outcome.loss / outcome.tokens, rate, outcome.gradient_norm, outcome.tokens, now - began
+        )
 
     def _update(self, batches: list[AnyBatch], update: int, rate: float, reporter: Reporter) -> Outcome:
         return self._in_memory(lambda size: self.updater.update(batches, update, rate, size), reporter)

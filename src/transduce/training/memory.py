@@ -13,6 +13,7 @@ from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
 from transduce.data.reading.config import ReadingConfig, Task
 from transduce.data.store import Prepared
+from transduce.training.allocator import give_back_freed_memory
 from transduce.training.objective import AnyBatch
 from transduce.training.resident import resident_bytes
 from transduce.training.sharding import local
@@ -74,8 +75,9 @@ def _left_in_container() -> float:
 def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
     """Return the bytes that training will hold at its peak, from a trial with the longest pair of the corpus.
 
-    Memory that was used once is kept, so that what the trial added to this process is what one slice takes.
+    Memory that was used once is kept, so that what the trial adds to what is in use is what one slice takes.
     """
+    _forget_trials(updater.device)
     before = _held(updater.device)
     updater.try_out(_longest(corpus, slice_tokens), slice_tokens)
     one = max(0, _held(updater.device) - before)
@@ -83,6 +85,14 @@ def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
     threads = len(updater.workers.models)
     gradients, moments = weights, 0 if isinstance(updater.optimizer, torch.optim.SGD) else 2 * weights
     return before + threads * max(0, one - gradients) + gradients + moments
+
+
+def _forget_trials(device: torch.device) -> None:
+    """Hold nothing but what is in use: a smaller trial after a larger one would seem to take nothing."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    give_back_freed_memory()
 
 
 def _held(device: torch.device) -> int:

@@ -13,6 +13,7 @@ from tests.unit.training.test_loop import resumed, snapshot
 from transduce.data.store import Prepared
 from transduce.errors import TransduceError
 from transduce.training import memory
+from transduce.training.allocator import keep_freed_memory
 from transduce.training.interruption import Interrupted
 from transduce.training.loop import Trainer
 from transduce.training.memory import batch_for, expected_peak, fitting_slice, ran_out_of_memory
@@ -119,6 +120,17 @@ def test_a_trial_leaves_no_trace(prepared: Prepared, tmp_path: Path) -> None:
     training.close()
     assert all(torch.equal(tensor, before[name]) for name, tensor in snapshot(training).items())
     assert all(parameter.grad is None for parameter in training.model.parameters())
+
+
+def test_a_small_trial_after_a_large_one_takes_what_it_would_have_taken_before(
+    prepared: Prepared, tmp_path: Path
+) -> None:
+    assert keep_freed_memory()
+    training = trainer(prepared, tmp_path, {"model_dim": 126, "ffn_dim": 509, "num_layers": 3}, slice_tokens=20_000)
+    small, large, again = (expected_peak(training.updater, prepared, tokens) for tokens in (2500, 20_000, 2500))
+    training.close()
+    assert large - small > 100 * 2**20
+    assert abs(again - small) < (large - small) / 4
 
 
 def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
