@@ -92,7 +92,9 @@ bench-long-attention: .venv/.developer ## Time and memory of every attention ker
 reproduce-universal: .venv/.developer ## Copy and reverse learnt to length 40 and tried to 400, Universal beside Transformer (hours)
 	@$(BIN)/python bench/universal_length.py
 
-docs: .venv/.developer ## Run every example and command of the documents
+reproduce: reproduce-captioning reproduce-universal reproduce-babi reproduce-ntm reproduce-ladder ## Papers' results: all of the reproduce-* targets (a day or so; goes on where it stopped)
+
+docs: .venv/.developer ## Run the examples of the documents, and read every command in them
 	@$(BIN)/pytest tests/documents
 
 clean: ## Remove what was installed and cached; runs stay

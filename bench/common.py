@@ -23,6 +23,13 @@ def carried_out(recipe: Callable[[], Recipe], folder: Path, reporter: Reporter |
     return folder
 
 
+def refuse_missing(folder: Path, *names: str) -> None:
+    """End with one sentence where a corpus is not there."""
+    for name in names:
+        if not (folder / name).is_file():
+            raise SystemExit(f"{folder / name}: is not there; CONTRIBUTING.md says which corpora are measured on")
+
+
 def measured(command: list[str], until: Callable[[], bool] = lambda: False) -> dict[str, float]:
     """Run a command; return its peak of resident memory and its time, or the time until something has happened."""
     began, seconds = time.monotonic(), None

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common import carried_out
+from common import carried_out, refuse_missing
 
 import transduce
 from transduce.config import Table, write_toml
@@ -153,6 +153,9 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=None, help="of val and test: few to try it out")
     parser.add_argument("--threads", type=int, default=None, help="default: as many as there are cores")
     options = parser.parse_args()
+    refuse_missing(
+        options.data, *(f"{part}.{side}.gz" for part in ("train", *SPLITS.values()) for side in ("de", "en"))
+    )
     if not (options.work / "second.held.en").is_file():
         write_halves(options.data, options.work)
     counts = {name: max(5, round(options.share * count)) for name, count in UPDATES.items()}

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import carried_out
+from common import carried_out, refuse_missing
 
 import transduce
 from transduce.data.batches import Batch, Batches, collate
@@ -135,6 +135,9 @@ def main() -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="another setting of every recipe"
     )
     options = parser.parse_args()
+    refuse_missing(
+        options.data, *(f"{part}.lc.norm.tok.{side}.gz" for part in ("train", "val") for side in ("de", "en"))
+    )
     options.work.mkdir(parents=True, exist_ok=True)
     reached = {name: reached_by(options, name) for name in options.systems}
     for name, perplexities in reached.items():

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from common import refuse_missing
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 import transduce
@@ -50,6 +51,9 @@ def main() -> None:
     parser.add_argument("--tokenised", nargs="*", default=[], help="runs on the lowercased, tokenised files")
     parser.add_argument("--raw", nargs="*", default=[], help="runs on raw text")
     options = parser.parse_args()
+    refuse_missing(
+        options.data, *(f"{options.split}{kind}.{side}.gz" for kind in (".lc.norm.tok", "") for side in ("en", "de"))
+    )
     sources = {True: read(options.data, f"{options.split}.en")}
     sources[False] = read(options.data, f"{options.split}.lc.norm.tok.en")
     reference, raw_reference = (read(options.data, f"{options.split}{kind}.de") for kind in (".lc.norm.tok", ""))

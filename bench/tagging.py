@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from common import carried_out
+from common import carried_out, refuse_missing
 
 from transduce.config import Table
 from transduce.loading import load_reader
@@ -135,6 +135,8 @@ def main() -> None:
     parser.add_argument("--tagging-updates", type=int, default=400, help="of each run on the treebank")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
+    refuse_missing(options.wikitext, "wiki.train.raw.gz", "wiki.valid.raw.gz")
+    refuse_missing(options.treebank, *(f"en_lines-ud-{part}.conllu.gz" for part in ("train", "dev", "test")))
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
     carried_out(partial(chosen, pre_training(options, work)), work / "pre-trained")

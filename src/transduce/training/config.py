@@ -137,7 +137,8 @@ class TrainingConfig(Config):
     keep_last: Annotated[int, Field(ge=1, le=1_000)] = 3
     """Checkpoints kept besides the best."""
     average: Annotated[int, Field(ge=0, le=1_000)] = 0
-    """Make the final model the average of this many checkpoints; 0 takes the best one."""
+    """Make the final model the average of this many checkpoints, unless the best one alone validates better; 0 takes
+    that one."""
     average_window: Literal["last", "best"] = "last"
     """Which ones: the last, or those next to each other, of all that are kept, whose average validates best."""
 
