@@ -7,6 +7,7 @@ Transformer without dropout, for there are more words than it can learn by heart
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,9 +88,17 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     yield f"  trained for        {seconds:.0f} s"
     yield f"where it looked     {picture}  and every layer and head: {page}"
     yield "what to type next:"
-    yield f"  echo transformer | .venv/bin/transduce translate {folder}"
-    yield f'  .venv/bin/transduce inspect {folder} "attention"'
-    yield "  .venv/bin/transduce train --source your.txt --target theirs.txt --output runs/yours"
+    program = _program()
+    yield f"  echo transformer | {program} translate {folder}"
+    yield f'  {program} inspect {folder} "attention"'
+    yield f"  {program} train --source your.txt --target theirs.txt --output runs/yours"
+
+
+def _program() -> str:
+    """What to type to start this program: its name where the shell finds it, else how it was started now."""
+    started = Path(sys.argv[0])
+    is_itself = started.name == "transduce" and shutil.which("transduce") != str(started)
+    return str(started) if is_itself else "transduce"
 
 
 def _make_room(folder: Path, corpus: Path) -> None:

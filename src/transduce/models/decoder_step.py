@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transduce.models.block import Past
 from transduce.nn.attention.dot_product import per_group
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.product import Linear
@@ -79,10 +80,10 @@ class DecoderStep:
         self._by_distance = any(isinstance(module, DistanceVectors) for module in blocks.modules())
         self._listeners = [module._forward_hooks for module in blocks.modules() if isinstance(module, Tap)]
 
-    @property
-    def can_go(self) -> bool:
-        """Whether a step need not go through the blocks: nobody listens, and no layer keeps vectors of distances."""
-        return not self._by_distance and not any(self._listeners)
+    def can_go(self, past: Past) -> TypeGuard[KeyValues]:
+        """Whether a step need not go through the blocks: nobody listens, no layer keeps vectors of distances, and all
+        rows stand at the same place of one past."""
+        return isinstance(past, KeyValues) and past.uniform and not self._by_distance and not any(self._listeners)
 
     def __call__(
         self,

@@ -31,7 +31,6 @@ from transduce.models.block import (
 )
 from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import LanguageModel, Memory, State, VocabularySizes
-from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.state import by_row, by_sentence
@@ -179,12 +178,12 @@ class Gpt(LanguageModel[GptState]):
 
     def step(self, tokens: Tensor, state: GptState) -> tuple[Tensor, GptState]:
         past, walk = state.past, state.walk
-        if isinstance(past, RowPast) or walk is None or self.training or not past.uniform or not walk.can_go:
-            hidden = self._extend(tokens[:, None], state)[:, 0]
-        else:
+        if walk is not None and not self.training and walk.can_go(past):
             past.reserve(1)
             embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
             hidden = walk(embedded, past, looking_back(self.relations, past, 1))
+        else:
+            hidden = self._extend(tokens[:, None], state)[:, 0]
         past.advance(1)
         return hidden, state
 

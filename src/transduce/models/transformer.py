@@ -31,7 +31,6 @@ from transduce.models.block import (
 )
 from transduce.models.decoder_step import DecoderStep
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
-from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.state import by_row, by_sentence
@@ -227,14 +226,14 @@ class Transformer(Transducer[Memory, TransformerState]):
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         past, walk = state.past, state.walk
-        if isinstance(past, RowPast) or walk is None or self.training or not past.uniform or not walk.can_go:
-            hidden = self._extend(tokens[:, None], state)[:, 0]
-        else:
+        if walk is not None and not self.training and walk.can_go(past):
             past.reserve(1)
             embedded = self.target_embedding(tokens) + self.target_positions.first(past.longest + 1)[-1]
             relation = looking_back(self.target_relations, past, 1)
             memory = state.memory_keys, state.memory_values, state.memory_allowed
             hidden = self._scaled(walk(embedded, past, relation, memory))
+        else:
+            hidden = self._extend(tokens[:, None], state)[:, 0]
         past.advance(1)
         return hidden, state
 

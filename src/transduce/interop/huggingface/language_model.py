@@ -1,4 +1,4 @@
-"""Language models of Hugging Face's: GPT-2, and decoders built like Llama (SmolLM2, Mistral and many others)."""
+"""Language models of Hugging Face's: GPT-2, and decoders built like Llama (SmolLM2 and many others)."""
 
 from __future__ import annotations
 
