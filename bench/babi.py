@@ -19,8 +19,8 @@ from statistics import mean
 
 from common import carried_out
 
+from transduce.assessment.reading import assess_reader
 from transduce.loading import load_reader
-from transduce.reader_assessment import assess_reader
 from transduce.recipe import Recipe, read_recipe
 
 ROOT = Path(__file__).resolve().parents[1]

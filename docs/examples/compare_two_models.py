@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import transduce
-from transduce.assessment import TestSet, assess, compare_assessments
+from transduce.assessment.translating import TestSet, assess, compare_assessments
 from transduce.data.synthetic import SyntheticTask
 from transduce.evaluation.catalog import choose
 from transduce.recipe import Recipe

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from transduce.assessment import Assessment, TestSet, assess, read_test_set
+from transduce.assessment.translating import Assessment, TestSet, assess, read_test_set
 from transduce.config import Table, merge, read_toml
 from transduce.data.pronunciation import write_demo_corpus
 from transduce.errors import CannotCreate, TransduceError

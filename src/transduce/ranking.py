@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from transduce.answering.translation import Translation
 from transduce.decoding.penalty import LENGTH_PENALTIES
 from transduce.errors import DataError
 from transduce.evaluation.bleu import chrf_metric
-from transduce.translation import Translation
 from transduce.translator import Translator
 
 LONGEST_NUMBER = 12

@@ -18,8 +18,10 @@ from typing import Any
 
 import torch
 
-from transduce.advice import KINDS, Advice, advise, advise_going_on, survey
-from transduce.advice_text import advise_text, measure
+from transduce.advice.origin import Origin, fit, habits, open_origin, peak_rate, settled
+from transduce.advice.pairs import KINDS, Advice, advise, advise_going_on, survey
+from transduce.advice.reading import advise_reader, refuse_misreading, with_head
+from transduce.advice.text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
 from transduce.data.reading.config import ReadingConfig
@@ -29,8 +31,6 @@ from transduce.errors import MissingInput, SettingsError, suggestion
 from transduce.evaluation.catalog import METRICS
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
-from transduce.origin import Origin, fit, habits, open_origin, peak_rate, settled
-from transduce.reading_setup import advise_reader, refuse_misreading, with_head
 from transduce.text.piece import SENTINELS
 from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer import TokenizerConfig

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from transduce.advice.origin import fingerprint, given_tokenizers
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Table, write_toml
 from transduce.data.config import DataConfig
@@ -20,7 +21,6 @@ from transduce.data.store import PairStore, Prepared, load_prepared
 from transduce.errors import ModelFolderError, SettingsError, brief
 from transduce.models import catalog
 from transduce.models.interface import Model, Transducer, VocabularySizes
-from transduce.origin import fingerprint, given_tokenizers
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
 from transduce.text.plain import TextFile

@@ -14,7 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from transduce.answering import Answerer, Counts, led, worded
+from transduce.answering.answerer import Answerer, Counts, led, worded
+from transduce.answering.searcher import Choice, Searcher
+from transduce.answering.translation import Translation, together
 from transduce.checkpoint import ModelFolder, load_model
 from transduce.decoding.alignment import Links
 from transduce.decoding.ensemble import Ensemble
@@ -29,7 +31,6 @@ from transduce.inspection.record import attention_of
 from transduce.inspection.tape import Tape, has_tape, tape_of
 from transduce.interop.ctranslate2 import Quantization
 from transduce.models.interface import LanguageModel
-from transduce.searcher import Choice, Searcher
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import cut_tokens
 from transduce.text.languages import Languages
@@ -37,7 +38,6 @@ from transduce.text.picture import colours
 from transduce.text.sentence import Piece, joint, split_sentences
 from transduce.text.shortlist import Shortlist
 from transduce.text.tags import Lead
-from transduce.translation import Translation, together
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.parity.test_ctranslate2 import BASE, CONFIGS, compare, folder, requests
 from tests.unit.copier import tokenizer
+from transduce.answering.searcher import Searcher
 from transduce.checkpoint import ModelFolder
 from transduce.decoding.engine import TorchEngine
 from transduce.decoding.options import Request
@@ -19,7 +20,6 @@ from transduce.errors import SettingsError
 from transduce.interop.ctranslate2 import export
 from transduce.interop.ctranslate2_spec import POSITIONS
 from transduce.interop.vocabulary_map import write_map
-from transduce.searcher import Searcher
 from transduce.text.shortlist import Shortlist
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")

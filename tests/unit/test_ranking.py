@@ -6,9 +6,9 @@ import pytest
 from sacrebleu.metrics.chrf import CHRF
 
 from tests.unit.copier import WORDS_OF_TEXT, copier
+from transduce.answering.translation import Translation
 from transduce.errors import DataError
 from transduce.ranking import Candidates, consensus, read_candidates, rerank
-from transduce.translation import Translation
 
 CANDIDATES = ["the quick brown fox", "the quick brown", "ten small cats", "the quick brown fox"]
 

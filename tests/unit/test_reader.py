@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from transduce.answering.vectors_file import VectorFile
 from transduce.checkpoint import ModelFolder
 from transduce.decoding import reading
 from transduce.decoding.reading import Found, Guess, ReadingEngine, Said
@@ -21,7 +22,6 @@ from transduce.reader import ReaderModel, Tagged, as_json, as_text
 from transduce.text.reading_row import answer_wanted, tag_rows, windows
 from transduce.text.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer_training import train_reading_tokenizer
-from transduce.vectors_file import VectorFile
 
 TEXTS = ["der hund bellt", "eine katze", "am alten tor steht ein sehr alter baum", "der", "ein hund steht am baum"]
 

@@ -11,14 +11,14 @@ import torch
 import transduce
 from tests.unit.copier import TEXT, copier, tokenizer
 from tests.unit.training.example import recipe
-from transduce.answering import LONGEST_PART
+from transduce.answering.answerer import LONGEST_PART
+from transduce.answering.translation import Translation
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
 from transduce.inspection.maps import AttentionMaps
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
-from transduce.translation import Translation
 from transduce.translator import Translator
 
 KINDS = ["bpe", "unigram", "character", "byte", "word"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from transduce.answering import Counts
+from transduce.answering.answerer import Counts
+from transduce.answering.translation import Translation
 from transduce.bulk.source import Window
 from transduce.decoding.alignment import pharaoh
 from transduce.decoding.options import SearchOptions
 from transduce.text.constraint import Constraints
-from transduce.translation import Translation
 from transduce.translator import Translator, one_line
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from transduce.answering import Counts
+from transduce.answering.answerer import Counts
 from transduce.bulk.answer import Answering
 from transduce.engines.pace import Pace, cores, usual
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import torch
 
-from transduce.answering import Counts
+from transduce.answering.answerer import Counts
 from transduce.bulk.answer import Answered, Answering
 from transduce.bulk.calibration import SAMPLE, found_pace, set_pace, usual_pace, wished_pace
 from transduce.bulk.part import Done

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-from transduce.answering import Counts
+from transduce.answering.answerer import Counts
 from transduce.bulk.answer import Answered
 from transduce.bulk.source import is_file
 from transduce.config import Table

@@ -59,7 +59,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
     Prints perplexity and token accuracy, each score with sacreBLEU's signature (or the rule of an error rate) and its
     95 % bootstrap interval; with --against also whether the difference between two runs is more than chance.
     """
-    from transduce.assessment import assess, compare_assessments, read_test_set, write_lines
+    from transduce.assessment.translating import assess, compare_assessments, read_test_set, write_lines
     from transduce.evaluation.catalog import choose
     from transduce.loading import load as load_any
     from transduce.reader import ReaderModel
@@ -106,9 +106,9 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
 
 def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as_json: bool, options: Any) -> None:
     """Score what a reader says of the examples of a file."""
+    from transduce.assessment.reading import assess_reader
     from transduce.errors import SettingsError, brief, suggestion
     from transduce.evaluation.catalog import show_score
-    from transduce.reader_assessment import assess_reader
 
     given = [name for name in NOT_OF_READERS if options[name]]
     if given or not options["path"]:

@@ -38,9 +38,9 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     the tokenizer and writes everything into one folder that training reads. Memory does not grow with the corpus.
     Without a validation corpus some pairs are held out.
     """
+    from transduce.advice.origin import given_tokenizers
     from transduce.data.prepare import prepare
     from transduce.data.store import read_data_table
-    from transduce.origin import given_tokenizers
     from transduce.recipe import read_tokenizer_table
 
     where = options["recipe"] or "the command line"

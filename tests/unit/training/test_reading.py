@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.unit.training.example import StopAt, run, same, snapshot
+from transduce.assessment.reading import assess_reader
 from transduce.checkpoint import load_model
 from transduce.config import Table, merge
 from transduce.data.batches import START
@@ -19,7 +20,6 @@ from transduce.errors import SettingsError
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.reader import ReaderModel
-from transduce.reader_assessment import assess_reader
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train, with_labels
 from transduce.training.interruption import Interrupted

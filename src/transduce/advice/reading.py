@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from transduce.advice import Advice
+from transduce.advice.pairs import Advice
 from transduce.config import Config
 from transduce.data.config import DataConfig
 from transduce.data.reading.config import ReadingConfig

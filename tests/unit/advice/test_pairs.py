@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.advice import FEW_WORDS, Side, Survey, advise, survey
+from transduce.advice.pairs import FEW_WORDS, Side, Survey, advise, survey
 from transduce.errors import DataError
 from transduce.recipe import Recipe, read_recipe
 

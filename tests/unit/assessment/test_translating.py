@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 
 from tests.unit.copier import copier
-from transduce.assessment import TestSet, assess, compare_assessments, read_test_set, write_lines
+from transduce.assessment.translating import TestSet, assess, compare_assessments, read_test_set, write_lines
 from transduce.decoding.scoring import score_targets
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.catalog import choose

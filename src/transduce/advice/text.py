@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from transduce.advice import KINDS, Advice
+from transduce.advice.pairs import KINDS, Advice
 from transduce.config import Table
 from transduce.errors import DataError
 

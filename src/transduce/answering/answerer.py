@@ -6,17 +6,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from transduce.answering.searcher import Searcher
+from transduce.answering.translation import Translation, together
 from transduce.decoding.alignment import Links, word_links
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 from transduce.errors import SettingsError
-from transduce.searcher import Searcher
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.constraint import Constraints
 from transduce.text.cutting import Part, cut_tokens
 from transduce.text.picture import refuse_no_picture
 from transduce.text.placeholder import are_kept, put_back, take_out
 from transduce.text.tags import Lead
-from transduce.translation import Translation, together
 
 Worded = tuple[list[int], list[int | None]]
 """Tokens, and which word of their text each is of."""

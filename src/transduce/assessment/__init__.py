@@ -1,0 +1,1 @@
+"""A test set, a model, and what its answers are worth."""
