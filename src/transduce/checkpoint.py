@@ -153,7 +153,10 @@ def find_model(folder: Path) -> Path:
     if (folder / "model" / CONFIG).exists():
         return folder / "model"
     if (folder / "recipe.toml").exists():
-        raise ModelFolderError(f"{folder}: this run has no model yet; go on with `transduce train --resume {folder}`")
+        raise ModelFolderError(
+            f"{folder}: this run has no model yet; go on with `transduce train --resume {folder}`, or make one of its "
+            f"checkpoints with `transduce train --finish {folder}`"
+        )
     raise ModelFolderError(f"{folder}: is neither a run nor a model folder (it has no {CONFIG})")
 
 

@@ -46,6 +46,7 @@ def train(
     output: Path | str,
     *,
     resume: bool = False,
+    finish: bool = False,
     prepared: Path | str | None = None,
     reporter: Reporter | None = None,
     progress: Callable[[str, int], None] | None = None,
@@ -53,7 +54,9 @@ def train(
     """Carry out a recipe in a run folder and return the folder; `transduce.load` then gives the translator.
 
     `prepared` is a folder that `transduce prepare` wrote, used instead of preparing the recipe's corpora. With
-    `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had.
+    `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had;
+    with `finish` besides, it learns no more, and its checkpoints become the model: the best, or the average that the
+    recipe asks for. It can be resumed afterwards all the same.
     """
     if not isinstance(recipe, Recipe):
         recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
@@ -78,8 +81,11 @@ def train(
             try:
                 _refuse_changes(trainer, recipe)
                 trainer.resume(reporter)
-                with listening(str(folder)) as interruption:
-                    trainer.run(reporter, interruption)
+                if not finish:
+                    with listening(str(folder)) as interruption:
+                        trainer.run(reporter, interruption)
+                elif trainer.checkpoints.latest() is None:
+                    raise SettingsError(f"{folder}: has no checkpoint to make a model of; go on with --resume {folder}")
                 with whole(trainer.model):
                     if ranks.leads:
                         _finish(trainer, recipe, folder, reporter)

@@ -24,6 +24,7 @@ Examples:
   transduce train --text corpus.txt --output runs/author
   transduce train --text corpus.txt.gz --document file --preset gpt_mini --output runs/mini
   transduce train --resume runs/de-en
+  transduce train --finish runs/de-en
   transduce train --from runs/de-en --source new.de --target new.en --watch runs/de-en --output runs/new
 """
 
@@ -40,26 +41,29 @@ Examples:
 @click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
 @click.option("--output", metavar="RUN", help="Run folder to make.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+@click.option("--finish", metavar="RUN", help="Make the model of a run that was stopped, from its checkpoints so far.")
 @click.option(
     "--verify-resume", is_flag=True, help="Prove on this recipe that a killed and resumed run is the same run."
 )
 @click.option("--dry-run", is_flag=True, help="Print the filled-in recipe and stop.")
-def command(output: str | None, resume: str | None, prepared: str | None, **options: Any) -> None:
+def command(output: str | None, resume: str | None, finish: str | None, prepared: str | None, **options: Any) -> None:
     """Train a model and keep it, with its tokenizers, its recipe and its journal, in one run folder.
 
     Without a recipe the settings are chosen from the corpus, and what was chosen is said with its reasons. Ctrl-C
-    saves before it stops; `--resume` then goes on to the same result as if the run had never been stopped.
+    saves before it stops; `--resume` then goes on to the same result as if the run had never been stopped, and
+    `--finish` makes a model of what has been learnt by then.
     """
     from transduce.recipe import read_recipe, resume_recipe
     from transduce.run import train
     from transduce.training.ranks import launched, leads
 
     reasons: list[str] = []
-    if resume is not None:
-        given = (output, prepared, options["recipe"])
+    begun = resume or finish
+    if begun is not None:
+        given = (output, prepared, options["recipe"], resume and finish)
         if any(value is not None for value in given) or _assignments(options) or corpus_tables(options):
-            raise SettingsError("a resumed run keeps its own recipe; give --resume alone")
-        recipe = resume_recipe(Path(resume))
+            raise SettingsError(f"a resumed run keeps its own recipe; give --{'resume' if resume else 'finish'} alone")
+        recipe = resume_recipe(Path(begun))
     else:
         path = Path(options["recipe"]) if options["recipe"] else None
         base, opened = _base(options, prepared)
@@ -69,7 +73,7 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
     if options["dry_run"]:
         click.echo(recipe.to_toml(), nl=False)
         return
-    folder = resume or output
+    folder = begun or output
     if not folder:
         raise SettingsError("say where the run goes: --output runs/NAME")
     if options["verify_resume"]:
@@ -83,7 +87,15 @@ def command(output: str | None, resume: str | None, prepared: str | None, **opti
     from transduce.cli.display import reporting
 
     with PreparationProgress() as progress, reporting() as reporter:
-        train(recipe, folder, resume=resume is not None, prepared=prepared, reporter=reporter, progress=progress.show)
+        train(
+            recipe,
+            folder,
+            resume=begun is not None,
+            finish=finish is not None,
+            prepared=prepared,
+            reporter=reporter,
+            progress=progress.show,
+        )
     if leads():
         click.echo(folder)
 

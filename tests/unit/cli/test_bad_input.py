@@ -326,6 +326,9 @@ OUTPUTS = {
 RUNS = {
     "resume nothing": Case("train --resume none", 66, "there is no run to resume"),
     "resume with a recipe": Case("train --resume run --recipe recipe.toml", 2, "give --resume alone"),
+    "resume and finish": Case("train --resume run --finish run", 2, "give --resume alone"),
+    "finish with a recipe": Case("train --finish run --recipe recipe.toml", 2, "give --finish alone"),
+    "finish what has not begun": Case("train --finish none", 66, "none: there is no run to resume"),
     "resume with a corpus": Case("train --resume run --prepared run/data", 2, "give --resume alone"),
     "resume a recipe that was changed": Case(
         "train --resume run",

@@ -1,0 +1,53 @@
+"""Making the model of a run that was stopped, and going on with it afterwards."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.unit.training.example import StopAt, recipe
+from transduce.errors import SettingsError
+from transduce.journal import read_journal
+from transduce.recipe import Recipe
+from transduce.run import train
+from transduce.storage import sha256
+from transduce.training.interruption import Interrupted
+from transduce.translator import load
+
+WEIGHTS = "model/model.safetensors"
+
+
+def stopped(wanted: Recipe, folder: Path, update: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin a run and have it stopped at an update."""
+    stop = StopAt(update=update)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr("transduce.run.listening", lambda _: nullcontext(stop.interruption))
+        train(wanted, folder, reporter=stop)
+
+
+def test_a_stopped_run_becomes_a_model_and_can_go_on_as_if_it_never_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = recipe(training={"average": 2})
+    train(wanted, tmp_path / "whole")
+    stopped(wanted, tmp_path / "run", 12, monkeypatch)
+    train(wanted, tmp_path / "run", resume=True, finish=True)
+    said = read_journal(tmp_path / "run" / "journal.jsonl")[-1]
+    assert said["event"] == "final" and set(said["updates"]) <= {5, 10, 12}
+    assert load(tmp_path / "run").translate(["a b"])
+    early = sha256(tmp_path / "run" / WEIGHTS)
+    train(wanted, tmp_path / "run", resume=True)
+    assert sha256(tmp_path / "run" / WEIGHTS) == sha256(tmp_path / "whole" / WEIGHTS) != early
+    journals = [(tmp_path / name / "journal.jsonl").read_bytes() for name in ("run", "whole")]
+    assert journals[0] == journals[1]
+
+
+def test_a_run_without_a_checkpoint_has_nothing_to_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = recipe()
+    monkeypatch.setattr("transduce.training.loop.Trainer.run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        train(wanted, tmp_path / "run")
+    with pytest.raises(SettingsError, match="has no checkpoint to make a model of"):
+        train(wanted, tmp_path / "run", resume=True, finish=True)
