@@ -21,15 +21,17 @@ from transduce.data.synthetic import SyntheticTask
 from transduce.recipe import Recipe
 
 LENGTHS = (40, 80, 160, 400)
-SIZES = {"model_dim": 128, "num_heads": 4, "ffn_dim": 512, "norm": "pre", "dropout": 0.0}
+TASKS = ("copy", "reverse")
+SIZES = {"model_dim": 64, "num_heads": 4, "ffn_dim": 256, "norm": "pre", "dropout": 0.0}
 MODELS: dict[str, dict[str, Any]] = {
     "universal": {"name": "universal", "num_layers": 6, "max_offset": 400, "ponder_cost": 0.001, **SIZES},
     "transformer": {"name": "transformer", "num_layers": 4, **SIZES},
 }
 
 
-def recipe(task: str, model: str, updates: int) -> Recipe:
+def recipe(task: str, model: str, options: argparse.Namespace) -> Recipe:
     """The same data and training for both models; the validation pairs are as long as the training pairs."""
+    updates = options.updates
     lengths = {"task": task, "min_length": 1, "max_length": 40, "symbols": 10}
     return Recipe.from_tables(
         {
@@ -37,10 +39,11 @@ def recipe(task: str, model: str, updates: int) -> Recipe:
             "tokenizer": {"kind": "word", "min_frequency": 1},
             "model": MODELS[model],
             "training": {
-                "tokens": 4096,
+                "tokens": 2048,
                 "updates": updates,
+                "threads": options.threads,
                 "schedule": "linear",
-                "learning_rate": 0.001,
+                "learning_rate": 0.002,
                 "warmup": max(1, min(1000, updates // 10)),
                 "clip": 1.0,
                 "label_smoothing": 0.0,
@@ -69,14 +72,17 @@ def accuracy(translator: transduce.Translator, task: str, length: int, count: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("runs/universal-length"))
-    parser.add_argument("--updates", type=int, default=20_000)
+    parser.add_argument("--updates", type=int, default=6000)
+    parser.add_argument("--threads", type=int, help="of each run; unless given, as many as there are cores")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--count", type=int, default=100, help="sources of each length")
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     options = parser.parse_args()
     found: dict[str, dict[str, dict[int, dict[str, float]]]] = {}
-    for task in ("copy", "reverse"):
-        for model in MODELS:
-            learning = partial(recipe, task, model, options.updates)
+    for task in options.tasks:
+        for model in options.models:
+            learning = partial(recipe, task, model, options)
             translator = transduce.load(carried_out(learning, options.folder / f"{task}-{model}"))
             scores = {length: accuracy(translator, task, length, options.count) for length in options.lengths}
             found.setdefault(task, {})[model] = scores
@@ -86,6 +92,7 @@ def main() -> None:
     ahead = {
         task: by_model["universal"][longest]["symbols"] > by_model["transformer"][longest]["symbols"]
         for task, by_model in found.items()
+        if len(by_model) == len(MODELS)
     }
     print(json.dumps({"accuracy": found, "universal_ahead": ahead}))
 
