@@ -177,6 +177,8 @@ def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[s
 
 def _refuse_contradictions(nbest: int | None, output: str, asked: dict[str, Any]) -> None:
     method_of(asked)
+    if nbest is not None and nbest < 1:
+        raise click.UsageError(f"--n-best {nbest}: there is at least one answer; choose 1 or more")
     if asked["prefix"] is not None and asked["prefix_file"] is not None:
         raise click.UsageError("give --prefix for all lines or --prefix-file for each, not both")
     if asked["mbr"] is not None and (asked["greedy"] or asked["beam"] is not None or (nbest or 1) > asked["mbr"]):

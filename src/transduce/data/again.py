@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pydantic
 
 from transduce.config import Config
 from transduce.data.folder import read_json, read_manifest
@@ -26,7 +27,7 @@ class PreparedPairs(Config):
     """Folder that `transduce prepare` or `transduce train` made."""
     split: Literal["train", "validation", "test"] = "validation"
     """Which of its pairs."""
-    weight: float | None = None
+    weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """As of any corpus."""
     source_language: str | None = None
     """Language of the sources."""

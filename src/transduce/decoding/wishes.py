@@ -19,6 +19,6 @@ def with_wishes(saved_options: SearchOptions, **wishes: Any) -> SearchOptions:
     if method != saved["method"]:  # what was saved is for another way to search
         saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, *OF_A_BEAM, "nbest")}
     if method == "beam" and given.get("nbest", 1) > 1 and "beam" not in given:
-        groups = given.get("groups", saved.get("groups", 1))
+        groups = max(1, given.get("groups", saved.get("groups", 1)))
         given["beam"] = -(-max(given["nbest"], saved_options.beam) // groups) * groups
     return SearchOptions.from_table({**saved, **given}, "the search")
