@@ -248,8 +248,6 @@ WISHES = {
     "beam of none": Case("translate run a.txt --beam 0", 2, "beam = 0 is not possible"),
     "beam of a thousand": Case("translate run a.txt --beam 1000", 2, "beam = 1000 is not possible"),
     "no answer at all": Case("translate run a.txt --mbr 3 --n-best 0", 2, "there is at least one answer"),
-    "no groups": Case("translate run a.txt --n-best 2 --groups 0", 2, "groups"),
-    "a weight below zero": Case("prepare --mix prepared=run,split=train,weight=-1 --output new", 2, "weight"),
     "more answers than openings": Case("translate run a.txt --beam 2 --n-best 3", 2, "3 translations need a beam of"),
     "a length penalty of nan": Case("translate run a.txt --alpha nan", 2, "alpha = nan is not possible"),
     "an unknown length penalty": Case("translate run a.txt --length-penalty x", 2, "should be 'gnmt' or 'power'"),

@@ -62,3 +62,12 @@ def test_an_earlier_preparation_is_replaced_and_a_stranger_s_tokenizer_is_not_re
     assert load_prepared(place / "o").source_tokenizer.kind == "byte"
     assert run(command) == 0
     assert not (place / "o/tokenizer.json").exists()
+
+
+@pytest.mark.parametrize("weight", ["-2", "0", "1e30"])
+def test_a_prepared_corpus_has_the_weights_of_any_other(
+    place: Path, capsys: pytest.CaptureFixture[str], weight: str
+) -> None:
+    mix = f"prepared=run,split=train,weight={weight}"
+    assert run(["prepare", "--recipe", "recipe.toml", "--mix", mix, "--output", "new"]) == 2
+    assert "weight" in capsys.readouterr().err and not Path("new").exists()

@@ -52,3 +52,5 @@ def test_wishes_for_another_way_to_search_leave_what_belongs_to_a_beam() -> None
             found = with_wishes(saved, **wishes)
             assert (found.groups, found.coverage, found.diversity) == (1, 0.0, 0.5)
     assert with_wishes(SearchOptions(beam=4, groups=2), nbest=5).beam == 6
+    with pytest.raises(SettingsError, match="groups = 0 is not possible"):
+        with_wishes(SearchOptions(beam=4), nbest=2, groups=0)
