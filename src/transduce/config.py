@@ -6,6 +6,7 @@ Tables of a recipe are read here and nowhere else, so that every refusal sounds 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,10 @@ from transduce.errors import MissingInput, SettingsError, brief, suggestion
 
 Table = dict[str, Any]
 """A TOML table as plain values."""
+
+
+_OF_PYDANTIC = re.compile(r"constrained-|function-|literal\[")
+"""Which of several types a value was tried as: no name of a setting."""
 
 
 class Config(pydantic.BaseModel):
@@ -50,7 +55,7 @@ def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], w
     """Turn pydantic's most helpful complaint into one sentence."""
     # A misspelt name of a setting that must be given is two complaints; the one that can be helped with goes first.
     first = min(error.errors(), key=lambda complaint: complaint["type"] != "extra_forbidden")
-    path = [str(part) for part in first["loc"]]
+    path = [str(part) for part in first["loc"] if not _OF_PYDANTIC.match(str(part))]
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
         known = _fields_at(config, path[:-1])
@@ -77,7 +82,7 @@ def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[st
 def read_toml(path: Path) -> Table:
     """Read a TOML file into plain values."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark before it
     except OSError as error:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:

@@ -24,17 +24,20 @@ from transduce.advice.reading import advise_reader, refuse_misreading, with_head
 from transduce.advice.text import advise_text, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
+from transduce.data.corruption import largest_corrupted
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
 from transduce.decoding.options import SearchOptions, continuing
-from transduce.errors import MissingInput, SettingsError, suggestion
+from transduce.errors import MissingInput, SettingsError, brief, suggestion
 from transduce.evaluation.catalog import METRICS
 from transduce.models import catalog
+from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import SHARED
 from transduce.text.piece import SENTINELS
 from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
+from transduce.training.fitting import outline
 from transduce.training.run_folder import RECIPE
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
@@ -116,26 +119,35 @@ def _with_block(data: DataConfig | ReadingConfig, model: Config, where: str) -> 
     """Say how plain text is cut, unless that is said."""
     if isinstance(data, ReadingConfig) or not data.is_text:
         return data
-    if _block(model) < 2:
+    limit = _limit(model)
+    most = limit if limit is None or not data.corrupt else largest_corrupted(limit)
+    if most is not None and most < 2:
         raise SettingsError(
-            f"{where}: with model.max_positions = {_block(model)} a model reads one token of plain text at a time and "
-            "learns nothing of what stands before it; set it to 2 or more (256 is usual)"
+            f"{where}: with model.max_positions = {limit} a model reads too few tokens of plain text at a time to "
+            f"learn anything of it; set it to {4 if data.corrupt else 2} or more (256 is usual)"
         )
-    return data.but(block=data.block or _block(model))
+    if most is not None and (data.block or 0) > most:
+        raise SettingsError(
+            f"{where}: data.block = {data.block} is more than the model's {limit} positions take, which is {most}; "
+            "change one of them"
+        )
+    return data.but(block=data.block or most or USUAL_BLOCK)
 
 
-def _block(model: Config) -> int:
-    """How many tokens of plain text a model reads at once: as many as it has positions for."""
-    return int(getattr(model, "max_positions", USUAL_BLOCK)) if _has_limit(model) else USUAL_BLOCK
-
-
-def _has_limit(model: Config) -> bool:
-    return getattr(model, "positions", None) == "learned"
+def _limit(model: Config) -> int | None:
+    """The most tokens that a model can read and write at once; None where nothing bounds them."""
+    built = outline(model, VocabularySizes(1, 1))
+    return min((limit for limit in (built.max_source, built.max_target) if limit is not None), default=None)
 
 
 def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     """Say no to a model that cannot learn from such a corpus."""
     data, training = recipe.data, recipe.training
+    if training.metric != "loss" and data.validation is None and not data.validation_share:
+        raise SettingsError(
+            f"{where}: training.metric = '{training.metric}' chooses by validation, and there is none; give "
+            "data.validation, or set data.validation_share above 0"
+        )
     if isinstance(data, ReadingConfig):
         return
     name, continues = catalog.name_of(recipe.model), catalog.is_language_model(recipe.model)
@@ -158,10 +170,6 @@ def _refuse_mismatch(recipe: Recipe, where: str) -> None:
         reason = "training.subword_dropout cuts pairs anew in every epoch, not plain text; leave it out"
     elif continues and (training.source_vectors or training.target_vectors):
         reason = f"source_vectors and target_vectors are for models with two sides, which {name} has not"
-    elif data.is_text and _has_limit(recipe.model) and (data.block or 0) > _block(recipe.model):
-        reason = (
-            f"data.block = {data.block} is more than the model's {_block(recipe.model)} positions; change one of them"
-        )
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
 
@@ -290,7 +298,26 @@ def _over(advice: Advice, given: Table, where: str) -> tuple[Table, list[str]]:
             reasons = [*reasons, "two vocabularies: the source has a matrix of its own (model.tied = 'target')"]
     if {*KINDS, "folder"} & tokenizer.keys():
         chosen = {**chosen, "tokenizer": {}}
-    return merge(chosen, given), reasons
+    chosen = {**chosen, "training": _yielding(chosen["training"], given.get("training", {}))}
+    instead = [
+        f"{table}.{name} = {brief(value)}"
+        for table, settings in chosen.items()
+        for name, value in given.get(table, {}).items()
+        if name in settings and settings[name] != value
+    ]
+    return merge(chosen, given), [*reasons, *([f"but, as was asked for: {', '.join(instead)}"] if instead else [])]
+
+
+def _yielding(chosen: Table, given: Table) -> Table:
+    """Take back what was chosen of the training where it cannot go with what a person gave."""
+    yielding = dict(chosen)
+    if given.get("optimizer", "adamw") != "adamw":
+        yielding.pop("weight_decay", None)
+    if "average" in chosen and isinstance(kept := given.get("keep_last"), int):
+        yielding["average"] = min(chosen["average"], kept)
+    if "keep_last" in chosen and isinstance(averaged := given.get("average"), int):
+        yielding["keep_last"] = max(chosen["keep_last"], averaged)
+    return yielding
 
 
 def resume_recipe(folder: Path) -> Recipe:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +16,10 @@ from transduce.config import Table, write_toml
 from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.reading.config import ReadingConfig
-from transduce.data.store import PairStore, Prepared, load_prepared
-from transduce.errors import ModelFolderError, SettingsError, brief
+from transduce.data.store import Prepared, load_prepared
+from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
-from transduce.models.interface import Model, Transducer, VocabularySizes
+from transduce.models.interface import Model, VocabularySizes
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage import MANIFEST, file_aside, sha256
 from transduce.text.plain import TextFile
@@ -28,6 +27,7 @@ from transduce.text.reading_row import label_tokens
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.card import model_card
 from transduce.training.finish import put_final_weights
+from transduce.training.fitting import outline, refuse_too_large, refuse_too_long, refuse_unfit
 from transduce.training.interruption import listening
 from transduce.training.loop import Trainer
 from transduce.training.memory import batch_for, fitting_slice
@@ -124,7 +124,7 @@ def _set_up(
     with contextlib.nullcontext() if resume else emptied_on_error(folder):
         if not resume:
             _write(recipe, folder)
-        _refuse_too_large(without_labels(recipe), VocabularySizes(1, 1))  # before hours go into preparing
+        refuse_unfit(without_labels(recipe).model, recipe.training, recipe.search)
         corpus = _corpus(folder, recipe, prepared, progress)
         chosen = with_labels(recipe, corpus)
         if recipe.training.tokens == "auto":
@@ -175,6 +175,10 @@ def _corpus(
     folder: Path, recipe: Recipe, prepared: Path | None, progress: Callable[[str, int], None] | None
 ) -> Prepared:
     place = folder / DATA
+    if place.is_symlink() and not place.exists():
+        raise MissingInput(
+            f"{folder}: its corpus was prepared in {place.readlink()}, where there is nothing now; put that folder back"
+        )
     if not place.exists():
         if prepared is None:
             prepare(recipe.data, recipe.tokenizer, place, progress, given_tokenizers(recipe.tokenizer))
@@ -189,9 +193,9 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | No
     """Build the model with the weights that it begins with: drawn, or those of the folder `start`."""
     torch.set_num_threads(1)  # several slices side by side instead, see training.workers
     sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
-    _refuse_too_large(recipe, sizes)
+    refuse_too_large(outline(recipe.model, sizes), recipe.training)
     model = catalog.build(recipe.model, sizes, recipe.training.seed)
-    _refuse_too_long(model, corpus)
+    refuse_too_long(model, corpus)
     if start is not None:
         reporter.warn(begin(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer))
     sides = (
@@ -209,51 +213,6 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | No
         reporter.warn(f"{count:,} parameters in {len(still):,} weights are held still")
     device = recipe.training.device
     return shard(model, device) if recipe.training.shard else model.to(device)
-
-
-def _refuse_too_large(recipe: Recipe, sizes: VocabularySizes) -> None:
-    """Say no to a model that this machine cannot hold, instead of filling its memory to find out."""
-    with torch.device("meta"):
-        parameters = sum(parameter.numel() for parameter in catalog.build(recipe.model, sizes).parameters())
-    here = recipe.training.device == "cpu" and not recipe.training.shard
-    needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there > 0:
-        raise SettingsError(
-            f"the model has {parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to train; this machine has "
-            f"{there / 2**30:,.1f} GiB: choose smaller sizes in [model] (`transduce cost` shows what they take)"
-        )
-
-
-def _refuse_too_long(model: Model, corpus: Prepared) -> None:
-    """Say no to a text that the model cannot read before training comes to it."""
-    if isinstance(model, Transducer) and model.picture_side is not None:
-        _refuse_no_pictures(model.picture_side, corpus)
-    for name, split in corpus.report.splits().items():
-        for side, longest, limit in (
-            ("source", split.source.longest, model.max_source),
-            ("target", split.target.longest, model.max_target),
-        ):
-            if limit is not None and longest + 1 > limit:
-                raise SettingsError(
-                    f"a {side} of the {name} corpus has {longest:,} tokens, but the model learns {limit:,} positions, "
-                    f"the start or end token's among them; set data.max_length={limit - 1} or a larger max_positions"
-                )
-
-
-def _refuse_no_pictures(side: int, corpus: Prepared) -> None:
-    """Say no to sources that are no pictures of the model's size."""
-    for name in corpus.report.splits():
-        store: PairStore = getattr(corpus, name)
-        lengths = store.source_lengths[:]
-        wrong = (lengths != side * side).nonzero()[0].tolist()
-        if wrong:
-            raise SettingsError(
-                f"pair {wrong[0] + 1:,} of those kept of the {name} corpus, {brief(store.text(wrong[0])[0])}, has a "
-                f"source of {lengths[wrong[0]]:,} tokens, but the model reads pictures of {side} × {side} = "
-                f"{side * side:,} pixels, a token for each ({len(wrong):,} pairs are no such pictures): mend or leave "
-                "out the pair, or set model.side, and tokenizer.source_kind = 'character'"
-            )
 
 
 def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:

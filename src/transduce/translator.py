@@ -293,8 +293,10 @@ class Translator:
         """Answer one text with a Neural Turing Machine and return what it did with its memory."""
         if not has_tape(self.model):
             raise SettingsError("this model has no memory that it writes to; ask a turing_machine that has heads")
-        tokens = self.source.encode(text)
-        best = self.engine.translate([Request(0, tokens, self.options(**options))])[0][0]
+        lead, whole = self.languages.lead(), self.source.encode(text)
+        (part,) = cut_tokens(self.source, whole, len(whole))
+        tokens = part.after(lead.source)
+        best = self.engine.translate([Request(0, tokens, self.options(**options), lead.target)])[0][0]
         source_tokens = [*tokens, self.source.end]
         produced = [*best.tokens, *([self.target.end] if best.ended else [])]
         pieces = [*self.source.pieces(source_tokens), *self.target.pieces(produced)]

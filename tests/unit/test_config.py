@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pydantic
 import pytest
@@ -33,6 +33,8 @@ class Example(Config):
     """How far, if anywhere."""
     inner: Inner = Inner()
     """More."""
+    either: Annotated[int, pydantic.Field(ge=1)] | Literal["auto"] | None = None
+    """A number or a word."""
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> Example:
@@ -77,6 +79,7 @@ def test_every_field_keeps_its_explanation() -> None:
         "Which.",
         "How far, if anywhere.",
         "More.",
+        "A number or a word.",
     ]
 
 
@@ -85,7 +88,7 @@ def test_every_field_keeps_its_explanation() -> None:
     [
         ({}, "run.toml needs the setting 'size'"),
         ({"size": 3, "kine": "soft"}, "run.toml has no setting 'kine'; did you mean 'kind'?"),
-        ({"size": 3, "zzzzz": 1}, "run.toml has no setting 'zzzzz'; there is inner, kind, limit, size"),
+        ({"size": 3, "zzzzz": 1}, "run.toml has no setting 'zzzzz'; there is either, inner, kind, limit, size"),
         ({"size": 3, "inner": {"rat": 1}}, "run.toml has no setting 'rat'; did you mean 'rate'?"),
         ({"size": "big"}, "run.toml: size = 'big' is not possible: input should be a valid integer"),
         ({"size": 1.5}, "run.toml: size = 1.5 is not possible: input should be a valid integer"),
@@ -99,6 +102,7 @@ def test_every_field_keeps_its_explanation() -> None:
             "run.toml: inner.rate = inf is not possible: input should be a finite",
         ),
         ({"size": 3, "inner": 7}, "run.toml: inner = 7 is not possible"),
+        ({"size": 3, "either": 0}, "run.toml: either = 0 is not possible: input should be greater than or equal to 1"),
         ({"size": 3, "limit": 2}, "run.toml: a limit of 2 is below the size 3; raise it"),
     ],
     ids=str,
@@ -190,6 +194,8 @@ def test_a_toml_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text("seed = 3\n[model]\nname = 'größer'\n", encoding="utf-8")
     assert read_toml(path) == {"seed": 3, "model": {"name": "größer"}}
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_toml(path)["seed"] == 3, "a byte order mark is no part of it"
 
 
 @pytest.mark.parametrize("name", ["absent.toml", "."])

@@ -148,6 +148,13 @@ def test_windows_cover_a_context_and_every_token_is_seen_best_by_one(tokenizer: 
     assert answer_wanted(several[0], *places[0]) == [several[0].first] * 2
 
 
+def test_windows_do_not_multiply_however_much_they_should_overlap(tokenizer: Tokenizer) -> None:
+    context = " ".join(TEXTS * 20)
+    tokens = len(tokenizer.encode(context))
+    room = 17 - 3 - len(tokenizer.encode("wo ?"))
+    assert len(windows(tokenizer, "wo ?", context, 17, 1000)) <= tokens / (room // 4) + 1
+
+
 def test_no_answer_is_said_only_where_that_was_taught(tokenizer: Tokenizer) -> None:
     nowhere = Pointing([tokenizer.start])
     for taught, expected in ((False, True), (True, False)):

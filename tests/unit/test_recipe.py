@@ -148,7 +148,9 @@ def test_a_language_model_of_one_position_is_refused_as_what_it_is(tmp_path: Pat
     (tmp_path / "a.txt").write_text("some text\n")
     base = {"data": {"train": {"text": str(tmp_path / "a.txt")}}}
     for more in ([], ["data.block=2"]):
-        with pytest.raises(SettingsError, match=r"^the command line: with model\.max_positions = 1 a model reads one"):
+        with pytest.raises(
+            SettingsError, match=r"^the command line: with model\.max_positions = 1 a model reads too few"
+        ):
             read_recipe(None, ["model.preset=gpt_mini", "model.max_positions=1", *more], base=base)
     assert read_recipe(None, ["model.preset=gpt_mini", "model.max_positions=2"], base=base)[0].data.block == 2
 
@@ -329,6 +331,20 @@ def test_a_run_on_a_prepared_corpus_can_be_resumed(first: Path, tmp_path: Path) 
     run = train(resume_recipe(first), tmp_path / "run", prepared=first / "data")
     train(resume_recipe(run), run, resume=True)
     train(resume_recipe(run), run, resume=True, prepared=first / "data")
+
+
+def test_a_prepared_corpus_that_was_moved_is_missed_by_its_name(first: Path, tmp_path: Path) -> None:
+    shutil.copytree(first / "data", tmp_path / "prepared")
+    run = train(resume_recipe(first), tmp_path / "run", prepared=tmp_path / "prepared")
+    (tmp_path / "prepared").rename(tmp_path / "elsewhere")
+    with pytest.raises(MissingInput, match=r"its corpus was prepared in .*prepared, where there is nothing now"):
+        train(resume_recipe(run), run, resume=True)
+
+
+def test_choosing_by_validation_needs_some() -> None:
+    tables = {"data": {"train": TASK, "validation_share": 0.0}, "training": {"metric": "bleu"}}
+    with pytest.raises(SettingsError, match=r"chooses by validation, and there is none; give data.validation"):
+        Recipe.from_tables(tables, "a recipe")
 
 
 @pytest.mark.parametrize("freeze", [True, False])

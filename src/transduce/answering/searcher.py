@@ -98,7 +98,7 @@ class Searcher:
     @property
     def attends(self) -> bool:
         """Whether the model has attention to its source, so that words can be aligned."""
-        return any("cross_attention" in name for name, _ in self._contents.model.named_modules())
+        return self._contents.transducer.attends
 
     def looked_at(self, sources: Tokens, targets: Tokens) -> list[Weights | None]:
         """How much each target token looked at each source token; None for a pair too long to read at once."""

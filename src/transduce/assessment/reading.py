@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -22,7 +21,7 @@ from transduce.data.reading.masking import Masking
 from transduce.data.store import PairStore
 from transduce.decoding.reading import answers_to
 from transduce.errors import DataError, SettingsError
-from transduce.evaluation.perplexity import perplexity
+from transduce.evaluation.perplexity import finite, perplexity
 from transduce.evaluation.reading import JUDGEMENTS
 from transduce.evaluation.significance import SAMPLES, intervals
 from transduce.models.reading_head import LanguageHead
@@ -116,13 +115,12 @@ def _masked(reader: ReaderModel, data: ReadingConfig, lines: Iterator[Example]) 
             loss += float(result.plain)
             asked += batch.num_target_tokens
             correct += int(result.correct)
-    worth = perplexity(loss, asked)
     return {
         "rows": len(rows),
         "left_out": {reason: count for reason, count in left_out.items() if count},
         "hidden": asked,
         "loss": loss / asked,
-        "perplexity": worth if math.isfinite(worth) else None,
+        "perplexity": finite(perplexity(loss, asked)),
         "accuracy": correct / asked,
         "intervals": {},
     }

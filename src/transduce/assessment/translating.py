@@ -11,7 +11,7 @@ from typing import Any
 from transduce.config import Table
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metric import Metric, Score
-from transduce.evaluation.perplexity import perplexity
+from transduce.evaluation.perplexity import finite, perplexity
 from transduce.evaluation.significance import SAMPLES, Comparison, Interval, compare, interval
 from transduce.storage import file_aside
 from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
@@ -46,7 +46,7 @@ class Assessment:
         """Return plain values; the translations have a file of their own."""
         return {
             "sentences": len(self.translations),
-            "perplexity": self.perplexity,
+            "perplexity": finite(self.perplexity),
             "token_accuracy": self.accuracy,
             "unscored_pairs": self.unscored,
             "scores": {name: score.to_json() for name, score in self.scores.items()},

@@ -109,7 +109,7 @@ def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
 
 def _score_text(run: str, path: str, document: str | None, stride: int | None, as_json: bool) -> None:
     from transduce.errors import DataError
-    from transduce.evaluation.perplexity import bits_per_byte, perplexity
+    from transduce.evaluation.perplexity import bits_per_byte, finite, perplexity
     from transduce.generator import load_generator
     from transduce.text.plain import TextFile, read_documents
 
@@ -131,7 +131,7 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, a
         "bits_per_byte": bits_per_byte(loss, found.bytes),
     }
     if as_json:
-        click.echo(json.dumps(facts))
+        click.echo(json.dumps({name: finite(value) for name, value in facts.items()}))
         return
     click.echo(f"{found.tokens:,} tokens, {found.words:,} words, {found.bytes:,} bytes")
     click.echo(f"perplexity per token {facts['perplexity']:.3f}, per word {facts['word_perplexity']:.3f}")

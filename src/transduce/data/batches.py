@@ -134,13 +134,14 @@ class Batches:
         return self.num_pools > COUNTED_POOLS
 
     def batches_in_epoch(self, number: int) -> int:
-        """Count the batches of one epoch; epochs differ by a few, as their pools do.
+        """Count the batches of one epoch; epochs differ by a few, as their pools do, and one that a curriculum leaves
+        nothing of counts as one.
 
         A large corpus is not cut into batches just to count them: it is judged by the first pool.
         """
         if self.is_estimated:
             return max(1, len(self._cut(number, 0)) * self.num_pools)
-        return sum(len(self._cut(number, pool)) for pool in range(self.num_pools))
+        return max(1, sum(len(self._cut(number, pool)) for pool in range(self.num_pools)))
 
     def pool(self, epoch: int, pool: int) -> list[Rows]:
         """Return the batches of one pool in the order they are used."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +16,7 @@ from transduce.data.synthetic import SyntheticTask
 from transduce.errors import SettingsError
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
 from transduce.text.plain import TextFile
+from transduce.text.tags import NAME
 
 RATIO_FLOOR = 5
 """A side counts as at least this many tokens when two lengths are compared."""
@@ -133,6 +135,11 @@ class DataConfig(Config):
             if self.languages and self.languages_of(corpus)[1] is None:
                 raise ValueError(
                     f"some training corpora say their target_language, {corpus.name} ({name}) does not; say it too"
+                )
+        for language in self.languages:
+            if not re.fullmatch(NAME, language):
+                raise ValueError(
+                    f"target_language '{language}' cannot be asked for: write a name such as de, pt-BR or zh_Hans"
                 )
         return self
 

@@ -41,6 +41,11 @@ def longest_corrupted(block: int) -> tuple[int, int]:
     return block - taken + spans, taken + spans + 1
 
 
+def largest_corrupted(limit: int) -> int:
+    """Tokens of the largest block whose source and target, with the token that frames each, are within a limit."""
+    return next((block for block in range(limit, 1, -1) if max(longest_corrupted(block)) < limit), 0)
+
+
 def random_spans(length: int, draw: np.random.Generator) -> NDArray[np.bool_]:
     """Say which tokens are taken out. The first never is: what stays and what goes take turns, staying first."""
     taken, spans = spans_of(length)

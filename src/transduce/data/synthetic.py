@@ -20,6 +20,8 @@ TaskName = Literal["copy", "reverse", "sort", "addition", "recall", "repeat_copy
 
 MOST_REPEATS = 10
 """How often a sequence is copied at most, by repeat_copy."""
+MOST_DIGITS = 4000
+"""Of a number to be added: Python writes out no number of more than 4,300."""
 ITEM_LENGTH = 3
 """Symbols of each item of associative_recall."""
 
@@ -54,6 +56,8 @@ class SyntheticTask(Config):
             raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}")
         if self.task == "recall" and self.max_length > self.symbols:
             raise ValueError(f"recall needs as many symbols as keys: {self.max_length} keys, {self.symbols} symbols")
+        if self.task == "addition" and self.max_length > MOST_DIGITS:
+            raise ValueError(f"addition has numbers of at most {MOST_DIGITS:,} digits; set max_length to that or less")
         if self.task == "associative_recall" and self.min_length < 2:
             raise ValueError("associative_recall asks what followed an item; set min_length to 2 or more")
         return self

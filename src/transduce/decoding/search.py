@@ -168,7 +168,8 @@ class Cohort:
             raise TransduceError(
                 "no answer can have min_length and no_repeat_ngram and lack what is forbidden; ask for less"
                 if sentence.adjustments
-                else "the model's scores are not finite, so no token is better than another; train it again"
+                else "the model's scores are not finite, so no token is better than another; train it again, with a "
+                "lower training.learning_rate or with training.clip"
             )
         whole = [(opening, score) for opening, score in alive if sentence.progress[opening].is_whole]
         for opening, score in (whole or alive) if len(sentence.found) < sentence.options.nbest else ():

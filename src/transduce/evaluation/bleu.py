@@ -63,6 +63,10 @@ def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> SacreMetric:
     def build() -> Any:
         try:  # force=True: the doubt about tokenised text is ours to word, not a log line in somebody's output
             return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+        except OSError as error:
+            raise SettingsError(
+                f"sacreBLEU's tokenizer '{tokenize}' is a model that has to be downloaded first, which failed: {error}"
+            ) from None
         except (ImportError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]
             raise SettingsError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from transduce.errors import SettingsError, suggestion
 from transduce.evaluation.accuracy import EXACT_MATCH, PHONEME_ERROR_RATE, WORD_ERROR_RATE
@@ -25,10 +25,13 @@ def show_score(name: str, value: float) -> str:
     return METRICS[name].show(value) if name in METRICS else f"{100 * value:.2f} %"
 
 
-def choose(names: Iterable[str], tokenize: str = "13a", lowercase: bool = False) -> dict[str, Metric]:
+def choose(names: Collection[str], tokenize: str = "13a", lowercase: bool = False) -> dict[str, Metric]:
     """Return the metrics of these names, in this order; BLEU with this tokenizer, BLEU and chrF in this case."""
-    known = {**METRICS, "bleu": bleu_metric(tokenize, lowercase), "chrf": chrf_metric(lowercase=lowercase)}
+    bleu = bleu_metric(tokenize, lowercase)
+    known = {**METRICS, "bleu": bleu, "chrf": chrf_metric(lowercase=lowercase)}
     for name in names:
         if name not in known:
             raise SettingsError(f"there is no metric '{name}'{suggestion(name, known)}")
+    if "bleu" in names:
+        bleu.build()  # a tokenizer that cannot be had is said now, not after everything was translated
     return {name: known[name] for name in names}

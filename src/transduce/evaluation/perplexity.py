@@ -20,6 +20,11 @@ def perplexity(loss_sum: float, tokens: int) -> float:
         return math.inf
 
 
+def finite(value: float) -> float | None:
+    """Return a number that JSON has, or None for infinity, which it has not."""
+    return value if math.isfinite(value) else None
+
+
 def bits_per_byte(loss_sum: float, size: int) -> float:
     """Return what a text would take if it were packed by the model, in bits for each byte of its UTF-8.
 

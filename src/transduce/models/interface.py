@@ -137,6 +137,11 @@ class Transducer(Model, Generic[MemoryT, StateT]):
         """Where sources are pictures, a token for each pixel: how many pixels a side has; None for text."""
         return None
 
+    @property
+    def attends(self) -> bool:
+        """Whether it has attention to its source, by which words can be aligned."""
+        return any("cross_attention" in name for name, _ in self.named_modules())
+
     @abstractmethod
     def encode(self, source: Tensor, allowed: Tensor) -> MemoryT:
         """Read the source.  tokens (B S), allowed (B S) -> memory."""

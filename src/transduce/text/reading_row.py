@@ -135,7 +135,7 @@ def windows(tokenizer: ReadingTokenizer, question: str, context: str, max_length
     asked = tokenizer.encode_batch([question])[0][: (max_length - 3) // 2]
     tokens, places = tokenizer.encode_with_places(context)
     room = max_length - 3 - len(asked)
-    step = max(1, room - stride)
+    step = max(1, room // 4, room - stride)  # a long question leaves little room: then windows overlap by less
     starts = [0]
     while starts[-1] + room < len(tokens):
         starts.append(starts[-1] + step)

@@ -71,7 +71,7 @@ def train_tokenizer(
     if kind not in KINDS:
         raise SettingsError(f"there is no tokenizer of kind '{kind}'{suggestion(kind, KINDS)}")
     special, reserved = [*specials(kind), *map(tag_piece, languages)], sentinels(config.sentinels or 0)
-    if len(languages) > config.vocab_size - smallest_size(kind) - len(reserved):
+    if languages and len(languages) > config.vocab_size - smallest_size(kind) - len(reserved):
         raise SettingsError(
             f"tokenizer.vocab_size = {config.vocab_size:,} has no room for the tags of {len(languages)} languages; "
             "raise it"

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from transduce.data.batches import Position
 from transduce.data.store import Prepared
 from transduce.errors import TransduceError
+from transduce.evaluation.perplexity import finite
 from transduce.models.interface import Model
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.calibration import Calibration
@@ -231,13 +232,12 @@ class Trainer:
             return replace(found, watched=self.watcher.validate(self.progress.update))
 
     def _note(self, validation: Validation, reporter: Reporter) -> None:
-        perplexity = validation.perplexity if math.isfinite(validation.perplexity) else None
         measures = validation.measures()
         self.journal.write(
             "validation",
             update=validation.update,
             loss=measures.pop("loss"),
-            perplexity=perplexity,
+            perplexity=finite(validation.perplexity),
             **measures,
             best=validation.best,
             samples=[[sample.source, sample.reference, sample.translation] for sample in validation.samples],

@@ -119,3 +119,28 @@ def test_two_files_are_enough_for_a_recipe(tmp_path: Path) -> None:
     found, reasons = read_recipe(None, base={"data": {"train": train}})
     assert found.tokenizer.kind == "bpe"
     assert len(reasons) >= 4
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["training.keep_last=2"], {"keep_last": 2, "average": 2}),
+        (["training.average=9"], {"keep_last": 9, "average": 9}),
+        (["training.average=1"], {"keep_last": 5, "average": 1}),
+    ],
+)
+def test_what_was_chosen_gives_way_to_what_a_person_gives(
+    given: list[str], expected: dict[str, int], tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text("".join("\t".join(pair) + "\n" for pair in text(53)))
+    found, reasons = read_recipe(None, given, base={"data": {"train": {"path": str(tmp_path / "a.tsv")}}})
+    assert {name: getattr(found.training, name) for name in expected} == expected
+    assert reasons[-1] == f"but, as was asked for: {given[0].replace('=', ' = ')}"
+
+
+def test_weight_decay_goes_with_its_optimizer(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text\n" * 50)
+    base = {"data": {"train": {"text": str(tmp_path / "a.txt")}}}
+    found, reasons = read_recipe(None, ["training.optimizer=adam"], base=base)
+    assert (found.training.optimizer, found.training.weight_decay) == ("adam", 0.0)
+    assert reasons[-1] == "but, as was asked for: training.optimizer = 'adam'"

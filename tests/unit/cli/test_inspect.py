@@ -57,6 +57,39 @@ def test_a_model_folder_can_be_looked_into_too(place: Path, capsys: pytest.Captu
     assert run(["inspect", "run/model", "a"]) == 0
 
 
+SPOKEN = """
+[data]
+train = [{task = "copy", size = 50, target_language = "same"}, {task = "reverse", size = 50, target_language = "back"}]
+validation_share = 0.0
+
+[tokenizer]
+kind = "word"
+min_frequency = 1
+
+[model]
+name = "turing_machine"
+hidden_dim = 8
+slots = 4
+slot_dim = 3
+
+[training]
+updates = 1
+threads = 1
+"""
+
+
+def test_a_turing_machine_of_several_languages_is_asked_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("recipe.toml").write_text(SPOKEN, encoding="utf-8")
+    train("recipe.toml", "run")
+    for language in ("same", "back"):
+        assert run(["inspect", "run", "a b c", "--to", language]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines[1:5]] == [f">>{language}<<", "a", "b", "c"]
+
+
 def test_of_a_turing_machine_the_memory_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from transduce.data.blocks import Blocks
-from transduce.data.corruption import Corruption, corrupted, longest_corrupted, random_spans, spans_of
+from transduce.data.corruption import (
+    Corruption,
+    corrupted,
+    largest_corrupted,
+    longest_corrupted,
+    random_spans,
+    spans_of,
+)
 from transduce.errors import SettingsError
 
 SENTINELS = [*range(900, 1000)]
@@ -96,6 +103,17 @@ def test_what_is_taken_out_depends_on_seed_epoch_and_place_alone() -> None:
     assert all(one != whole for one in others)
     together = [token for source, target in whole for token in restored(source, target, SENTINELS)]
     assert together == [token for token in stream.tolist() if token != END]  # ends of documents are on neither side
+
+
+@pytest.mark.parametrize("limit", [4, 5, 9, 10, 64, 512])
+def test_a_block_is_as_large_as_a_models_positions_allow(limit: int) -> None:
+    block = largest_corrupted(limit)
+    assert max(longest_corrupted(block)) + 1 <= limit, "with the token that frames each"
+    assert block == limit or max(longest_corrupted(block + 1)) + 1 > limit
+
+
+def test_three_positions_are_too_few() -> None:
+    assert largest_corrupted(3) == 0
 
 
 def test_too_few_sentinels_are_one_sentence() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from transduce.data.batches import Batches, Position
 from transduce.data.curriculum import Curriculum
+from transduce.data.mixture import Part
 
 LENGTHS = np.array([2, 9, 4, 7, 3, 12, 5], dtype=np.int64)
 
@@ -40,6 +41,15 @@ def test_an_epoch_has_the_rows_whose_longer_side_is_within_its_limit(pool_size: 
     assert seen(batches, 0) == [0, 2, 3, 4, 6]
     assert seen(batches, 1) == seen(batches, 2) == list(range(7))
     assert batches.batches_in_epoch(0) >= 1
+
+
+def test_an_epoch_that_nothing_is_left_of_counts_as_one_batch() -> None:
+    """Weights below 1 choose other rows in every epoch, and those may all be too long yet."""
+    lengths = np.array([1, 50, 50, 50])
+    batches = Batches(lengths, lengths, tokens=100, seed=1, parts=[Part(4, 0.25)], curriculum=50)
+    counts = [len(seen(batches, epoch)) for epoch in range(4)]
+    assert sorted(counts) == [0, 0, 0, 1]
+    assert all(batches.batches_in_epoch(epoch) == 1 for epoch in range(4))
 
 
 def test_a_run_goes_on_from_any_position() -> None:

@@ -72,6 +72,7 @@ def test_impossible_tasks_are_refused_with_their_reason() -> None:
         ({"task": "copy", "size": 5, "min_length": 9, "max_length": 3}, "min_length 9 is above max_length 3"),
         ({"task": "recall", "size": 5, "max_length": 9, "symbols": 3}, "recall needs as many symbols"),
         ({"task": "associative_recall", "size": 5}, "min_length to 2"),
+        ({"task": "addition", "size": 5, "max_length": 4001}, "at most 4,000 digits"),
         ({"task": "copy", "size": 0}, "size = 0"),
         ({"task": "juggle", "size": 5}, "juggle"),
         ({"task": "copy", "size": 5, "lenght": 3}, "no setting 'lenght'"),
@@ -80,6 +81,19 @@ def test_impossible_tasks_are_refused_with_their_reason() -> None:
     ):
         with pytest.raises(SettingsError, match=reason):
             DataConfig.from_table({"train": table}, "recipe.toml: [data]")
+
+
+def test_the_longest_numbers_can_be_added() -> None:
+    (pair,) = SyntheticTask(task="addition", size=1, min_length=4000, max_length=4000).pairs()
+    left, right = pair.source.split("+")
+    assert int(left.replace(" ", "")) + int(right.replace(" ", "")) == int(pair.target.replace(" ", ""))
+
+
+def test_a_language_that_cannot_be_a_tag_is_refused_where_it_would_be_one() -> None:
+    pairs, named = {"path": "a.tsv"}, {"path": "b.tsv", "target_language": "fr"}
+    assert DataConfig.from_table({"train": pairs, "target_language": "German (Austria)"}, "it").languages == []
+    with pytest.raises(SettingsError, match=r"'German \(Austria\)' cannot be asked for: write a name such as de"):
+        DataConfig.from_table({"train": [pairs, named], "target_language": "German (Austria)"}, "it")
 
 
 def test_a_table_of_data_survives_being_saved() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.bleu import bleu, bleu_metric, chrf
+from transduce.evaluation.catalog import choose
 from transduce.evaluation.metric import checked, reference_count
 
 HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him.", "", "Über 1,000 Wörter!"]
@@ -85,6 +86,18 @@ def test_tokenised_text_is_said_in_the_score_and_not_logged(caplog: pytest.LogCa
 def test_an_unknown_tokenizer_is_refused_with_a_suggestion() -> None:
     with pytest.raises(SettingsError, match="did you mean '13a'"):
         bleu_metric("13")
+
+
+def test_a_tokenizer_that_cannot_be_downloaded_is_said_before_anything_is_scored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("transduce.evaluation.bleu.BLEU.__init__", fails)
+    with pytest.raises(SettingsError, match=r"'flores200' is a model that has to be downloaded first.*no network"):
+        choose(["bleu"], "flores200")
+    assert list(choose(["exact_match"], "flores200")) == ["exact_match"]
 
 
 def test_a_tokenizer_whose_package_is_missing_is_one_sentence() -> None:

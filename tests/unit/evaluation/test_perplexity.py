@@ -7,7 +7,7 @@ import math
 import pytest
 
 from transduce.errors import DataError
-from transduce.evaluation.perplexity import perplexity
+from transduce.evaluation.perplexity import finite, perplexity
 
 
 def test_guessing_evenly_among_eleven_tokens_has_perplexity_eleven() -> None:
@@ -22,6 +22,10 @@ def test_a_huge_loss_is_infinite_and_not_a_crash() -> None:
     assert perplexity(1e9, 2) == math.inf
     assert perplexity(math.inf, 2) == math.inf
     assert math.isnan(perplexity(math.nan, 2))
+
+
+def test_json_has_no_infinity() -> None:
+    assert (finite(2.5), finite(math.inf), finite(math.nan)) == (2.5, None, None)
 
 
 @pytest.mark.parametrize("tokens", [0, -3])

@@ -125,7 +125,7 @@ class ReadingConfig(Config):
     """For mask: also ask whether the second half of a text follows the first; half of the time it is from another
     document."""
     stride: int = pydantic.Field(default=64, ge=1, le=1_000_000)
-    """For answer: a long text is read in windows, which overlap by so many tokens."""
+    """For answer: a long text is read in windows, which overlap by so many tokens, but by three quarters at most."""
 
     no_answer: bool = False
     """For answer: learn that some questions have none (SQuAD 2); otherwise such questions are left out."""

@@ -7,7 +7,8 @@ its place.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,10 @@ from transduce.text.line import normalise, read_lines
 
 Answer = tuple[str, int]
 """What the answer says, and at which character of the context it starts."""
+
+
+_NO_WORD = re.compile(r"\d+[-.]\d+")
+"""The number of a line of CoNLL-U that holds words written together (1-2), or one that is left out (1.1)."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,11 @@ def read_examples(files: ReadingFiles, task: Task) -> Iterator[Example]:
 def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
     second = files.second
     if is_json:
-        names = [files.text or "text", *([] if second is None else [second]), files.label or "label"]
+        names = [str(name) for name in (files.text or "text", second, files.label or "label") if name is not None]
+        _refuse_shared(names, files.path)
         for number, table in _objects(files.path):
-            values = [table.get(str(name)) for name in names]
-            yield _checked(number, [_scalar(value) for value in values])
+            values = [table.get(name) for name in names]
+            yield _checked(number, [_scalar(value, f"{files.path}:{number}") for value in values])
         return
     lines = enumerate(read_lines(files.path), start=1)
     default = 1 if second is None else 2
@@ -69,13 +75,17 @@ def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
         header = next((line for _, line in lines), "").split("\t")
         columns = [_column(header, column, files.path) for column in columns]
     places = [int(column) for column in columns]
-    if len(set(places)) < len(places):
-        raise DataError(f"{files.path}: text and label are said to be one column; give each its own")
+    _refuse_shared(places, files.path)
     for number, line in lines:
         cells = line.split("\t")
         yield _checked(
             number, [cells[place].strip() if -len(cells) <= place < len(cells) else None for place in places]
         )
+
+
+def _refuse_shared(columns: Sequence[object], path: str) -> None:
+    if len(set(columns)) < len(columns):
+        raise DataError(f"{path}: text and label are said to be one column; give each its own")
 
 
 def _stories(path: str) -> Iterator[Example]:
@@ -93,13 +103,15 @@ def _checked(number: int, values: list[str | None]) -> Example:
     if any(value is None for value in values) or not label:
         return Example(number, tuple(text or "" for text in texts), (label or "",), fault="columns")
     found = tuple(text or "" for text in texts)
+    if not label.isprintable():
+        return Example(number, found, (label,), fault="label")
     return Example(number, found, (label,), fault=None if all(found) else "empty")
 
 
-def _scalar(value: Any) -> str | None:
+def _scalar(value: Any, where: str) -> str | None:
     if isinstance(value, bool) or value is None or isinstance(value, dict | list):
         return None if not isinstance(value, bool) else str(value).lower()
-    return normalise(str(value)).strip()
+    return normalise(str(value), where).strip()
 
 
 def _column(header: list[str], column: int | str, path: str) -> int:
@@ -143,7 +155,10 @@ def _sentences(files: ReadingFiles) -> Iterator[Example]:
         if line.startswith("#") and files.is_conllu:
             continue
         cells = line.split("\t") if split_by_tabs or "\t" in line else line.split()
+        if files.is_conllu and _NO_WORD.fullmatch(cells[0]):
+            continue
         if files.is_conllu and not cells[0].isdecimal():
+            fault = "columns"
             continue
         if cells[0] == "-DOCSTART-":
             continue
@@ -165,7 +180,7 @@ def _squad(path: str) -> Iterator[Example]:
     except (ValueError, RecursionError):
         raise DataError(f"{path}: is no JSON; give a file as SQuAD's, or JSONL named so") from None
     for number, table in enumerate(_flat(content, path), start=1):
-        yield _question(number, table)
+        yield _question(number, table, f"{path}: question {number}")
 
 
 def _flat(content: Any, path: str) -> Iterator[dict[str, Any]]:
@@ -188,12 +203,12 @@ def _tables(value: Any) -> Iterator[dict[str, Any]]:
 
 def _answers(path: str) -> Iterator[Example]:
     for number, table in _objects(path):
-        yield _question(number, table)
+        yield _question(number, table, f"{path}:{number}")
 
 
-def _question(number: int, table: dict[str, Any]) -> Example:
+def _question(number: int, table: dict[str, Any], where: str) -> Example:
     """One question with its context; an answer that does not stand where it should makes it unusable."""
-    question, context = (_scalar(table.get(name)) for name in ("question", "context"))
+    question, context = (_scalar(table.get(name), where) for name in ("question", "context"))
     raw = table.get("context")
     if question is None or context is None or not isinstance(raw, str):
         return Example(number, (question or "", context or ""), fault="columns")
@@ -202,7 +217,7 @@ def _question(number: int, table: dict[str, Any]) -> Example:
     found = []
     given = _listed(table.get("answers"))
     for text, start in _with_places(given):
-        said, place = normalise(text), len(normalise(raw[:start]))  # characters that NFC joins count once
+        said, place = normalise(text, where), len(normalise(raw[:start]))  # characters that NFC joins count once
         if not said or normalise(raw)[place : place + len(said)] != said:
             return Example(number, (question, normalise(raw)), fault="no_place")
         found.append((said, place))

@@ -60,6 +60,27 @@ def test_conllu_leaves_out_remarks_and_what_is_no_word(tmp_path: Path) -> None:
     assert next(other).labels == ("do", "not", "go")
 
 
+@pytest.mark.parametrize("number", ["", "x", "1-", "-", "1 ", "½"])
+def test_a_line_of_conllu_without_a_number_spoils_its_sentence_and_is_counted(number: str, tmp_path: Path) -> None:
+    text = f"1\tDo\tdo\tAUX\tx\n{number}\tgo\tgo\tVERB\tx\n\n1\tYes\tyes\tINTJ\tx\n"
+    found = list(read_examples(written(tmp_path, "a.conllu", text), "tag"))
+    assert [example.fault for example in found] == ["columns", None]
+
+
+def test_a_label_that_would_break_a_line_is_counted(tmp_path: Path) -> None:
+    lines = [{"text": "a", "label": label} for label in ("two words", "two\nlines", "a\tcolumn", "über")]
+    files = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))
+    assert [example.fault for example in read_examples(files, "classify")] == [None, "label", "label", None]
+
+
+def test_half_a_character_is_refused_with_its_place(tmp_path: Path) -> None:
+    asked = '{"question": "a\\ud800", "context": "b", "answers": []}'
+    for line, task in (('{"text": "a\\ud800", "label": "x"}', "classify"), (asked, "answer")):
+        files = written(tmp_path, "a.jsonl", line)
+        with pytest.raises(DataError, match=r"a\.jsonl:1: character 2 is a lone surrogate"):
+            list(read_examples(files, task))
+
+
 def test_conll_has_its_label_last_and_a_broken_line_spoils_its_sentence(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\n\nalone\n\nBonn\tNNP\tB-LOC\n"
     found = list(read_examples(written(tmp_path, "a.conll", text), "tag"))
@@ -139,6 +160,8 @@ def test_columns_that_are_not_there_are_counted_and_never_taken_for_others(tmp_p
         assert next(read_examples(table.but(label=column), "classify")).fault == fault
     with pytest.raises(DataError, match="text and label are said to be one column"):
         next(read_examples(table.but(text=1, label=1), "classify"))
+    with pytest.raises(DataError, match="text and label are said to be one column"):
+        next(read_examples(written(tmp_path, "a.jsonl", '{"text": "a"}').but(label="text"), "classify"))
     words = written(tmp_path, "words.conll", "good\nfilm\n")
     assert [example.fault for example in read_examples(words, "tag")] == ["columns"]
     tagged = written(tmp_path, "tagged.conll", "good ADJ\nfilm NOUN\n")
