@@ -130,6 +130,23 @@ def _put(table: Table, parts: Sequence[str], value: Any, assignment: str) -> Tab
     return {**table, head: _put(inner, rest, value, assignment)}
 
 
+def difference(one: Mapping[str, Any], other: Mapping[str, Any], within: str = "") -> tuple[str, str]:
+    """Say the first setting in which two nested tables differ, as each has it; nothing where they are equal."""
+    for name in sorted(one.keys() | other.keys()):
+        first, second = one.get(name), other.get(name)
+        if isinstance(first, Mapping) and isinstance(second, Mapping):
+            inner = difference(first, second, f"{within}{name}.")
+            if any(inner):
+                return inner
+        elif first != second:
+            return _said(f"{within}{name}", first), _said(f"{within}{name}", second)
+    return "", ""
+
+
+def _said(name: str, value: Any) -> str:
+    return f"no {name}" if value is None else f"{name} = {brief(value)}"
+
+
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
     """Return `base` with `changes` laid over it, table by table."""
     merged = dict(base)

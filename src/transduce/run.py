@@ -12,7 +12,7 @@ import torch
 
 from transduce.advice.origin import fingerprint, given_tokenizers
 from transduce.checkpoint import ModelFolder, save_model
-from transduce.config import Table, write_toml
+from transduce.config import Table, difference, write_toml
 from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.reading.config import ReadingConfig
@@ -33,7 +33,7 @@ from transduce.training.loop import Trainer
 from transduce.training.memory import batch_for, fitting_slice
 from transduce.training.ranks import Ranks, joined
 from transduce.training.reporter import Reporter, Silent
-from transduce.training.resume import Checkpoints
+from transduce.training.resume import SETTINGS, Checkpoints
 from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
 from transduce.training.sharding import shard, whole
 from transduce.training.starting import begin, freeze
@@ -266,6 +266,7 @@ def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
         "threads": recipe.training.threads,
         "ranks": ranks.world,
         "torch": torch.__version__,
+        SETTINGS: tables,
     }
 
 
@@ -288,13 +289,17 @@ def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
     if found is None:
         _refuse_foreign_corpus(trainer.prepared, recipe)
         return
-    before = trainer.checkpoints.facts(found[0])
-    for name, now in trainer.facts.items():
-        if name != "ranks" and before.get(name) != now:
-            raise ModelFolderError(
-                f"{trainer.checkpoints.path(found[0])}: was saved with {name} {str(before.get(name))[:16]}, "
-                f"now it is {str(now)[:16]}; put it back, or start a new run in another folder"
-            )
+    before, now = trainer.checkpoints.facts(found[0]), trainer.facts
+    for name in now:
+        if name in ("ranks", SETTINGS) or before.get(name) == now[name]:
+            continue
+        was, is_ = (f"{name} {str(facts.get(name))[:16]}" for facts in (before, now))
+        if name == "recipe" and SETTINGS in before:
+            was, is_ = difference(before[SETTINGS], now[SETTINGS])
+        raise ModelFolderError(
+            f"{trainer.checkpoints.path(found[0])}: was saved with {was}, now it is {is_}; put it back, or start a new "
+            "run in another folder"
+        )
 
 
 def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) -> None:

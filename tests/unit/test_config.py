@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.config import Config, Table, merge, override, read_toml, write_toml
+from transduce.config import Config, Table, difference, merge, override, read_toml, write_toml
 from transduce.errors import MissingInput, SettingsError
 
 
@@ -178,6 +178,14 @@ tables = st.recursive(
 @given(tables)
 def test_what_is_written_as_toml_is_read_back(table: Table) -> None:
     assert tomllib.loads(write_toml(table)) == table
+
+
+def test_a_difference_is_the_first_setting_that_is_another() -> None:
+    one = {"a": {"x": 1, "y": {"z": 2}}, "b": 3}
+    assert difference(one, one) == ("", "")
+    assert difference(one, {**one, "b": 4}) == ("b = 3", "b = 4")
+    assert difference(one, {**one, "a": {"x": 1, "y": {"z": "w"}}}) == ("a.y.z = 2", "a.y.z = 'w'")
+    assert difference(one, {"a": one["a"]}) == ("b = 3", "no b")
 
 
 @settings(max_examples=100, deadline=None)

@@ -30,7 +30,7 @@ from transduce.training.ranks import ALONE, Ranks
 from transduce.training.reading_validation import ReadingValidator
 from transduce.training.reporter import Plan, Reporter, Step, Validation
 from transduce.training.resident import resident_bytes
-from transduce.training.resume import Progress
+from transduce.training.resume import SETTINGS, Progress
 from transduce.training.schedule import build_schedule
 from transduce.training.update import Outcome, Updater
 from transduce.training.validation import Validator
@@ -74,7 +74,7 @@ class Trainer:
         """Train until the recipe's end, an early stop, or an interruption, which saves and raises."""
         self.keeper.refuse_full_disk()
         if self.progress.update == 0:
-            self.journal.write("began", **self.facts)
+            self.journal.write("began", **{name: fact for name, fact in self.facts.items() if name != SETTINGS})
         reporter.begin(self._plan(reporter))
         if self.progress.update == 0 and self.config.start_from is not None and self.validator is not None:
             before = self._look(self.validator)

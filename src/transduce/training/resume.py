@@ -29,6 +29,8 @@ from transduce.training.sharding import gathered, spread_like
 
 KIND = "transduce checkpoint"
 FORMAT = 1
+SETTINGS = "settings"
+"""The fact that holds the recipe itself; the others are numbers, names and hashes."""
 MOMENTS, PROGRESS, AVERAGE = "optimizer.safetensors", "progress.json", "average.safetensors"
 
 
