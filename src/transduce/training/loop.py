@@ -146,8 +146,13 @@ class Trainer:
             try:
                 return work(progress.slice_tokens)
             except (MemoryError, RuntimeError) as error:
-                if not ran_out_of_memory(error) or self.ranks.world > 1:
+                if not ran_out_of_memory(error):
                     raise
+                if self.ranks.world > 1:  # the others wait for this one's gradients of the slices that were agreed on
+                    raise TransduceError(
+                        f"rank {self.ranks.rank} ran out of memory at update {progress.update + 1:,}; start again with "
+                        f"training.slice_tokens={max(1, progress.slice_tokens // 2)}"
+                    ) from None
                 if progress.slice_tokens <= SMALLEST_SLICE:
                     raise TransduceError(
                         f"there is not enough memory for update {progress.update + 1:,}, even in slices of "

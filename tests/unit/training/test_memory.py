@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,19 @@ def test_where_not_even_a_small_slice_fits_that_is_said(
     monkeypatch.setattr("transduce.training.loop.expected_peak", lambda *_: 0)
     with pytest.raises(TransduceError, match="not enough memory for update 1, even in slices of 12 tokens"):
         run(training)
+
+
+def test_one_of_several_ranks_cannot_go_on_in_smaller_slices_alone(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = trainer(prepared, tmp_path, slice_tokens=96)
+    monkeypatch.setattr(training, "ranks", replace(training.ranks, world=2, rank=1))
+
+    def runs_out(size: int) -> None:
+        raise MemoryError(size)
+
+    with pytest.raises(TransduceError, match=r"rank 1 ran out of memory at update 1; .* training\.slice_tokens=48"):
+        training._in_memory(runs_out, Listener())
 
 
 def test_any_other_error_stays_what_it_is(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
