@@ -106,6 +106,7 @@ def test_one_of_several_ranks_cannot_go_on_in_smaller_slices_alone(
 
     with pytest.raises(TransduceError, match=r"rank 1 ran out of memory at update 1; .* training\.slice_tokens=48"):
         training._in_memory(runs_out, Listener())
+    training.close()
 
 
 def test_any_other_error_stays_what_it_is(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
