@@ -2,11 +2,15 @@
 
 Multi30k, German to English, by the settings of a public ladder (bentrevett/pytorch-seq2seq): two LSTM layers without
 attention, a GRU with one context, a GRU with attention, ConvS2S, a Transformer. After every epoch each is measured by
-its perplexity on the validation pairs, beside what the ladder printed. For the last two it is the same measure. The
-ladder's recurrent models were measured while they read their own words: so are ours, at their end, beside the usual
-way. But the ladder's learnt so half of the time, where ours are always given the true words, and there only the order
-can be compared. What is done already is not done again: a run that was stopped goes on. The last line is one JSON
-object.
+its perplexity on the validation pairs, beside what the ladder printed.
+
+The ladder takes the mean of its batches' losses, each of which is the mean of its tokens'; its batches are 128
+sentences of about one length, so that long sentences, which are the harder ones, count for less than in the mean over
+all tokens. For the last two systems both are given, and the ladder's is compared. Its recurrent models were measured
+while they read their own words: so are ours, at their end, beside the usual way. But the ladder's learnt so half of the
+time, where ours are always given the true words, and there only the order can be compared.
+
+What is done already is not done again: a run that was stopped goes on. The last line is one JSON object.
 
 Three epochs take an hour on two cores; `--systems` and `--epochs` make it shorter.
 """
@@ -25,8 +29,10 @@ import torch.nn.functional as F
 from common import carried_out, refuse_missing
 
 import transduce
+from transduce.checkpoint import load_model, load_weights, put_weights
 from transduce.data.batches import Batch, Batches, collate
 from transduce.data.store import PairStore
+from transduce.decoding.scoring import score_pairs
 from transduce.journal import read_journal
 from transduce.models.interface import AnyTransducer
 from transduce.recipe import Recipe, read_recipe
@@ -58,6 +64,8 @@ PUBLISHED: dict[str, list[float]] = {
 
 COMPARABLE = ("convolutional", "transformer")
 RECURRENT = ("sutskever", "cho", "bahdanau")
+BATCH = 128
+"""Sentences of a batch of the ladder."""
 TOGETHER = 4096
 """Tokens of a batch of validation pairs."""
 
@@ -79,7 +87,8 @@ def recipe(options: argparse.Namespace, name: str) -> Recipe:
         for part, file in (("train", "train.lc.norm.tok"), ("validation", "val.lc.norm.tok"))
     }
     changes = [f"data.{part}={paths}" for part, paths in files.items()]
-    changes += [f"training.updates={EPOCH * options.epochs}", *SYSTEMS[name], *options.set]
+    changes += [f"training.updates={EPOCH * options.epochs}", f"training.keep_last={options.epochs}", *SYSTEMS[name]]
+    changes += options.set
     return read_recipe(ROOT / "recipes/reproduce/ladder.toml", changes)[0]
 
 
@@ -89,15 +98,46 @@ def reached_by(options: argparse.Namespace, name: str) -> list[float]:
     return [line["perplexity"] for line in read_journal(folder / "journal.jsonl") if line["event"] == "validation"]
 
 
+def read(options: argparse.Namespace, side: str) -> list[str]:
+    """The validation sentences of one side."""
+    text = gzip.decompress((options.data / f"val.lc.norm.tok.{side}.gz").read_bytes()).decode()
+    return text.removesuffix("\n").split("\n")
+
+
+def by_batches(options: argparse.Namespace, name: str) -> list[float]:
+    """Return the perplexity after every epoch whose checkpoint is there, as the ladder takes the mean."""
+    folder = options.work / name
+    found, pairs = load_model(folder), [read(options, side) for side in ("de", "en")]
+    lengths = [[len(line.split()) for line in lines] for lines in pairs]
+    order = sorted(range(len(pairs[0])), key=lambda row: interleaved(lengths[0][row], lengths[1][row]))
+    sources, targets = (
+        tokenizer.encode_batch([lines[row] for row in order])
+        for tokenizer, lines in zip((found.source_tokenizer, found.target_tokenizer), pairs, strict=True)
+    )
+    perplexities = []
+    for place in sorted(folder.glob("checkpoints/*/model.safetensors")):
+        put_weights(found.transducer, load_weights(place), place)
+        specials = found.source_tokenizer.specials, found.target_tokenizer.specials
+        scored = [target for target in score_pairs(found.transducer, sources, targets, *specials) if target is not None]
+        batches = [scored[start : start + BATCH] for start in range(0, len(scored), BATCH)]
+        losses = [
+            -sum(target.log_probability for target in batch) / sum(len(target.token_scores) for target in batch)
+            for batch in batches
+        ]
+        perplexities.append(math.exp(sum(losses) / len(losses)))
+    return perplexities
+
+
+def interleaved(*lengths: int) -> int:
+    """The number whose bits are those of two lengths in turn, by which the ladder's library puts pairs in order."""
+    return int("".join(bit for bits in zip(*(f"{length:016b}" for length in lengths), strict=True) for bit in bits), 2)
+
+
 def by_its_own_words(options: argparse.Namespace, name: str) -> float:
     """Return the perplexity of the true words, given what the finished model would have said before each of them."""
     translator = transduce.load(options.work / name)
-
-    def read(side: str) -> list[str]:
-        text = gzip.decompress((options.data / f"val.lc.norm.tok.{side}.gz").read_bytes()).decode()
-        return text.removesuffix("\n").split("\n")
-
-    store = PairStore.of(translator.source.encode_batch(read("de")), translator.target.encode_batch(read("en")))
+    sources, targets = read(options, "de"), read(options, "en")
+    store = PairStore.of(translator.source.encode_batch(sources), translator.target.encode_batch(targets))
     loss, tokens = 0.0, 0
     for rows in Batches.of(store, TOGETHER, seed=1).epoch(0):
         batch = collate(store, rows, translator.source.specials, translator.target.specials)
@@ -140,10 +180,13 @@ def main() -> None:
     )
     options.work.mkdir(parents=True, exist_ok=True)
     reached = {name: reached_by(options, name) for name in options.systems}
+    averaged = {name: by_batches(options, name) for name in COMPARABLE if name in reached}
     for name, perplexities in reached.items():
         print(f"{name:>14}  ours       " + "  ".join(f"{value:7.2f}" for value in perplexities))
         if name in PUBLISHED:
             shown = PUBLISHED[name][: len(perplexities)]
+            if name in averaged:
+                print(f"{'':>14}  by batches " + "  ".join(f"{value:7.2f}" for value in averaged[name]))
             note = "" if name in COMPARABLE else "  (another measure)"
             print(f"{'':>14}  published  " + "  ".join(f"{value:7.2f}" for value in shown) + note)
     alone = {name: by_its_own_words(options, name) for name in RECURRENT if name in reached}
@@ -153,7 +196,8 @@ def main() -> None:
     summary = {
         "perplexities": {name: [round(value, 2) for value in values] for name, values in reached.items()},
         "by_its_own_words": {name: round(value, 2) for name, value in alone.items()},
-        "distance": {name: round(within(reached[name], PUBLISHED[name]), 3) for name in COMPARABLE if name in reached},
+        "by_batches": {name: [round(value, 2) for value in values] for name, values in averaged.items()},
+        "distance": {name: round(within(averaged[name], PUBLISHED[name]), 3) for name in averaged},
         "in_order": last == sorted(last, reverse=True),
     }
     print(json.dumps(summary))
