@@ -178,7 +178,9 @@ def test_where_cross_attention_gets_its_queries_keys_and_values() -> None:
     assert isinstance(model, Transformer)
     memory = model.encode(torch.tensor([[3, 4, 5]]), torch.ones(1, 3, dtype=torch.bool))
     assert memory.states.shape == (1, 3, SMALL.model_dim)
-    keys = model.start(memory).memory_keys
+    kept = model.start(memory).memory
+    assert kept is not None
+    keys = kept.keys
     assert len(keys) == 2 and not torch.allclose(keys[0], keys[1])
     block, heard = model.decoder[1], []
     block.cross_attention.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transduce.models.block import Past
 from transduce.nn.attention.dot_product import per_group
 from transduce.nn.attention.multi_head import HeadShape
+from transduce.nn.kept_memory import KeptMemory
 from transduce.nn.product import Linear
 from transduce.nn.relative import DistanceVectors, Relation
 from transduce.nn.state import KeyValues
@@ -90,24 +91,20 @@ class DecoderStep:
         hidden: Tensor,
         past: KeyValues,
         relation: Relation,
-        memory: tuple[list[Tensor], list[Tensor], Tensor | None] | None = None,
+        memory: KeptMemory | None = None,
     ) -> Tensor:
-        """Read one more token of each row, which the past will remember.  (R D) -> (R D).
-
-        `memory` is each layer's keys and values, and which of them may be looked at.
-        """
+        """Read one more token of each row, which the past will remember.  (R D) -> (R D)."""
         own_bias = _bias(past.allowed(1), hidden.dtype)
         if relation.bias is not None:
             own_bias = relation.bias if own_bias is None else own_bias + relation.bias
-        memory_keys, memory_values, memory_allowed = memory or ([], [], None)
-        memory_bias = _bias(memory_allowed, hidden.dtype)
+        memory_bias = None if memory is None else _bias(memory.allowed, hidden.dtype)
         before = self.before
         for number, layer in enumerate(self.layers):
             added = self._look_back(layer.norm(hidden) if before else hidden, number, layer, past, relation, own_bias)
             hidden = added.add_(hidden) if before else layer.norm(added.add_(hidden))
-            if layer.cross is not None:
+            if layer.cross is not None and memory is not None:
                 query = layer.cross.query(layer.cross.norm(hidden) if before else hidden)
-                keys, values = memory_keys[number], memory_values[number]
+                keys, values = memory.keys[number], memory.values[number]
                 mixed = self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, memory_bias)
                 added = layer.cross.merge(mixed)
                 hidden = added.add_(hidden) if before else layer.cross.norm(added.add_(hidden))

@@ -7,9 +7,7 @@ positions, RMSNorm, a gated feed-forward network and shared heads of keys it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -19,21 +17,17 @@ from transduce.models.block import (
     BlockConfig,
     EncoderBlock,
     Layers,
-    Past,
     Rate,
     Width,
     added_positions,
     closing_norm,
-    looking_back,
-    nothing_read,
     relative_positions,
     through,
 )
-from transduce.models.decoder_step import DecoderStep
-from transduce.models.interface import LanguageModel, Memory, State, VocabularySizes
+from transduce.models.decoder_stack import DecoderStack, StackState
+from transduce.models.interface import LanguageModel, Memory, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.state import by_row, by_sentence
 
 
 class GptConfig(BlockConfig):
@@ -111,28 +105,7 @@ def llama_mini() -> GptConfig:
     )
 
 
-@dataclass
-class GptState(State):
-    """What each row has read so far."""
-
-    walk: DecoderStep | None
-    """None where attention is not plain: a step then goes through the blocks."""
-    past: Past
-    width: int
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.past.lengths) * self.width
-
-    def select(self, rows: Tensor) -> GptState:
-        return replace(self, past=self.past.select(rows))
-
-    def join(self, other: GptState) -> GptState:
-        assert self.width == other.width, "states of different widths cannot stand in one batch"
-        return replace(self, past=self.past.join(other.past))  # type: ignore[arg-type]  # pasts of one model
-
-
-class Gpt(LanguageModel[GptState]):
+class Gpt(LanguageModel[StackState]):
     """Text so far → how likely every next token is."""
 
     can_recompute = True
@@ -166,43 +139,12 @@ class Gpt(LanguageModel[GptState]):
         normalised: Tensor = self.decoder_norm(hidden)
         return normalised
 
-    def start(self, memory: Memory, width: int = 1) -> GptState:
-        past = nothing_read(self.config, self.decoder, len(memory.states), width, self.embedding.weight)
-        return GptState(self._walk, past, width)
+    def start(self, memory: Memory, width: int = 1) -> StackState:
+        parts = self.embedding, self.positions, self.relations, self.decoder, self.decoder_norm
+        return DecoderStack(self.config, *parts).start(len(memory.states), width, self.embedding.weight)
 
-    def extend(self, tokens: Tensor, lengths: Tensor, state: GptState) -> tuple[Tensor, GptState]:
-        read = lengths[:: state.width]
-        hidden = self._extend(tokens, state, read)
-        state.past.advance(read)
-        return hidden, state
+    def extend(self, tokens: Tensor, lengths: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        return state.stack.extend(tokens, lengths, state), state
 
-    def step(self, tokens: Tensor, state: GptState) -> tuple[Tensor, GptState]:
-        past, walk = state.past, state.walk
-        if walk is not None and not self.training and walk.can_go(past):
-            past.reserve(1)
-            embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
-            hidden = walk(embedded, past, looking_back(self.relations, past, 1))
-        else:
-            hidden = self._extend(tokens[:, None], state)[:, 0]
-        past.advance(1)
-        return hidden, state
-
-    @property
-    def _walk(self) -> DecoderStep | None:
-        """The stack for single steps, with the weights as they are now."""
-        if self.config.attention != "full":
-            return None
-        return DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
-
-    def _extend(self, tokens: Tensor, state: GptState, lengths: Tensor | None = None) -> Tensor:
-        """Read several tokens of each row through the blocks.  (R T) -> (R T D)."""
-        past, width, length = state.past, state.width, tokens.shape[1]
-        past.reserve(length, lengths)
-        token_SN = by_sentence(tokens, width)
-        position_SN = past.asking(length)
-        hidden = self.embedding(token_SN) + self.positions.at(position_SN, past.longest + length)
-        relation, allowed = looking_back(self.relations, past, length), past.allowed(length)
-        for layer, block in enumerate(cast("Iterable[EncoderBlock]", self.decoder)):
-            hidden = block.extend(hidden, past, layer, allowed, relation)
-        normalised: Tensor = self.decoder_norm(hidden)
-        return by_row(normalised, width)
+    def step(self, tokens: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        return state.stack.step(tokens, state), state

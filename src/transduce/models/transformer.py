@@ -6,7 +6,6 @@ Encoder and decoder are stacks of blocks (`models.block`). Section numbers in th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import torch
@@ -19,21 +18,18 @@ from transduce.models.block import (
     DecoderBlock,
     EncoderBlock,
     Layers,
-    Past,
     Rate,
     added_positions,
     broadcast,
     closing_norm,
-    looking_back,
-    nothing_read,
     relative_positions,
     through,
 )
-from transduce.models.decoder_step import DecoderStep
-from transduce.models.interface import Memory, State, Transducer, VocabularySizes
+from transduce.models.decoder_stack import DecoderStack, StackState
+from transduce.models.interface import Memory, Transducer, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.state import by_row, by_sentence
+from transduce.nn.kept_memory import KeptMemory
 
 SHARED = ("all", "sides")
 """Ways of tying that need one vocabulary for both sides."""
@@ -99,58 +95,7 @@ def tiny() -> TransformerConfig:
     return TransformerConfig(model_dim=128, ffn_dim=256, num_heads=4, num_layers=4, attention_bias=True, dropout=0.3)
 
 
-@dataclass
-class TransformerState(State):
-    """What each row has read so far, and each sentence's keys and values, shared by its rows."""
-
-    walk: DecoderStep | None
-    """None where attention is not plain: a step then goes through the blocks."""
-    past: Past
-    memory_keys: list[Tensor]
-    """Per layer (B G M K)."""
-    memory_values: list[Tensor]
-    """Per layer (B G M V)."""
-    memory_allowed: Tensor | None
-    """(B 1 1 M), or None where no source is padded."""
-    width: int
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.past.lengths) * self.width
-
-    def select(self, rows: Tensor) -> TransformerState:
-        past = self.past.select(rows)
-        sentences = rows[:: self.width] // self.width
-        if torch.equal(sentences, torch.arange(len(self.memory_keys[0]), device=rows.device)):  # all stay in place
-            return replace(self, past=past)
-        return replace(
-            self,
-            past=past,
-            memory_keys=[key.index_select(0, sentences) for key in self.memory_keys],
-            memory_values=[value.index_select(0, sentences) for value in self.memory_values],
-            memory_allowed=None if self.memory_allowed is None else self.memory_allowed.index_select(0, sentences),
-        )
-
-    def join(self, other: TransformerState) -> TransformerState:
-        assert self.width == other.width, "states of different widths cannot stand in one batch"
-        length = max(self.memory_keys[0].shape[2], other.memory_keys[0].shape[2])
-        return replace(
-            self,
-            past=self.past.join(other.past),  # type: ignore[arg-type]  # pasts of one model
-            memory_keys=_stack(self.memory_keys, other.memory_keys, length),
-            memory_values=_stack(self.memory_values, other.memory_values, length),
-            memory_allowed=torch.cat([self._allowed_up_to(length), other._allowed_up_to(length)]),
-        )
-
-    def _allowed_up_to(self, length: int) -> Tensor:
-        key_BHMK = self.memory_keys[0]
-        allowed = self.memory_allowed
-        if allowed is None:
-            allowed = torch.ones(len(key_BHMK), 1, 1, key_BHMK.shape[2], dtype=torch.bool, device=key_BHMK.device)
-        return nn.functional.pad(allowed, (0, length - allowed.shape[-1]))
-
-
-class Transformer(Transducer[Memory, TransformerState]):
+class Transformer(Transducer[Memory, StackState]):
     """Source → target by attention alone."""
 
     can_recompute = True
@@ -207,72 +152,22 @@ class Transformer(Transducer[Memory, TransformerState]):
             hidden = through(block, self._recomputes, hidden, memory.states, allowed_B11M, relation)
         return self._scaled(self.decoder_norm(hidden))
 
-    def start(self, memory: Memory, width: int = 1) -> TransformerState:
-        prepared = [block.cross_attention.read(memory.states) for block in self._decoder_blocks]
-        return TransformerState(
-            walk=self._walk,
-            past=nothing_read(self.decoder_config, self.decoder, len(memory.states), width, memory.states),
-            memory_keys=[key.contiguous() for key, _ in prepared],  # every step reads them again
-            memory_values=[value.contiguous() for _, value in prepared],
-            memory_allowed=broadcast(memory.allowed),
-            width=width,
-        )
+    def start(self, memory: Memory, width: int = 1) -> StackState:
+        blocks = cast("Iterable[DecoderBlock]", self.decoder)
+        read = [block.cross_attention.read(memory.states) for block in blocks]
+        parts = self.target_embedding, self.target_positions, self.target_relations, self.decoder, self.decoder_norm
+        kept = KeptMemory.of(read, broadcast(memory.allowed))
+        return DecoderStack(self.decoder_config, *parts).start(len(memory.states), width, memory.states, kept)
 
-    def extend(self, tokens: Tensor, lengths: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        read = lengths[:: state.width]
-        hidden = self._extend(tokens, state, read)
-        state.past.advance(read)
-        return hidden, state
+    def extend(self, tokens: Tensor, lengths: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        return self._scaled(state.stack.extend(tokens, lengths, state)), state
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        past, walk = state.past, state.walk
-        if walk is not None and not self.training and walk.can_go(past):
-            past.reserve(1)
-            embedded = self.target_embedding(tokens) + self.target_positions.first(past.longest + 1)[-1]
-            relation = looking_back(self.target_relations, past, 1)
-            memory = state.memory_keys, state.memory_values, state.memory_allowed
-            hidden = self._scaled(walk(embedded, past, relation, memory))
-        else:
-            hidden = self._extend(tokens[:, None], state)[:, 0]
-        past.advance(1)
-        return hidden, state
-
-    @property
-    def _walk(self) -> DecoderStep | None:
-        """The decoder for single steps, with the weights as they are now."""
-        if self.decoder_config.attention != "full":
-            return None
-        return DecoderStep(self.decoder, self.decoder_norm, self.config.head_shape, before=self.config.norm == "pre")
+    def step(self, tokens: Tensor, state: StackState) -> tuple[Tensor, StackState]:
+        return self._scaled(state.stack.step(tokens, state)), state
 
     @property
     def _recomputes(self) -> bool:
         return self.recompute and self.training
 
-    @property
-    def _decoder_blocks(self) -> Iterable[DecoderBlock]:
-        """The decoder as what it holds: a ModuleList forgets the type of its modules."""
-        return cast("Iterable[DecoderBlock]", self.decoder)
-
-    def _extend(self, tokens: Tensor, state: TransformerState, lengths: Tensor | None = None) -> Tensor:
-        """Read several tokens of each row through the decoder's blocks.  (R T) -> (R T D)."""
-        past, width, length = state.past, state.width, tokens.shape[1]
-        past.reserve(length, lengths)
-        token_SN = by_sentence(tokens, width)
-        position_SN = past.asking(length)
-        hidden = self.target_embedding(token_SN) + self.target_positions.at(position_SN, past.longest + length)
-        relation, allowed = looking_back(self.target_relations, past, length), past.allowed(length)
-        for layer, block in enumerate(self._decoder_blocks):
-            memory = state.memory_keys[layer], state.memory_values[layer], state.memory_allowed
-            hidden = block.extend(hidden, past, layer, allowed, relation, memory)
-        normalised = self._scaled(self.decoder_norm(hidden))
-        return by_row(normalised, width)
-
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden * self.config.model_dim**-0.5 if self.config.scaled_output else hidden
-
-
-def _stack(first: list[Tensor], second: list[Tensor], length: int) -> list[Tensor]:
-    def reach(kept_BHMK: Tensor) -> Tensor:
-        return nn.functional.pad(kept_BHMK, (0, 0, 0, length - kept_BHMK.shape[2]))
-
-    return [torch.cat([reach(a), reach(b)]) for a, b in zip(first, second, strict=True)]

@@ -13,14 +13,16 @@ from typing import Literal
 from torch import Tensor
 
 from transduce.models.block import DecoderBlock, EncoderBlock, broadcast, closing_norm
+from transduce.models.decoder_stack import DecoderState
 from transduce.models.interface import Memory, Transducer, VocabularySizes
 from transduce.models.pondering import PonderingConfig, Think, ponder, signals_from
-from transduce.models.transformer import SHARED, TransformerState
+from transduce.models.transformer import SHARED
 from transduce.nn.coordinate import Coordinates, RandomOffsets
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.extra_loss import ExtraLoss
 from transduce.nn.halting import AdaptiveHalting
+from transduce.nn.kept_memory import KeptMemory
 from transduce.nn.relative import UNRELATED
 from transduce.nn.state import KeyValues, by_row, by_sentence
 
@@ -52,7 +54,7 @@ class UniversalMemory(Memory):
     """(B), the same for both sides."""
 
 
-class Universal(Transducer[UniversalMemory, TransformerState]):
+class Universal(Transducer[UniversalMemory, DecoderState]):
     """Source → target by one block for each side."""
 
     def __init__(self, config: UniversalConfig, sizes: VocabularySizes) -> None:
@@ -111,36 +113,34 @@ class Universal(Transducer[UniversalMemory, TransformerState]):
         normalised: Tensor = self.decoder_norm(thought)
         return normalised
 
-    def start(self, memory: UniversalMemory, width: int = 1) -> TransformerState:
+    def start(self, memory: UniversalMemory, width: int = 1) -> DecoderState:
         shape = self.config.head_shape
         dims, sentences = (shape.key_dim, shape.value_dim), len(memory.states)
-        key, value = self.decoder.cross_attention.read(memory.states)
-        return TransformerState(
-            walk=None,
+        read = self.decoder.cross_attention.read(memory.states)
+        return DecoderState(
             past=KeyValues.empty(self.config.num_layers, sentences, width, shape.key_value_heads, dims, memory.states),
-            memory_keys=[key.contiguous()],  # one block reads them at every step
-            memory_values=[value.contiguous()],
-            memory_allowed=broadcast(memory.allowed),
             width=width,
+            memory=KeptMemory.of([read], broadcast(memory.allowed)),  # one block reads it at every step of depth
         )
 
-    def extend(self, tokens: Tensor, lengths: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+    def extend(self, tokens: Tensor, lengths: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         hidden = self._extend(tokens, state)
         state.past.advance(lengths[:: state.width])
         return hidden, state
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         hidden = self._extend(tokens[:, None], state)[:, 0]
         state.past.advance(1)
         return hidden, state
 
-    def _extend(self, tokens: Tensor, state: TransformerState) -> Tensor:
+    def _extend(self, tokens: Tensor, state: DecoderState) -> Tensor:
         """Read several tokens of each row; each step of depth has keys and values of its own.  (R T) -> (R T D)."""
         past, width, length = state.past, state.width, tokens.shape[1]
         past.reserve(length)
         token_SN = by_sentence(tokens, width)
         place_SND = self.coordinates.at(past.asking(length), past.longest + length)
-        memory, allowed = (state.memory_keys[0], state.memory_values[0], state.memory_allowed), past.allowed(length)
+        assert state.memory is not None
+        memory, allowed = state.memory.layer(0), past.allowed(length)
 
         def think(entering: Tensor, step: int) -> Tensor:
             return self.decoder.extend(entering, past, step, allowed, UNRELATED, memory)

@@ -26,7 +26,7 @@ def refuse_unfit(config: Config, training: TrainingConfig, search: SearchOptions
             reason = f"training.{side}_vectors is for models with an embedding of the {side}, which a {name} has not"
     if search.coverage and isinstance(model, Transducer) and not model.attends:
         reason = f"search.coverage judges what an answer looked at, and this {name} has no attention to its source"
-    if training.join_sets and not any(True for _ in relaxed_sets(model)):
+    if training.join_sets and not [*relaxed_sets(model)]:
         reason = f"training.join_sets joins the sets of weights of a Neural GPU, and a {name} has none"
     if reason is not None:
         raise SettingsError(f"{reason}; leave it out")
