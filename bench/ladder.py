@@ -104,8 +104,8 @@ def read(options: argparse.Namespace, side: str) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def by_batches(options: argparse.Namespace, name: str) -> list[float]:
-    """Return the perplexity after every epoch whose checkpoint is there, as the ladder takes the mean."""
+def by_batches(options: argparse.Namespace, name: str) -> dict[int, float]:
+    """Return the perplexity after each epoch whose checkpoint is there, as the ladder takes the mean."""
     folder = options.work / name
     found, pairs = load_model(folder), [read(options, side) for side in ("de", "en")]
     lengths = [[len(line.split()) for line in lines] for lines in pairs]
@@ -114,7 +114,7 @@ def by_batches(options: argparse.Namespace, name: str) -> list[float]:
         tokenizer.encode_batch([lines[row] for row in order])
         for tokenizer, lines in zip((found.source_tokenizer, found.target_tokenizer), pairs, strict=True)
     )
-    perplexities = []
+    perplexities = {}
     for place in sorted(folder.glob("checkpoints/*/model.safetensors")):
         put_weights(found.transducer, load_weights(place), place)
         specials = found.source_tokenizer.specials, found.target_tokenizer.specials
@@ -124,7 +124,8 @@ def by_batches(options: argparse.Namespace, name: str) -> list[float]:
             -sum(target.log_probability for target in batch) / sum(len(target.token_scores) for target in batch)
             for batch in batches
         ]
-        perplexities.append(math.exp(sum(losses) / len(losses)))
+        epoch = int(place.parent.name.removeprefix("update-")) // EPOCH
+        perplexities[epoch] = math.exp(sum(losses) / len(losses))
     return perplexities
 
 
@@ -160,9 +161,10 @@ def _read_alone(model: AnyTransducer, batch: Batch) -> float:
     return loss
 
 
-def within(measured: list[float], published: list[float]) -> float:
-    """Return the largest distance of an epoch from what was published, relative to it."""
-    return max(abs(ours / theirs - 1) for ours, theirs in zip(measured, published, strict=False))
+def within(measured: dict[int, float], published: list[float]) -> float | None:
+    """Return the largest distance of an epoch from what was published, relative to it; None where there is none."""
+    distances = [abs(ours / published[epoch - 1] - 1) for epoch, ours in measured.items() if epoch <= len(published)]
+    return round(max(distances), 3) if distances else None
 
 
 def main() -> None:
@@ -186,7 +188,9 @@ def main() -> None:
         if name in PUBLISHED:
             shown = PUBLISHED[name][: len(perplexities)]
             if name in averaged:
-                print(f"{'':>14}  by batches " + "  ".join(f"{value:7.2f}" for value in averaged[name]))
+                found = [averaged[name].get(epoch) for epoch in range(1, len(perplexities) + 1)]
+                row = "  ".join("      –" if value is None else f"{value:7.2f}" for value in found)
+                print(f"{'':>14}  by batches {row}")
             note = "" if name in COMPARABLE else "  (another measure)"
             print(f"{'':>14}  published  " + "  ".join(f"{value:7.2f}" for value in shown) + note)
     alone = {name: by_its_own_words(options, name) for name in RECURRENT if name in reached}
@@ -196,8 +200,10 @@ def main() -> None:
     summary = {
         "perplexities": {name: [round(value, 2) for value in values] for name, values in reached.items()},
         "by_its_own_words": {name: round(value, 2) for name, value in alone.items()},
-        "by_batches": {name: [round(value, 2) for value in values] for name, values in averaged.items()},
-        "distance": {name: round(within(averaged[name], PUBLISHED[name]), 3) for name in averaged},
+        "by_batches": {
+            name: {epoch: round(value, 2) for epoch, value in values.items()} for name, values in averaged.items()
+        },
+        "distance": {name: within(values, PUBLISHED[name]) for name, values in averaged.items()},
         "in_order": last == sorted(last, reverse=True),
     }
     print(json.dumps(summary))

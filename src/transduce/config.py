@@ -6,11 +6,10 @@ Tables of a recipe are read here and nowhere else, so that every refusal sounds 
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_origin
 
 import pydantic
 import tomli_w
@@ -19,10 +18,6 @@ from transduce.errors import MissingInput, SettingsError, brief, suggestion
 
 Table = dict[str, Any]
 """A TOML table as plain values."""
-
-
-_OF_PYDANTIC = re.compile(r"constrained-|function-|literal\[")
-"""Which of several types a value was tried as: no name of a setting."""
 
 
 class Config(pydantic.BaseModel):
@@ -55,7 +50,7 @@ def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], w
     """Turn pydantic's most helpful complaint into one sentence."""
     # A misspelt name of a setting that must be given is two complaints; the one that can be helped with goes first.
     first = min(error.errors(), key=lambda complaint: complaint["type"] != "extra_forbidden")
-    path = [str(part) for part in first["loc"] if not _OF_PYDANTIC.match(str(part))]
+    path = _settings_of(config, first["loc"])
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
         known = _fields_at(config, path[:-1])
@@ -68,6 +63,20 @@ def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], w
     if first["type"] == "value_error" and isinstance(first["input"], Mapping):
         return f"{where}: {name}: {reason}"  # a table within, which has said what is wrong with it
     return f"{where}: {name} = {brief(first['input'])} is not possible: {reason[0].lower()}{reason[1:]}"
+
+
+def _settings_of(config: type[pydantic.BaseModel], place: Sequence[int | str]) -> list[str]:
+    """The names of a place: of settings, and of what stands in them; which of several types was tried is no name."""
+    names: list[str] = []
+    within: Any = config
+    for part in place:
+        is_table = isinstance(within, type) and issubclass(within, pydantic.BaseModel)
+        if not (is_table or get_origin(within) is dict or isinstance(part, int)):
+            break
+        names.append(str(part))
+        field = within.model_fields.get(part) if is_table else None
+        within = None if field is None else field.annotation
+    return names
 
 
 def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[str]:
@@ -130,21 +139,16 @@ def _put(table: Table, parts: Sequence[str], value: Any, assignment: str) -> Tab
     return {**table, head: _put(inner, rest, value, assignment)}
 
 
-def difference(one: Mapping[str, Any], other: Mapping[str, Any], within: str = "") -> tuple[str, str]:
-    """Say the first setting in which two nested tables differ, as each has it; nothing where they are equal."""
-    for name in sorted(one.keys() | other.keys()):
-        first, second = one.get(name), other.get(name)
-        if isinstance(first, Mapping) and isinstance(second, Mapping):
-            inner = difference(first, second, f"{within}{name}.")
-            if any(inner):
-                return inner
-        elif first != second:
-            return _said(f"{within}{name}", first), _said(f"{within}{name}", second)
-    return "", ""
-
-
-def _said(name: str, value: Any) -> str:
-    return f"no {name}" if value is None else f"{name} = {brief(value)}"
+def difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """Return the first setting in which two nested tables differ, and its value in each; None where they are equal."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        inner = [(key, one.get(key), other.get(key)) for key in sorted(one.keys() | other.keys())]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        inner = [(str(place), *values) for place, values in enumerate(zip(one, other, strict=True))]
+    else:
+        return None if one == other else (name, one, other)
+    found = (difference(first, second, f"{name}.{key}" if name else key) for key, first, second in inner)
+    return next((change for change in found if change is not None), None)
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:

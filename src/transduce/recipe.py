@@ -119,19 +119,19 @@ def _with_block(data: DataConfig | ReadingConfig, model: Config, where: str) -> 
     """Say how plain text is cut, unless that is said."""
     if isinstance(data, ReadingConfig) or not data.is_text:
         return data
-    limit = _limit(model)
-    most = limit if limit is None or not data.corrupt else largest_corrupted(limit)
+    most = _largest_block(data, model)
     if most is not None and most < 2:
         raise SettingsError(
-            f"{where}: with model.max_positions = {limit} a model reads too few tokens of plain text at a time to "
-            f"learn anything of it; set it to {4 if data.corrupt else 2} or more (256 is usual)"
-        )
-    if most is not None and (data.block or 0) > most:
-        raise SettingsError(
-            f"{where}: data.block = {data.block} is more than the model's {limit} positions take, which is {most}; "
-            "change one of them"
+            f"{where}: a model of {_limit(model)} positions reads too few tokens of plain text at a time to learn "
+            f"anything of it; set model.max_positions to {4 if data.corrupt else 2} or more (256 is usual)"
         )
     return data.but(block=data.block or most or USUAL_BLOCK)
+
+
+def _largest_block(data: DataConfig, model: Config) -> int | None:
+    """The most tokens of a block that a model can read, whole or with spans taken out; None where nothing bounds it."""
+    limit = _limit(model)
+    return limit if limit is None or not data.corrupt else largest_corrupted(limit)
 
 
 def _limit(model: Config) -> int | None:
@@ -143,11 +143,6 @@ def _limit(model: Config) -> int | None:
 def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     """Say no to a model that cannot learn from such a corpus."""
     data, training = recipe.data, recipe.training
-    if training.metric != "loss" and data.validation is None and not data.validation_share:
-        raise SettingsError(
-            f"{where}: training.metric = '{training.metric}' chooses by validation, and there is none; give "
-            "data.validation, or set data.validation_share above 0"
-        )
     if isinstance(data, ReadingConfig):
         return
     name, continues = catalog.name_of(recipe.model), catalog.is_language_model(recipe.model)
@@ -170,6 +165,8 @@ def _refuse_mismatch(recipe: Recipe, where: str) -> None:
         reason = "training.subword_dropout cuts pairs anew in every epoch, not plain text; leave it out"
     elif continues and (training.source_vectors or training.target_vectors):
         reason = f"source_vectors and target_vectors are for models with two sides, which {name} has not"
+    elif data.is_text and (most := _largest_block(data, recipe.model)) is not None and (data.block or 0) > most:
+        reason = f"data.block = {data.block} is more than the model reads at once, {most}; change one of them"
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
 
@@ -212,7 +209,9 @@ def read_recipe(
 
 def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Table, list[str]]:
     """Fill in the tables of a run that starts from another; what a saved recipe says already is not chosen again."""
-    training = TrainingConfig.from_table(tables["training"], f"{where}: training")
+    usual = {name: TrainingConfig.model_fields[name].default for name in ("keep_last", "average")}
+    given = _yielding(usual, tables["training"]) | tables["training"]
+    training = TrainingConfig.from_table(given, f"{where}: training")
     assert training.start_from is not None
     origin = open_origin(training.start_from)
     tables = settled(origin, tables, where, prepared is not None)
@@ -221,9 +220,11 @@ def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Tabl
     data = read_data_table(_table(tables, "data", where), f"{where}: data")
     if isinstance(data, ReadingConfig):
         advice = advise_reader(data.task)
-        return merge({"training": advice.tables["training"]}, tables), advice.reasons[1:]
+        chosen = _yielding(advice.tables["training"], tables["training"])
+        return merge({"training": chosen}, tables), advice.reasons[1:]
     advice = advise_going_on(*_amount(data, prepared, origin), *peak_rate(origin), tables["training"])
-    tables = merge({"training": {**advice.tables["training"], **habits(origin)}}, tables)
+    chosen = _yielding({**advice.tables["training"], **habits(origin)}, tables["training"])
+    tables = merge({"training": chosen}, tables)
     return tables, [*fit(origin, _looked_at(data, prepared)), *advice.reasons]
 
 

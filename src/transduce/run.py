@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -124,7 +125,10 @@ def _set_up(
     with contextlib.nullcontext() if resume else emptied_on_error(folder):
         if not resume:
             _write(recipe, folder)
-        refuse_unfit(without_labels(recipe).model, recipe.training, recipe.search)
+        bare = without_labels(recipe)
+        refuse_too_large(outline(bare.model, VocabularySizes(1, 1)), recipe.training)  # before hours go into preparing
+        if not resume:  # a run that went on with it so far may end with it
+            refuse_unfit(bare.data, bare.model, recipe.training, recipe.search)
         corpus = _corpus(folder, recipe, prepared, progress)
         chosen = with_labels(recipe, corpus)
         if recipe.training.tokens == "auto":
@@ -293,13 +297,16 @@ def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
     for name in now:
         if name in ("ranks", SETTINGS) or before.get(name) == now[name]:
             continue
-        was, is_ = (f"{name} {str(facts.get(name))[:16]}" for facts in (before, now))
-        if name == "recipe" and SETTINGS in before:
-            was, is_ = difference(before[SETTINGS], now[SETTINGS])
+        changed = difference(before.get(SETTINGS), now[SETTINGS]) if name == "recipe" and SETTINGS in before else None
+        setting, old, new = changed or (name, before.get(name), now[name])
         raise ModelFolderError(
-            f"{trainer.checkpoints.path(found[0])}: was saved with {was}, now it is {is_}; put it back, or start a new "
-            "run in another folder"
+            f"{trainer.checkpoints.path(found[0])}: was saved with {setting} {_shown(old)}, now it is {_shown(new)}; "
+            "put it back, or start a new run in another folder"
         )
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else str(value)[:80]
 
 
 def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) -> None:

@@ -107,10 +107,19 @@ def of_a_model(run: Run) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
-    "the model's width": (setting("ffn_dim = 32", "ffn_dim = 48"), ("saved with recipe", "now it is")),
-    "the model's depth": (setting("num_layers = 1", "num_layers = 2"), ("saved with recipe", "now it is")),
-    "the learning rate": (setting("learning_rate = 0.01", "learning_rate = 0.02"), ("saved with recipe", "now it is")),
-    "the tokenizer": (setting('kind = "word"', 'kind = "character"'), ("saved with recipe", "now it is")),
+    "the model's width": (setting("ffn_dim = 32", "ffn_dim = 48"), ("saved with model.ffn_dim 32", "now it is 48")),
+    "the model's depth": (
+        setting("num_layers = 1", "num_layers = 2"),
+        ("saved with model.num_layers 1", "now it is 2"),
+    ),
+    "the learning rate": (
+        setting("learning_rate = 0.01", "learning_rate = 0.02"),
+        ("saved with training.learning_rate 0.01", "now it is 0.02"),
+    ),
+    "the tokenizer": (
+        setting('kind = "word"', 'kind = "character"'),
+        ("saved with tokenizer.kind word", "now it is character"),
+    ),
     "the seed": (manifest(facts={"seed": 5}), ("saved with seed 5", "now it is 1")),
     "the threads": (manifest(facts={"threads": 2}), ("saved with threads 2", "now it is 1")),
     "torch": (manifest(facts={"torch": "1.0"}), ("saved with torch 1.0", f"now it is {torch.__version__}")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
@@ -35,6 +36,10 @@ class Example(Config):
     """More."""
     either: Annotated[int, pydantic.Field(ge=1)] | Literal["auto"] | None = None
     """A number or a word."""
+    column: int | str | None = None
+    """A number or a name."""
+    pair: tuple[int, int] | None = None
+    """Two numbers."""
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> Example:
@@ -80,6 +85,8 @@ def test_every_field_keeps_its_explanation() -> None:
         "How far, if anywhere.",
         "More.",
         "A number or a word.",
+        "A number or a name.",
+        "Two numbers.",
     ]
 
 
@@ -88,7 +95,7 @@ def test_every_field_keeps_its_explanation() -> None:
     [
         ({}, "run.toml needs the setting 'size'"),
         ({"size": 3, "kine": "soft"}, "run.toml has no setting 'kine'; did you mean 'kind'?"),
-        ({"size": 3, "zzzzz": 1}, "run.toml has no setting 'zzzzz'; there is either, inner, kind, limit, size"),
+        ({"size": 3, "zzzzz": 1}, "run.toml has no setting 'zzzzz'; there is column, either, inner, kind, limit"),
         ({"size": 3, "inner": {"rat": 1}}, "run.toml has no setting 'rat'; did you mean 'rate'?"),
         ({"size": "big"}, "run.toml: size = 'big' is not possible: input should be a valid integer"),
         ({"size": 1.5}, "run.toml: size = 1.5 is not possible: input should be a valid integer"),
@@ -103,6 +110,8 @@ def test_every_field_keeps_its_explanation() -> None:
         ),
         ({"size": 3, "inner": 7}, "run.toml: inner = 7 is not possible"),
         ({"size": 3, "either": 0}, "run.toml: either = 0 is not possible: input should be greater than or equal to 1"),
+        ({"size": 3, "column": 1.5}, "run.toml: column = 1.5 is not possible: input should be a valid"),
+        ({"size": 3, "pair": (1, "x")}, "run.toml: pair.1 = 'x' is not possible: input should be a valid integer"),
         ({"size": 3, "limit": 2}, "run.toml: a limit of 2 is below the size 3; raise it"),
     ],
     ids=str,
@@ -181,11 +190,31 @@ def test_what_is_written_as_toml_is_read_back(table: Table) -> None:
 
 
 def test_a_difference_is_the_first_setting_that_is_another() -> None:
-    one = {"a": {"x": 1, "y": {"z": 2}}, "b": 3}
-    assert difference(one, one) == ("", "")
-    assert difference(one, {**one, "b": 4}) == ("b = 3", "b = 4")
-    assert difference(one, {**one, "a": {"x": 1, "y": {"z": "w"}}}) == ("a.y.z = 2", "a.y.z = 'w'")
-    assert difference(one, {"a": one["a"]}) == ("b = 3", "no b")
+    one = {"a": {"x": 1, "y": {"z": 2}}, "b": 3, "c": [{"d": 1}, {"d": 2}]}
+    assert difference(one, one) is None
+    assert difference(one, {**one, "b": 4}) == ("b", 3, 4)
+    assert difference(one, {**one, "a": {"x": 1, "y": {"z": "w"}}}) == ("a.y.z", 2, "w")
+    assert difference(one, {**one, "c": [{"d": 1}, {"d": 5}]}) == ("c.1.d", 2, 5)
+    assert difference(one, {**one, "c": [{"d": 1}]}) == ("c", [{"d": 1}, {"d": 2}], [{"d": 1}])
+    assert difference(one, {name: one[name] for name in "ac"}) == ("b", 3, None)
+
+
+class Named(Config):
+    """A table of numbers."""
+
+    numbers: dict[str, int]
+    """By name."""
+
+
+def test_a_refusal_names_what_stands_in_a_table_of_numbers() -> None:
+    with pytest.raises(SettingsError, match=r"^run\.toml: numbers\.a = 'x' is not possible"):
+        Named.from_table({"numbers": {"a": "x"}}, "run.toml")
+
+
+@pytest.mark.parametrize("name", ["function-x", "constrained-int", "literal[", "int"])
+def test_an_unknown_setting_may_be_called_anything(name: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(f"has no setting '{name}'")):
+        Example.from_table({"size": 3, name: 1}, "run.toml")
 
 
 @settings(max_examples=100, deadline=None)

@@ -113,7 +113,7 @@ def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, gi
         "validate_every": every,
         "patience": 5,
         "keep_last": 5,
-        "average": min(5, given.get("keep_last", 5)),
+        "average": 5,
     }
     reasons = [amount, *([] if "learning_rate" in given else [f"learning rate {rate:.2g}: {why}"])]
     chosen = {**training, **given}

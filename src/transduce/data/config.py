@@ -13,7 +13,7 @@ from transduce.config import Config
 from transduce.data.again import PreparedPairs
 from transduce.data.drawn import DrawnPictures
 from transduce.data.synthetic import SyntheticTask
-from transduce.errors import SettingsError
+from transduce.errors import SettingsError, brief
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
 from transduce.text.plain import TextFile
 from transduce.text.tags import NAME
@@ -112,7 +112,7 @@ class DataConfig(Config):
     leakage: Rule = "drop"
     """What to do with a training pair whose source also stands in the validation or test corpus."""
     block: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
-    """Of plain text: how many tokens the model reads at once. Filled in with as many as it has positions, or 256."""
+    """Of plain text: how many tokens the model reads at once. Filled in with as many as its positions take, or 256."""
     corrupt: Literal["spans"] | None = None
     """Of plain text: make pairs of blocks for a model that reads and writes. spans: 15 % of the tokens are taken out,
     in stretches of three on average, and are what is asked for (Raffel et al. 2020, section 3.1.4)."""
@@ -139,7 +139,7 @@ class DataConfig(Config):
         for language in self.languages:
             if not re.fullmatch(NAME, language):
                 raise ValueError(
-                    f"target_language '{language}' cannot be asked for: write a name such as de, pt-BR or zh_Hans"
+                    f"target_language {brief(language)} cannot be asked for: write a name such as de, pt-BR or zh_Hans"
                 )
         return self
 

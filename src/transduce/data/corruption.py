@@ -13,6 +13,7 @@ same; the ends of documents stay out of both sides, since an end token in a targ
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,8 +43,11 @@ def longest_corrupted(block: int) -> tuple[int, int]:
 
 
 def largest_corrupted(limit: int) -> int:
-    """Tokens of the largest block whose source and target, with the token that frames each, are within a limit."""
-    return next((block for block in range(limit, 1, -1) if max(longest_corrupted(block)) < limit), 0)
+    """Tokens of the largest block whose source and target, with the token that frames each, are within a limit; 0 for
+    none. It is larger than the limit: what is taken out leaves room."""
+    blocks = range(2, 2 * limit)
+    fitting = bisect_left(blocks, limit, key=lambda block: max(longest_corrupted(block)))
+    return blocks[fitting - 1] if fitting else 0
 
 
 def random_spans(length: int, draw: np.random.Generator) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ REASONS = {
     "too_long": "a side is too long",
     "ratio": "one side is far longer than the other",
     "columns": "a column or a label is missing",
-    "label": "the label has a line break, a tab or another character that cannot be printed",
+    "label": "the label has a line break, a tab or another control character",
     "no_place": "an answer does not stand where it is said to in its context",
     "unanswered": "the question has no answer (data.no_answer = true would teach that)",
     "too_short": "the document is too short to be learnt from",

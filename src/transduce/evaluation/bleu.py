@@ -65,7 +65,8 @@ def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> SacreMetric:
             return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
         except OSError as error:
             raise SettingsError(
-                f"sacreBLEU's tokenizer '{tokenize}' is a model that has to be downloaded first, which failed: {error}"
+                f"sacreBLEU's tokenizer '{tokenize}' is a model that has to be downloaded once, which failed "
+                f"({str(error).splitlines()[0]}); try again with a network, or choose another tokenizer"
             ) from None
         except (ImportError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0]

@@ -32,15 +32,16 @@ class DecoderState(State):
         return len(self.past.lengths) * self.width
 
     def select(self, rows: Tensor) -> Self:
-        past, memory = self.past.select(rows), self.memory
-        return replace(self, past=past, memory=memory and memory.select(rows[:: self.width] // self.width))
+        sentences = rows[:: self.width] // self.width
+        memory = None if self.memory is None else self.memory.select(sentences)
+        return replace(self, past=self.past.select(rows), memory=memory)
 
     def join(self, other: Self) -> Self:
         assert self.width == other.width, "states of different widths cannot stand in one batch"
+        assert (self.memory is None) == (other.memory is None), "these are not states of one model"
         past = self.past.join(other.past)  # type: ignore[arg-type]  # pasts of one model
-        if self.memory is None or other.memory is None:
-            return replace(self, past=past)
-        return replace(self, past=past, memory=self.memory.join(other.memory))
+        memory = None if self.memory is None or other.memory is None else self.memory.join(other.memory)
+        return replace(self, past=past, memory=memory)
 
 
 @dataclass

@@ -102,7 +102,8 @@ class DecoderStep:
         for number, layer in enumerate(self.layers):
             added = self._look_back(layer.norm(hidden) if before else hidden, number, layer, past, relation, own_bias)
             hidden = added.add_(hidden) if before else layer.norm(added.add_(hidden))
-            if layer.cross is not None and memory is not None:
+            if layer.cross is not None:
+                assert memory is not None, "a decoder that reads a source needs its memory"
                 query = layer.cross.query(layer.cross.norm(hidden) if before else hidden)
                 keys, values = memory.keys[number], memory.values[number]
                 mixed = self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, memory_bias)

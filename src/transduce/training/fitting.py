@@ -7,6 +7,8 @@ import os
 import torch
 
 from transduce.config import Config
+from transduce.data.config import DataConfig
+from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import PairStore, Prepared
 from transduce.decoding.options import SearchOptions
 from transduce.errors import SettingsError, brief
@@ -16,20 +18,25 @@ from transduce.nn.active_memory import relaxed_sets
 from transduce.training.config import TrainingConfig
 
 
-def refuse_unfit(config: Config, training: TrainingConfig, search: SearchOptions) -> None:
-    """Say no, before hours go into preparing, to what such a model cannot do whatever its corpus is."""
+def refuse_unfit(
+    data: DataConfig | ReadingConfig, config: Config, training: TrainingConfig, search: SearchOptions
+) -> None:
+    """Say no, before hours go into preparing, to what could not be done or would mean nothing."""
     model, name = outline(config, VocabularySizes(1, 1)), catalog.name_of(config)
-    refuse_too_large(model, training)
+    lacking = [side for side in ("source", "target") if not hasattr(model, f"{side}_embedding")]
     reason = None
-    for side in ("source", "target"):
-        if getattr(training, f"{side}_vectors") and not hasattr(model, f"{side}_embedding"):
-            reason = f"training.{side}_vectors is for models with an embedding of the {side}, which a {name} has not"
-    if search.coverage and isinstance(model, Transducer) and not model.attends:
+    if asked := [f"{side}_vectors" for side in lacking if getattr(training, f"{side}_vectors")]:
+        reason = f"training.{asked[0]} is for models with such an embedding, which a {name} has not; leave it out"
+    elif search.coverage and isinstance(model, Transducer) and not model.attends:
         reason = f"search.coverage judges what an answer looked at, and this {name} has no attention to its source"
-    if training.join_sets and not [*relaxed_sets(model)]:
-        reason = f"training.join_sets joins the sets of weights of a Neural GPU, and a {name} has none"
+        reason += "; leave it out"
+    elif training.join_sets and not [*relaxed_sets(model)]:
+        reason = f"training.join_sets joins the sets of weights of a Neural GPU, and a {name} has none; leave it out"
+    elif training.metric != "loss" and data.validation is None and not data.validation_share:
+        reason = f"training.metric = '{training.metric}' chooses by validation, and there is none; give data.validation"
+        reason += ", or set data.validation_share above 0"
     if reason is not None:
-        raise SettingsError(f"{reason}; leave it out")
+        raise SettingsError(reason)
 
 
 def outline(config: Config, sizes: VocabularySizes) -> Model:

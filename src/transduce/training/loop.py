@@ -148,15 +148,15 @@ class Trainer:
             except (MemoryError, RuntimeError) as error:
                 if not ran_out_of_memory(error):
                     raise
-                if self.ranks.world > 1:  # the others wait for this one's gradients of the slices that were agreed on
-                    raise TransduceError(
-                        f"rank {self.ranks.rank} ran out of memory at update {progress.update + 1:,}; start again with "
-                        f"training.slice_tokens={max(1, progress.slice_tokens // 2)}"
-                    ) from None
                 if progress.slice_tokens <= SMALLEST_SLICE:
                     raise TransduceError(
                         f"there is not enough memory for update {progress.update + 1:,}, even in slices of "
                         f"{progress.slice_tokens} tokens; choose a smaller model, or shorter texts with data.max_length"
+                    ) from None
+                if self.ranks.world > 1:  # the others wait for this one's gradients of the slices that were agreed on
+                    raise TransduceError(
+                        f"rank {self.ranks.rank} ran out of memory at update {progress.update + 1:,}; start a new run "
+                        f"with training.slice_tokens={progress.slice_tokens // 2}"
                     ) from None
             progress.slice_tokens //= 2
             self.journal.write("out_of_memory", update=progress.update + 1, slice_tokens=progress.slice_tokens)

@@ -334,7 +334,7 @@ RUNS = {
     "resume a recipe that was changed": Case(
         "train --resume run",
         65,
-        "was saved with training.learning_rate = 0.01, now it is training.learning_rate = 0.02",
+        "was saved with training.learning_rate 0.01, now it is 0.02",
         lambda place: (place / "run/recipe.toml").write_text(
             (place / "run/recipe.toml").read_text().replace("learning_rate = 0.01", "learning_rate = 0.02")
         ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ Answer = tuple[str, int]
 """What the answer says, and at which character of the context it starts."""
 
 
+BREAKING = ("Cc", "Zl", "Zp")
+"""Kinds of characters that break a line or steer a terminal: controls, tabs among them, and separators of lines."""
 _NO_WORD = re.compile(r"\d+[-.]\d+")
 """The number of a line of CoNLL-U that holds words written together (1-2), or one that is left out (1.1)."""
 
@@ -85,7 +88,7 @@ def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
 
 def _refuse_shared(columns: Sequence[object], path: str) -> None:
     if len(set(columns)) < len(columns):
-        raise DataError(f"{path}: text and label are said to be one column; give each its own")
+        raise DataError(f"{path}: texts and label are said to be one column; give each its own")
 
 
 def _stories(path: str) -> Iterator[Example]:
@@ -103,7 +106,7 @@ def _checked(number: int, values: list[str | None]) -> Example:
     if any(value is None for value in values) or not label:
         return Example(number, tuple(text or "" for text in texts), (label or "",), fault="columns")
     found = tuple(text or "" for text in texts)
-    if not label.isprintable():
+    if any(unicodedata.category(character) in BREAKING for character in label):
         return Example(number, found, (label,), fault="label")
     return Example(number, found, (label,), fault=None if all(found) else "empty")
 

@@ -67,10 +67,14 @@ def test_a_line_of_conllu_without_a_number_spoils_its_sentence_and_is_counted(nu
     assert [example.fault for example in found] == ["columns", None]
 
 
+JOINED = ("می\u200cخواهم", "très\u00a0bien")
+"""Labels with characters that are not seen and belong there."""
+
+
 def test_a_label_that_would_break_a_line_is_counted(tmp_path: Path) -> None:
-    lines = [{"text": "a", "label": label} for label in ("two words", "two\nlines", "a\tcolumn", "über")]
+    lines = [{"text": "a", "label": label} for label in ("two words", "two\nlines", "a\tcolumn", "über", *JOINED)]
     files = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))
-    assert [example.fault for example in read_examples(files, "classify")] == [None, "label", "label", None]
+    assert [example.fault for example in read_examples(files, "classify")] == [None, "label", "label", None, None, None]
 
 
 def test_half_a_character_is_refused_with_its_place(tmp_path: Path) -> None:
@@ -158,9 +162,9 @@ def test_columns_that_are_not_there_are_counted_and_never_taken_for_others(tmp_p
     table = written(tmp_path, "a.tsv", "good film\tpos\n")
     for column, fault in ((1, None), (-1, None), (2, "columns"), (-3, "columns")):
         assert next(read_examples(table.but(label=column), "classify")).fault == fault
-    with pytest.raises(DataError, match="text and label are said to be one column"):
+    with pytest.raises(DataError, match="texts and label are said to be one column"):
         next(read_examples(table.but(text=1, label=1), "classify"))
-    with pytest.raises(DataError, match="text and label are said to be one column"):
+    with pytest.raises(DataError, match="texts and label are said to be one column"):
         next(read_examples(written(tmp_path, "a.jsonl", '{"text": "a"}').but(label="text"), "classify"))
     words = written(tmp_path, "words.conll", "good\nfilm\n")
     assert [example.fault for example in read_examples(words, "tag")] == ["columns"]
