@@ -22,7 +22,7 @@ from transduce.errors import CannotCreate, MissingInput, ModelFolderError, Setti
 from transduce.journal import read_journal
 from transduce.models.attentive_rnn import AttentiveRnnConfig
 from transduce.models.transformer import TransformerConfig, small
-from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
+from transduce.recipe import Recipe, read_recipe, resume_recipe
 from transduce.run import train
 from transduce.storage import MANIFEST, read_json, write_manifest
 from transduce.training.interruption import Interrupted
