@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--tokenised", nargs="*", default=[], help="runs on the lowercased, tokenised files")
     parser.add_argument("--raw", nargs="*", default=[], help="runs on raw text")
     parser.add_argument("--alpha", type=float, help="length penalty of these; unless given, what they were saved with")
+    parser.add_argument("--beam", type=int, help="openings that these keep; unless given, what they were saved with")
     options = parser.parse_args()
     refuse_missing(
         options.data, *(f"{options.split}{kind}.{side}.gz" for kind in (".lc.norm.tok", "") for side in ("en", "de"))
@@ -64,7 +65,7 @@ def main() -> None:
     answers: dict[str, list[str]] = {}
     found: dict[str, dict[str, Any]] = {}
     for run, is_raw in [*((run, False) for run in options.tokenised), *((run, True) for run in options.raw)]:
-        wishes = {"alpha": options.alpha} if is_raw else {}
+        wishes = {"alpha": options.alpha, "beam": options.beam} if is_raw else {}
         said = transduce.load(*run.split("+")).translate(sources[is_raw], split=False, **wishes)
         answers[run] = tokenised(said) if is_raw else said
         score, around = TOKENISED.score(answers[run], reference), interval(TOKENISED, answers[run], reference)

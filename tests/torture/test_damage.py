@@ -117,7 +117,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "flipped progress": (FILES[2], flip(FILES[2], 5)),
     "flipped manifest": (MANIFEST, flip(MANIFEST, 5)),
     "flipped format": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"format": 1', b'"format": 3')),
-    "flipped seed": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"seed": 1', b'"seed": 9')),
+    "flipped seed": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'\n    "seed": 1', b'\n    "seed": 9')),
     "flipped seal": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"seal"', b'"sealed"')),
 }
 

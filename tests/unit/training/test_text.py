@@ -221,7 +221,7 @@ def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path
         ({"training": {"metric": "bleu"}}, "is for pairs; of plain text the loss"),
         ({"training": {"subword_dropout": 0.1}}, "not plain text"),
         ({"training": {"target_vectors": "x"}}, "models with two sides"),
-        ({"data": {"block": 24}}, "data.block = 24 is more than the model's 23 positions"),
+        ({"data": {"block": 24}}, "data.block = 24 is more than the model reads at once, 23"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(changes: Table, sentence: str, corpus: Path) -> None:
