@@ -2,8 +2,8 @@
 
 The Universal Transformer and the Transformer learn sources of up to 40 symbols and are asked for longer ones, up to 400
 (Dehghani et al. 2019, whose table has the Universal one ahead on both). Runs are kept in a folder and go on where they
-were stopped. For each length: the share of symbols that are right in their place, and of answers that are
-wholly right. The last line is one JSON object.
+were stopped. For each length: the share of symbols that are right in their place, of answers that are wholly right, and
+of symbols that are right where the true ones before them are given. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -61,12 +61,16 @@ def accuracy(translator: transduce.Translator, task: str, length: int, count: in
     asked = SyntheticTask(task=task, size=count, seed=777, min_length=length, max_length=length, symbols=10)  # type: ignore[arg-type]
     pairs = list(asked.pairs())
     answers = translator.translate([pair.source for pair in pairs], method="greedy", max_length=length + 10)
-    right, whole = 0, 0
+    right, whole, forced = 0, 0, 0
     for pair, answer in zip(pairs, answers, strict=True):
         wanted, said = pair.target.split(), answer.split()
         right += sum(one == other for one, other in zip(wanted, said, strict=False))
         whole += wanted == said
-    return {"symbols": round(right / (count * length), 4), "whole": round(whole / count, 4)}
+    for scored in translator.score([(pair.source, pair.target) for pair in pairs]):
+        assert scored is not None
+        forced += sum(scored.hits[:length])
+    shares = {"symbols": right / (count * length), "whole": whole / count, "forced": forced / (count * length)}
+    return {name: round(share, 4) for name, share in shares.items()}
 
 
 def main() -> None:
@@ -86,7 +90,10 @@ def main() -> None:
             translator = transduce.load(carried_out(learning, options.folder / f"{task}-{model}"))
             scores = {length: accuracy(translator, task, length, options.count) for length in options.lengths}
             found.setdefault(task, {})[model] = scores
-            shown = ", ".join(f"{n}: {score['symbols']:.3f} / {score['whole']:.3f}" for n, score in scores.items())
+            shown = ", ".join(
+                f"{length}: {' / '.join(f'{share:.3f}' for share in shares.values())}"
+                for length, shares in scores.items()
+            )
             print(f"{task:8} {model:12} {shown}", flush=True)
     longest = max(options.lengths)
     ahead = {

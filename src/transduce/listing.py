@@ -40,6 +40,8 @@ class Listing:
         yield f"counted      {sample.taken:,} pairs{part}"
         if sample.too_long:
             yield f"left out     {sample.too_long:,} pairs that are too long"
+        if sample.empty:
+            yield f"empty        {sample.empty:,} pairs have nothing on one side"
         yield f"candidates   {len(self.shortlist.tokens):,} for {self.source_size:,} source tokens, {always:,} for all"
         if self.coverage is None:
             yield "covered      not measured: there is no validation set"
@@ -70,7 +72,13 @@ def make_shortlist(
     tokenizers = contents.source_tokenizer, contents.target_tokenizer
     prepared = _prepared(run, tokenizers)
     with _pairs(run, prepared, corpus, tokenizers) as (used, held):
-        lexicon = learn_lexicon(*used, *sizes, progress=progress)
+        sample = Sample.of(*used)
+        if sample.empty + sample.too_long >= sample.all:
+            raise DataError(
+                f"{run}: of {sample.all:,} pairs none can be counted: {sample.empty:,} have nothing on one side, "
+                f"{sample.too_long:,} are too long; give others: --source and --target"
+            )
+        lexicon = learn_lexicon(*used, *sizes, sample=sample, progress=progress)
         shortlist = build_shortlist(lexicon, *tokenizers, per_token, frequent)
         coverage = measure_coverage(shortlist, *held) if held is not None and len(held.sources) else None
     path = run / NAME if output is None else Path(output)

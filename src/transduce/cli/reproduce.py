@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from transduce.cli.language import language_options
+
 if TYPE_CHECKING:
     from transduce.reproduce.finding import Finding
 
@@ -34,7 +36,17 @@ WIDTH = 110
     help="Measure it on this run or model folder; for head-roles.",
 )
 @click.option("--text", metavar="FILE", help="What that model reads, a text a line; some English sentences otherwise.")
-def command(name: str | None, output: Path, seed: int, threads: int, model: Path | None, text: str | None) -> None:
+@language_options
+def command(
+    name: str | None,
+    output: Path,
+    seed: int,
+    threads: int,
+    model: Path | None,
+    text: str | None,
+    to: str | None,
+    of: str | None,
+) -> None:
     """Measure the claim NAME, seconds to two minutes; without a NAME, list the claims.
 
     Prints a table and whether the claim holds, and writes both with a picture. The verdict follows from the numbers
@@ -46,17 +58,18 @@ def command(name: str | None, output: Path, seed: int, threads: int, model: Path
     transduce reproduce head-roles --model runs/author --text sentences.txt
     """
     from transduce.reproduce.catalog import CLAIMS, find, find_for_model, reproduce
+    from transduce.reproduce.given import Given
 
     if name is None:
         width = max(map(len, CLAIMS))
         click.echo("\n".join(f"{claim:{width}}  {line}" for claim, line in CLAIMS.items()))
         return
-    texts = None
+    given = None
     if model is not None:
-        find_for_model(name, model, None)
-        texts = None if text is None else _texts(text)
-    elif text is not None:
-        raise click.UsageError("--text says what a given model reads; give --model, too")
+        find_for_model(name, Given(model))
+        given = Given(model, None if text is None else _texts(text), to, of)
+    elif text is not None or to is not None or of is not None:
+        raise click.UsageError("--text, --to and --from say what a given model reads; give --model, too")
     else:
         find(name)
     from transduce.cli.corpus import PreparationProgress
@@ -66,7 +79,7 @@ def command(name: str | None, output: Path, seed: int, threads: int, model: Path
 
     with page.opened(output):
         with PreparationProgress() as progress:
-            finding = reproduce(name, seed, threads, progress.show, model, texts)
+            finding = reproduce(name, seed, threads, progress.show, given)
         click.echo(report(finding))
         try:
             for path in page.save(finding, output, name):

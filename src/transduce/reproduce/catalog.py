@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol, cast
 
 from transduce.errors import SettingsError, suggestion
 from transduce.reproduce.finding import Finding, Report, silent
+from transduce.reproduce.given import Given
 
 CLAIMS = {
     "gradients": "Gradients through time: recurrent networks, gates, attention, by distance.",
@@ -39,13 +38,13 @@ def find(name: str) -> Measure:
     return cast(Measure, module.measure)
 
 
-def find_for_model(name: str, folder: Path, texts: Sequence[str] | None) -> Measure:
-    """Return what measures a claim on a given model while it reads some texts, where there is such a thing."""
+def find_for_model(name: str, given: Given) -> Measure:
+    """Return what measures a claim on a given model, where there is such a thing."""
     find(name)
     module = importlib.import_module(f"transduce.reproduce.{name.replace('-', '_')}")
     if not hasattr(module, "measure_model"):
         raise SettingsError(f"'{name}' is measured on models of its own; leave out --model, or choose head-roles")
-    return lambda seed, report: cast(Finding, module.measure_model(folder, texts, report))
+    return lambda seed, report: cast(Finding, module.measure_model(given, report))
 
 
 def reproduce(
@@ -53,15 +52,14 @@ def reproduce(
     seed: int = 1,
     threads: int = 1,
     report: Report = silent,
-    model: Path | None = None,
-    texts: Sequence[str] | None = None,
+    given: Given | None = None,
 ) -> Finding:
     """Measure a claim with so many threads, and leave the process's own number of them as it was found.
 
-    With one thread the numbers are the same each time, but for those that are times. `model` is a folder to measure
-    it on instead of on models of its own, and `texts` what that one reads.
+    With one thread the numbers are the same each time, but for those that are times. `given` is a model to measure it
+    on instead of on models of its own.
     """
-    measure = find(name) if model is None else find_for_model(name, model, texts)
+    measure = find(name) if given is None else find_for_model(name, given)
     import torch
 
     before = torch.get_num_threads()

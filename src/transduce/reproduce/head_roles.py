@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from transduce.reproduce.finding import Cell, Chart, Check, Finding, Report, Series, silent
-from transduce.reproduce.looks import Look, Repeating, looks_of_folder, looks_of_small, trained
+from transduce.reproduce.given import Given
+from transduce.reproduce.looks import Look, Repeating, looks_of_given, looks_of_small, trained
 
 ROLES = ("itself", "previous", "first", "same word", "after same word")
 """What may be a head's own."""
@@ -30,7 +30,7 @@ SENTENCES = (
     "The capital of France, which I visited after three weeks in Europe, is Paris.",
     "A dog that barked at a cat chased the cat, and the cat ran from the dog.",
 )
-"""What a given model reads unless it is told otherwise."""
+"""What a given model reads where it is given no texts."""
 
 
 DEFAULT = Repeating()
@@ -61,11 +61,14 @@ def measure(seed: int = 1, report: Report = silent, setting: Repeating = DEFAULT
     return finding(looks, told, [learned])
 
 
-def measure_model(folder: Path, texts: Sequence[str] | None, report: Report = silent) -> Finding:
-    """Look at the heads of a given model while it reads some texts."""
-    texts = SENTENCES if texts is None else texts
-    report("texts", len(texts))
-    return finding(looks_of_folder(folder, texts), {"model": str(folder), "texts": len(texts)}, [])
+def measure_model(given: Given, report: Report = silent) -> Finding:
+    """Look at the heads of a given model while it reads its texts, or some English sentences."""
+    texts = SENTENCES if given.texts is None else given.texts
+    looks = []
+    for number, seen in enumerate(looks_of_given(given, texts), start=1):
+        looks += seen
+        report("texts", number)
+    return finding(looks, {"model": str(given.folder), "texts": len(texts)}, [])
 
 
 def finding(looks: Sequence[Look], setting: Mapping[str, Cell], further: Sequence[Check]) -> Finding:

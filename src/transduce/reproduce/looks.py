@@ -7,9 +7,8 @@ half it has to find the symbol where it stood before and see what came next. Two
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -27,6 +26,7 @@ from transduce.nn.mode import as_used
 from transduce.nn.tap import record
 from transduce.reproduce.finding import Report
 from transduce.reproduce.fitting import fit
+from transduce.reproduce.given import Given
 from transduce.translator import Translator
 
 SELF: tuple[Kind, ...] = ("encoder", "decoder")
@@ -106,15 +106,18 @@ def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> 
     return looks, float(knew_BN.double().mean())
 
 
-def looks_of_folder(folder: Path, texts: Sequence[str]) -> list[Look]:
-    """Return what a translator or a language model looks at in some texts."""
-    model = load(folder)
+def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[Look]]:
+    """Give what a translator or a language model looks at in each of some texts."""
+    folder, model = given.folder, load(given.folder)
     if isinstance(model, Translator) and model.model.picture_side is not None:
         raise SettingsError(f"{folder}: reads pictures and not texts; give a model that reads texts")
     if isinstance(model, Translator):
-        return [look for text in texts for look in _of_translator(model, text)]
+        model.languages.ask_for(given.to, given.of)
+        return (_of_translator(model, text) for text in texts)
+    if given.to is not None or given.of is not None:
+        raise SettingsError(f"{folder}: does not translate; leave out --to and --from")
     if isinstance(model, Generator):
-        return [_of_generator(model, text) for text in texts]
+        return ([_of_generator(model, text)] for text in texts)
     raise SettingsError(f"{folder}: holds a reader; heads are looked at in translators and language models")
 
 

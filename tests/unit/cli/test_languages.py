@@ -141,7 +141,13 @@ def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    "verb", ["translate many in.txt", "inspect many a", "score many --source in.txt --target in.txt"]
+    "verb",
+    [
+        "translate many in.txt",
+        "inspect many a",
+        "score many --source in.txt --target in.txt",
+        "reproduce head-roles --model many --text in.txt",
+    ],
 )
 @pytest.mark.parametrize(
     ("asked", "says"),
@@ -164,6 +170,14 @@ def test_other_verbs_ask_too(many: Path, capsys: pytest.CaptureFixture[str], ver
     assert verb == "align" or scores[0] != scores[1]
     if verb == "align":
         assert {word.split("-")[0] for word in scores[0].splitlines()[0].split()} <= {"0", "1", "2"}
+
+
+def test_heads_are_looked_at_while_it_translates_into_a_language(many: Path) -> None:
+    tables = []
+    for to in ("copy", "reverse"):
+        assert run(["reproduce", "head-roles", "--model", "many", "--text", "in.txt", "--to", to]) == 0
+        tables.append(json.loads(Path("reproduced/head-roles.json").read_text())["rows"])
+    assert tables[0] != tables[1]
 
 
 def test_a_model_of_one_language_cannot_be_asked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

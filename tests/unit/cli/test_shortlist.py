@@ -49,6 +49,17 @@ def test_another_corpus_is_counted_where_it_is_given(place: Path, capsys: pytest
     assert "100.0 % of whole references (2 pairs)" in said
 
 
+def test_pairs_with_an_empty_side_are_counted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.some").write_text("a b\n\nc\n")
+    Path("b.some").write_text("a b\nc\n\n")
+    assert run(["shortlist", "run", "--source", "a.some", "--target", "b.some", "--output", "list"]) == 0
+    assert "empty        2 pairs have nothing on one side" in capsys.readouterr().out
+    Path("a.some").write_text("\n\n\n")
+    assert run(["shortlist", "run", "--source", "a.some", "--target", "b.some", "--output", "none"]) == 65
+    assert "of 3 pairs none can be counted: 3 have nothing on one side" in complaint(capsys.readouterr())
+    assert not Path("none").exists()
+
+
 def test_a_corpus_too_small_to_hold_anything_out_is_not_measured(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
