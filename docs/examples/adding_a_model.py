@@ -71,14 +71,6 @@ class Bag(Transducer[Memory, BagState]):
         self.norm = nn.LayerNorm(3 * dim)
         self.output = Output(sizes.target, 3 * dim)
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
-    @property
-    def max_target(self) -> int | None:
-        return None
-
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
         return Memory(self.source_embedding(source), allowed)
 

@@ -319,14 +319,6 @@ class AttentiveRnn(Transducer[RnnMemory, RnnState]):
         tied = None if config.tied == "none" else self.target_embedding
         self.output = Output(sizes.target, config.readout_dim, bias=config.output_bias, tied=tied)
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
-    @property
-    def max_target(self) -> int | None:
-        return None
-
     def encode(self, source: Tensor, allowed: Tensor) -> RnnMemory:
         """Read the source, whose padding stands on the right.  (B S), (B S) -> memory in the source's own order."""
         lengths = allowed.sum(dim=1)

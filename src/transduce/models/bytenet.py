@@ -206,14 +206,6 @@ class ByteNet(Transducer[Memory, ByteNetState]):
         self.closing = Linear(2 * dim, 2 * dim)
         self.output = Output(sizes.target, 2 * dim, bias=config.output_bias)
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
-    @property
-    def max_target(self) -> int | None:
-        return None
-
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
         """Give each sentence its columns (section 3.2); they know of places past the source, which are empty."""
         columns = self._columns(source.shape[1])

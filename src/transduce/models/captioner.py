@@ -185,10 +185,6 @@ class Captioner(Transducer[PictureMemory, RnnState]):
     def max_source(self) -> int | None:
         return self.config.side**2 + 1
 
-    @property
-    def max_target(self) -> int | None:
-        return None
-
     def encode(self, source: Tensor, allowed: Tensor) -> PictureMemory:
         """Read pictures, in which missing pixels are blank; what follows the last pixel is not looked at."""
         count = self.config.side**2

@@ -122,14 +122,6 @@ class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
         self.decoder = GruStack(config.num_layers, dim, config.kernel, tape=dim, dropout=config.dropout)
         self.output = Output(sizes.target, dim, bias=config.output_bias)
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
-    @property
-    def max_target(self) -> int | None:
-        return None
-
     def encode(self, source: Tensor, allowed: Tensor) -> ImageMemory:
         embedded_BSD = self.dropout(self.source_embedding(source)) * allowed[:, :, None]
         image = image_of(embedded_BSD, self.config.height)

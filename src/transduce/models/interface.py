@@ -102,9 +102,9 @@ class Model(nn.Module, ABC):
         """Width of the vectors that the last layer reads; the paper's schedule depends on it."""
 
     @property
-    @abstractmethod
     def max_source(self) -> int | None:
         """The longest source the model can read, in tokens with those that frame it; None where there is no limit."""
+        return None
 
     @property
     def max_target(self) -> int | None:
@@ -126,11 +126,6 @@ class Transducer(Model, Generic[MemoryT, StateT]):
     @property
     def width(self) -> int:
         return self.output.weight.shape[1]
-
-    @property
-    @abstractmethod
-    def max_target(self) -> int | None:
-        """The longest target the model can write, in tokens with the start token; None where there is no limit."""
 
     @property
     def picture_side(self) -> int | None:
@@ -187,10 +182,6 @@ class Transducer(Model, Generic[MemoryT, StateT]):
 
 class LanguageModel(Transducer[Memory, StateT]):
     """A transducer with no source: what it goes on with is its prompt, the beginning of a target."""
-
-    @property
-    def max_source(self) -> int | None:
-        return None
 
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
         """Read nothing, for as many sentences as there are.  (B S) -> an empty memory."""

@@ -197,10 +197,6 @@ class MemoryNetwork(Reader):
     def width(self) -> int:
         return self.config.model_dim
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
         """Read stories; the vector of a token is its own and what the question has become."""
         if segments is None:

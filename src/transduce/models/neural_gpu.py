@@ -90,10 +90,6 @@ class NeuralGpu(Reader):
     def width(self) -> int:
         return self.config.model_dim
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
         most = self.config.segments - 1
         segments = torch.zeros_like(tokens) if segments is None else segments.clamp(max=most)

@@ -199,14 +199,6 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         self.first_found = nn.Parameter(torch.empty(found_dim)) if config.num_heads else None
         self.source_tape, self.target_tape = Tape(), Tape()
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
-    @property
-    def max_target(self) -> int | None:
-        return None
-
     def encode(self, source: Tensor, allowed: Tensor) -> TuringMemory:
         bits_BSI = self._inputs(source, self.source_code, before=True)
         moving_BS = None if bool(allowed.all()) else allowed

@@ -78,14 +78,6 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
     def extra_losses(self) -> tuple[ExtraLoss, ...]:
         return self.source_ponder, self.target_ponder
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
-    @property
-    def max_target(self) -> int | None:
-        return None
-
     def encode(self, source: Tensor, allowed: Tensor) -> UniversalMemory:
         hidden, offset = self.dropout(self.source_embedding(source)), self.offsets(source)
         place_BSD = self._places(offset, source.shape[1])

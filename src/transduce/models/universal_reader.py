@@ -67,10 +67,6 @@ class UniversalReader(Reader):
     def width(self) -> int:
         return self.config.model_dim
 
-    @property
-    def max_source(self) -> int | None:
-        return None
-
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
         segments = torch.zeros_like(tokens) if segments is None else segments * allowed
         last_B1 = segments.amax(dim=1, keepdim=True)
