@@ -69,11 +69,12 @@ class Batches:
         pool_size: int = POOL_SIZE,
         parts: Sequence[Part] | None = None,
         curriculum: int = 0,
+        max_rows: int | None = None,
     ) -> None:
         """Lengths are without special tokens; `tokens` bounds rows × longest row of each side, end token included.
 
         `parts` are the corpora that the rows come from, one after the other, to be mixed by their weights. In the first
-        `curriculum` epochs only short rows are seen, longer ones in each.
+        `curriculum` epochs only short rows are seen, longer ones in each. `max_rows` bounds the rows of a batch.
         """
         parts = [Part(len(target_lengths))] if parts is None else parts
         assert len(source_lengths) == len(target_lengths) == sum(part.size for part in parts)
@@ -83,7 +84,7 @@ class Batches:
             raise SettingsError(f"batches need at least one token and pools one row, not {tokens} and {pool_size}")
         self._source_lengths = source_lengths
         self._target_lengths = target_lengths
-        self._tokens = tokens
+        self._tokens, self._max_rows = tokens, max_rows
         self._seed = seed
         self._mixture = Mixture(parts, seed)
         self._curriculum = None
@@ -94,9 +95,18 @@ class Batches:
         self._pool_size = -(-self._size // self.num_pools)  # equal pools: a small last one would be mostly padding
 
     @classmethod
-    def of(cls, store: PairStore, tokens: int, seed: int, pool_size: int = POOL_SIZE, curriculum: int = 0) -> Self:
+    def of(
+        cls,
+        store: PairStore,
+        tokens: int,
+        seed: int,
+        pool_size: int = POOL_SIZE,
+        curriculum: int = 0,
+        max_rows: int | None = None,
+    ) -> Self:
         """The batches of a prepared split."""
-        return cls(store.source_lengths, store.target_lengths, tokens, seed, pool_size, store.parts, curriculum)
+        lengths = store.source_lengths, store.target_lengths
+        return cls(*lengths, tokens, seed, pool_size, store.parts, curriculum, max_rows)
 
     def starting(
         self, position: Position = START, make: Callable[[int, int], list[T]] | None = None
@@ -161,13 +171,23 @@ class Batches:
         rows = self._mixture.rows(permute(places, self._size, round_keys(self._seed, epoch)), epoch)
         return start, rows if self._curriculum is None else self._curriculum.seen(rows, epoch)
 
+    def cut(self, store: PairStore) -> list[Rows]:
+        """Cut what was made of one pool as the pool itself would be."""
+        places = np.arange(len(store), dtype=np.int64)
+        return cut_by_budget(places, store.source_lengths[:], store.target_lengths[:], self._tokens, self._max_rows)
+
     def _cut(self, epoch: int, pool: int) -> list[Rows]:
         _, rows = self.rows(epoch, pool)
-        return cut_by_budget(rows, self._source_lengths[rows], self._target_lengths[rows], self._tokens)
+        lengths = self._source_lengths[rows], self._target_lengths[rows]
+        return cut_by_budget(rows, *lengths, self._tokens, self._max_rows)
 
 
 def cut_by_budget(
-    rows: Rows, source_lengths: NDArray[np.int64], target_lengths: NDArray[np.int64], tokens: int
+    rows: Rows,
+    source_lengths: NDArray[np.int64],
+    target_lengths: NDArray[np.int64],
+    tokens: int,
+    max_rows: int | None = None,
 ) -> list[Rows]:
     """Sort rows by target, then source length, and cut them so that rows × longest fits the budget on both sides.
 
@@ -182,7 +202,8 @@ def cut_by_budget(
     batches = []
     start = 0
     while start < len(rows):
-        reach = slice(start, start + max(1, tokens // int(shortest[start])))
+        most = max(1, tokens // int(shortest[start]))
+        reach = slice(start, start + (most if max_rows is None else min(most, max_rows)))
         longest = np.maximum.accumulate(np.maximum(source[reach], target[reach]))
         fits = longest * np.arange(1, len(longest) + 1) <= tokens
         count = max(1, int(np.count_nonzero(fits)))  # rows × longest only grows, so what fits is a beginning

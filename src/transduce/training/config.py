@@ -43,6 +43,9 @@ class TrainingConfig(Config):
     processor has instructions for it (AVX512-BF16, AMX), and validation stays in float32."""
     tokens: Count | Literal["auto"] = 4096
     """Tokens a side of one batch, padding included; auto chooses by the size of the corpus, and slices by memory."""
+    max_pairs: Count | None = None
+    """Pairs, texts or blocks of one batch, at most, however short they are. With `tokens` large, batches are of so many
+    pairs, as in recipes that count sentences."""
     slice_tokens: Count | None = None
     """Tokens a side of what goes through the model at once: batches are cut into slices of this size. Memory depends
     on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above; twice

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 
-from transduce.data.batches import POOL_SIZE, Batch, Batches, Position, collate, cut_by_budget
+from transduce.data.batches import POOL_SIZE, Batch, Batches, Position, collate
 from transduce.data.corruption import Corruption
 from transduce.data.permutation import Rows
 from transduce.data.store import PairStore, Prepared
@@ -42,7 +41,9 @@ class Feed:
         if self._corruption is not None:
             pool_size = max(64, CORRUPTED_POOL_TOKENS // prepared.train.blocks.block)
         pool_size = config.pool or pool_size
-        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum)
+        self.batches = Batches.of(
+            prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum, config.max_pairs
+        )
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """Yield batches from a position on, each with the position after it."""
@@ -84,9 +85,7 @@ class Feed:
 
     def _cut(self, store: PairStore, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
         """Cut a pool that was made for this epoch into batches."""
-        places = np.arange(len(store), dtype=np.int64)
-        batches = cut_by_budget(places, store.source_lengths[:], store.target_lengths[:], self.config.batch_tokens)
-        return self.batches.shuffled([(store, batch) for batch in batches], epoch, pool)
+        return self.batches.shuffled([(store, batch) for batch in self.batches.cut(store)], epoch, pool)
 
 
 def corruption_of(prepared: Prepared, seed: int) -> Corruption | None:

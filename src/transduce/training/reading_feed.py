@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 
-from transduce.data.batches import POOL_SIZE, Batches, Position, cut_by_budget
+from transduce.data.batches import POOL_SIZE, Batches, Position
 from transduce.data.permutation import Rows
 from transduce.data.reading.batch import ReadingBatch, collate_reading
 from transduce.data.reading.config import ReadingConfig
@@ -29,7 +28,9 @@ class ReadingFeed:
         if self.data.task == "mask":
             self._masking = Masking(self.data, prepared.source_tokenizer, config.seed)
         pool_size = config.pool or (MASKED_POOL_SIZE if self._masking else POOL_SIZE)
-        self.batches = Batches.of(prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum)
+        self.batches = Batches.of(
+            prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum, config.max_pairs
+        )
 
     def starting(self, position: Position) -> Iterator[tuple[Position, ReadingBatch]]:
         """Yield batches from a position on, each with the position after it."""
@@ -42,6 +43,4 @@ class ReadingFeed:
             return [(self.prepared.train, rows) for rows in self.batches.pool(epoch, pool)]
         _, rows = self.batches.rows(epoch, pool)
         store = PairStore.of(*self._masking.examples(self.prepared.train, rows.tolist(), epoch))
-        places = np.arange(len(rows), dtype=np.int64)
-        batches = cut_by_budget(places, store.source_lengths[:], store.target_lengths[:], self.config.batch_tokens)
-        return self.batches.shuffled([(store, batch) for batch in batches], epoch, pool)
+        return self.batches.shuffled([(store, batch) for batch in self.batches.cut(store)], epoch, pool)

@@ -101,6 +101,18 @@ def test_a_sentence_above_the_budget_is_a_batch_of_its_own() -> None:
     assert sorted(batch.tolist() for batch in rows) == [[0, 2], [1]]
 
 
+def test_a_batch_has_no_more_rows_than_it_may() -> None:
+    source, target = realistic_lengths(1000)
+    batches = Batches(source, target, 100_000, seed=1, max_rows=128)
+    sizes = [len(rows) for rows in batches.epoch(0)]
+    assert sorted(sizes) == [1000 % 128, *[128] * 7]
+    both = Batches(source, target, 500, seed=1, max_rows=5)
+    assert max(len(rows) for rows in both.epoch(0)) == 5
+    assert all(len(rows) * (max(source[rows].max(), target[rows].max()) + 1) <= 500 for rows in both.epoch(0))
+    made = PairStore.of([[1] * 3] * 12, [[1] * 3] * 12)
+    assert [len(rows) for rows in both.cut(made)] == [5, 5, 2]
+
+
 def test_an_empty_corpus_and_an_impossible_budget_are_refused() -> None:
     nothing = np.zeros(0, dtype=np.int64)
     with pytest.raises(DataError, match="without pairs"):
