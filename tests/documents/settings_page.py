@@ -31,7 +31,8 @@ BEGINNING = """# Every setting
 A recipe has five tables, `[data]`, `[tokenizer]`, `[model]`, `[training]` and `[search]`. Any setting can be changed on
 the command line, `--set training.r_drop=5`, and `transduce train … --dry-run` prints a recipe with all of them filled
 in. What this page calls the default holds where neither the recipe, nor a preset, nor [the choice by your
-corpus](training.md) says anything. No default means: none, or worked out as described.
+corpus](training.md) says anything. No default means: none, or worked out as described. A language model's
+`[search]` begins with `method = "sample"`, `temperature = 0.8` and `max_length = 200`.
 
 This page is made of the program's own settings, and a test compares the two.
 """

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,7 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
     translator.use_shortlist(asked["shortlist"])
     method = "sample" if asked["mbr"] else method_of(asked)
     wished = {name: asked[name] for name in SEARCH}
-    return Answering(
+    answering = Answering(
         translator,
         translator.options(nbest=asked["mbr"] or nbest, method=method, **wished),
         _constraints(translator, kind, asked),
@@ -118,6 +119,25 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
         align=asked["align"],
         told=asked["to_field"] is not None,
     )
+    wanted = _wants_ctranslate2(asked) and not asked["stream"]
+    return _as_ctranslate2(answering, asked) if wanted and not answering.fast else answering
+
+
+def _wants_ctranslate2(asked: dict[str, Any]) -> bool:
+    return bool(asked["int8"]) or asked["engine"] == "ctranslate2"
+
+
+def _as_ctranslate2(answering: Answering, asked: dict[str, Any]) -> Answering:
+    """Let CTranslate2, which was asked for, search in its own way where it lacks the model's, and say so."""
+    from transduce.engines.ctranslate2 import nearest
+
+    options = nearest(answering.options, [name for name in SEARCH if asked[name] is not None])
+    changed = replace(answering, options=options)
+    if not changed.fast:
+        return answering
+    told = f"--length-penalty {options.length_penalty} --stop {options.stop}"
+    click.echo(f"note: CTranslate2 does not have this model's beam search; it searches with {told}", err=True)
+    return changed
 
 
 def _constraints(translator: Translator, kind: str, asked: dict[str, Any]) -> Constraints:
@@ -170,7 +190,7 @@ def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[s
         counts = translate(answering, source, sink, follower, file, Wish(asked["workers"], asked["threads"]))
         if asked["prefix_file"] is not None:
             answering.constraints.refuse_leftovers()
-    if engine.fallen_back is not None:
+    if engine.fallen_back is not None and _wants_ctranslate2(asked):
         click.echo(f"note: PyTorch searched: {engine.fallen_back}", err=True)
     _summary(counts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
@@ -36,6 +36,12 @@ def refusal_of(request: Request, positions: int) -> str | None:
     if request.candidates is not None:
         return "CTranslate2 takes candidates from a shortlist's file only"
     return "CTranslate2 scores prefixes in another way" if request.prefix else None
+
+
+def nearest(options: SearchOptions, said: Collection[str]) -> SearchOptions:
+    """Return options whose beam search is CTranslate2's own, where nobody said that it should be another."""
+    usual = {"length_penalty": "power", "stop": "beam_finished"}
+    return options.but(**{name: value for name, value in usual.items() if name not in said})
 
 
 class CTranslate2Engine:

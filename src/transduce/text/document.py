@@ -49,7 +49,10 @@ def segments(
         )
     if kind in ("tsv", "jsonl"):
         if not field:
-            raise SettingsError(f"say which field of each line is to be translated: --field, a {_FIELD[kind]}")
+            raise SettingsError(
+                f"say which field of each line is to be translated: --field, a {_FIELD[kind]}; or --format text for "
+                "whole lines"
+            )
         return (_COLUMNS[kind](line, field, f"{where}:{number}") for number, line in enumerate(lines, start=1))
     if field:
         raise SettingsError(f"--field is for tsv and jsonl, not for {kind}")
@@ -59,7 +62,7 @@ def segments(
 def kind_of(path: str) -> str:
     """What a file is, by its name; text unless the name says something else."""
     suffix = path.removesuffix(".gz").rpartition(".")[2].lower()
-    return {"srt": "srt", "po": "po", "pot": "po"}.get(suffix, "text")
+    return {"srt": "srt", "po": "po", "pot": "po", "tsv": "tsv", "jsonl": "jsonl"}.get(suffix, "text")
 
 
 LONGEST_SUBTITLE = 1000

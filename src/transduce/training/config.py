@@ -73,7 +73,8 @@ class TrainingConfig(Config):
     weight_decay: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """For adamw: how strongly each update pulls matrices towards zero, times the learning rate."""
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
-    """Share of the probability that is spread evenly over the wrong tokens."""
+    """Share of the probability that is spread evenly over the wrong tokens. Plain text and readers have 0 unless it is
+    given."""
     r_drop: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     """Weight of the disagreement between two passes with different dropout (Liang et al. 2021, who take 5); 0 for one
     pass. It takes about twice the time and is worth it where data is small."""

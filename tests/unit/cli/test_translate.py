@@ -215,11 +215,30 @@ def test_ctranslate2_searches_where_it_does_what_was_asked(place: Path, capsys: 
         assert run(["translate", "run", "a.txt", "--greedy", "--min-length", "3", "--engine", engine]) == 0
         said[engine] = capsys.readouterr()
     assert said["torch"] == said["ctranslate2"] == said["auto"]
-    assert run(["translate", "run", "a.txt", "--beam", "3", "--engine", "ctranslate2"]) == 0
-    assert "note: PyTorch searched: CTranslate2 has no length penalty 'gnmt'\n" in capsys.readouterr().err
     assert run(["translate", "run", "a.txt", "--greedy", "--int8"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
     assert run(["translate", "run", "a.txt", "--int8", "--engine", "torch"]) == 2
+
+
+def test_ctranslate2_searches_in_its_own_way_where_it_was_asked_for(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
+    beam, own = ["translate", "run", "a.txt", "--beam", "3"], ["--length-penalty", "power", "--stop", "beam_finished"]
+    assert run([*beam, *own]) == 0
+    known = capsys.readouterr()
+    assert "note: CTranslate2" not in known.err
+    assert run([*beam, "--engine", "ctranslate2"]) == 0
+    said = capsys.readouterr()
+    assert said.out == known.out
+    told = "note: CTranslate2 does not have this model's beam search; it searches with --length-penalty power --stop "
+    assert told + "beam_finished\n" in said.err
+    assert run([*beam, "--int8"]) == 0
+    assert told in capsys.readouterr().err
+    assert run([*beam, "--int8", "--length-penalty", "gnmt"]) == 0
+    assert "note: PyTorch searched: CTranslate2 has no length penalty 'gnmt'\n" in capsys.readouterr().err
+    assert run(beam) == 0
+    assert "CTranslate2" not in capsys.readouterr().err
 
 
 def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,9 +269,9 @@ def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFi
     (said,) = translate(["a b c"], min_length=2)
     assert capsys.readouterr().out == f"1\n00:00:01,000 --> 00:00:02,000\n{said}\n\n"
     Path("rows.tsv").write_text("1\ta b c\tx\n2\t\ty\n")
-    assert run(["translate", "run", "rows.tsv", "--format", "tsv", "--field", "2", "--min-length", "2"]) == 0
+    assert run(["translate", "run", "rows.tsv", "--field", "2", "--min-length", "2"]) == 0
     assert capsys.readouterr().out == f"1\t{said}\tx\n2\t\ty\n"
     assert run(["translate", "run", "film.srt", "--n-best", "2"]) == 2
     assert "are for lines of text, not for srt" in complaint(capsys.readouterr())
-    assert run(["translate", "run", "rows.tsv", "--format", "tsv"]) == 2
+    assert run(["translate", "run", "rows.tsv"]) == 2
     assert "say which field of each line is to be translated" in complaint(capsys.readouterr())

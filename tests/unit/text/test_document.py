@@ -148,6 +148,6 @@ def test_what_cannot_be_read_is_said(kind: str, field: str | None, line: str, sa
 
 
 def test_a_file_is_what_its_name_says() -> None:
-    names = ["a.srt", "B.PO.gz", "x.pot", "a.txt", "-", "srt", "a.jsonl"]
-    assert [kind_of(name) for name in names] == ["srt", "po", "po", "text", "text", "srt", "text"]
+    names = ["a.srt", "B.PO.gz", "x.pot", "a.txt", "-", "srt", "a.jsonl", "a.tsv.gz"]
+    assert [kind_of(name) for name in names] == ["srt", "po", "po", "text", "text", "srt", "jsonl", "tsv"]
     assert set(map(kind_of, names)) <= set(KINDS)
