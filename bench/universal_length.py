@@ -20,7 +20,7 @@ import transduce
 from transduce.data.synthetic import SyntheticTask
 from transduce.recipe import Recipe
 
-LENGTHS = (40, 80, 160, 400)
+LENGTHS = (40, 50, 60, 80, 160, 400)
 TASKS = ("copy", "reverse")
 SIZES = {"model_dim": 64, "num_heads": 4, "ffn_dim": 256, "norm": "pre", "dropout": 0.0}
 MODELS: dict[str, dict[str, Any]] = {

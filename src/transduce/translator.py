@@ -270,7 +270,7 @@ class Translator:
         first, words = worded(part, lead.source, self.source.words_of(text))
         if others:
             self.counts.split += 1
-            text = self.source.decode(part.tokens)
+            text = " ".join(text.split()[: 1 + max((word for word in words if word is not None), default=-1)])
         source_tokens = [*first, self.source.end]
         request = Request(0, first, self.options(**options), lead.target)
         best = self.engine.translate([request])[0][0]

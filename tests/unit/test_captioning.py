@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import transduce
 from transduce.checkpoint import ModelFolder, save_model
 from transduce.cli.main import run
 from transduce.data.drawn import DrawnPictures
+from transduce.data.prepare import prepare
+from transduce.data.store import load_prepared
 from transduce.errors import DataError, SettingsError
 from transduce.models.captioner import captioner_small
 from transduce.models.catalog import build
@@ -18,6 +21,7 @@ from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_tokenizer
+from transduce.training.fitting import refuse_too_long
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "captions.toml"
 PICTURE, OTHER = (pair.source for pair in DrawnPictures(pictures="seen", size=2).pairs())
@@ -117,6 +121,15 @@ def test_the_one_picture_of_another_size_is_named(tmp_path: Path) -> None:
     recipe, _ = read_recipe(RECIPE, [*changes, "data.leakage=keep", "tokenizer.vocab_size=300"])
     with pytest.raises(SettingsError, match=r"^pair 3 of those kept of the train corpus, 'w.+', has .* 1,023 tokens"):
         train(recipe, tmp_path / "run")
+
+
+def test_a_validation_split_may_be_gone(tmp_path: Path) -> None:
+    """Where all that was held out had to be left out, the report tells of a split that is not there."""
+    recipe, _ = read_recipe(RECIPE, ["data.train.size=8", "data.validation.size=2"])
+    prepare(recipe.data, recipe.tokenizer, tmp_path / "data")
+    corpus = load_prepared(tmp_path / "data")
+    sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
+    refuse_too_long(build(recipe.model, sizes, seed=1), replace(corpus, validation=None))
 
 
 def test_a_model_that_reads_text_has_no_glances(tmp_path: Path) -> None:

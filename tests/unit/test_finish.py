@@ -51,3 +51,13 @@ def test_a_run_without_a_checkpoint_has_nothing_to_finish(tmp_path: Path, monkey
         train(wanted, tmp_path / "run")
     with pytest.raises(SettingsError, match="has no checkpoint to make a model of"):
         train(wanted, tmp_path / "run", resume=True, finish=True)
+
+
+def test_a_recipe_that_leaves_the_batch_to_us_goes_on_with_the_one_that_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = recipe(training={"tokens": "auto", "updates": 4, "validate_every": 2})
+    train(wanted, tmp_path / "whole")
+    stopped(wanted, tmp_path / "run", 3, monkeypatch)
+    train(wanted, tmp_path / "run", resume=True)
+    assert sha256(tmp_path / "run" / WEIGHTS) == sha256(tmp_path / "whole" / WEIGHTS)

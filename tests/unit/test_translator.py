@@ -49,6 +49,12 @@ def test_one_text_is_translated_to_one_text(kind: str) -> None:
     assert copier(kind)("ten small cats sleep") == "ten small cats sleep"
 
 
+def test_texts_of_which_nothing_is_left_are_counted() -> None:
+    translator = copier("wordpiece")
+    assert translator.translate(["\u200b", "ten cats", "\x01", ""]) == ["", "ten cats", "", ""]
+    assert (translator.counts.unread, translator.counts.empty) == (2, 1)
+
+
 @pytest.mark.parametrize("count", [0, 1, 97])
 def test_order_and_number_of_lines_are_kept_and_empty_ones_stay_empty(count: int) -> None:
     translator = copier("bpe")
@@ -329,3 +335,10 @@ def test_models_of_different_tokenizers_do_not_answer_together(tmp_path: Path) -
     assert transduce.load(tmp_path / "one", tmp_path / "one")("ten cats") is not None
     with pytest.raises(SettingsError, match=r"other: its source tokenizer is not the one of .*one"):
         transduce.load(tmp_path / "one", tmp_path / "other")
+
+
+def test_links_of_a_long_text_are_between_its_own_words() -> None:
+    """A WordPiece tokenizer would write `tree,`; the words of the text itself are what is counted."""
+    maps = copier("wordpiece", limit=12).attention("tree , don't cats , " * 9)
+    assert maps.source == "tree , don't cats , tree ,"
+    assert maps.links and max(source for source, _ in maps.links) < len(maps.source.split())

@@ -34,6 +34,8 @@ class Counts:
     """Lines of several sentences, which were translated one by one."""
     empty: int = 0
     """Lines without any text; they stay empty."""
+    unread: int = 0
+    """Texts of which the tokenizer leaves nothing; they stay empty, too."""
     split: int = 0
     """Lines longer than the model reads at once, translated in parts."""
     unknown: int = 0
@@ -82,6 +84,7 @@ class Answerer:
     ) -> list[list[Translation]]:
         """Answer texts; one with an answer that does not copy what it has to is read without that, which is put in."""
         parts = self.parts_of(texts)
+        counts.unread += sum(bool(text.strip()) and not several for text, several in zip(texts, parts, strict=True))
         counts.split += sum(len(several) > 1 for several in parts)
         counts.unknown += sum(self.source.count_unknown(part) for several in parts for part, *_ in several)
         answers = self._search(texts, parts, prefixes, options, constraints, align, leads)

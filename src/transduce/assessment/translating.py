@@ -81,7 +81,7 @@ def read_test_set(source: str | None, targets: Sequence[str], path: str | None) 
         if source is None or not targets:
             raise SettingsError("name the test set: --source and --target, or --path")
         first, *others = targets  # every file is read once: it may be a pipe
-        pairs = list(read_pairs(CorpusFiles(source=source, target=first)))
+        pairs = list(read_pairs(CorpusFiles.from_table({"source": source, "target": first}, "the command line")))
         columns = [[pair.target for pair in pairs], *(list(read_lines(other)) for other in others)]
         for other, column in zip(others, columns[1:], strict=True):
             if len(column) != len(pairs):

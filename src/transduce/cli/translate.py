@@ -220,6 +220,7 @@ def _refuse_contradictions(nbest: int | None, output: str, asked: dict[str, Any]
 def _summary(counts: Any) -> None:
     notes = {
         "lines without text, left empty": counts.empty,
+        "texts of which the tokenizer leaves nothing, left empty": counts.unread,
         "lines of several sentences, translated one by one": counts.several,
         "lines longer than the model reads at once, translated in parts": counts.split,
         "translations cut off at the maximum length": counts.cut,

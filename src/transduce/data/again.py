@@ -65,7 +65,11 @@ class PreparedPairs(Config):
         sides = [Ragged.open(folder / self.split, f"{side}.text", np.uint8) for side in ("source", "target")]
         tags = self.tags()
         token, first = None, None
-        if tags is not None and self.target_language in tags.of:
+        if tags is not None and self.target_language is not None:
+            if self.target_language not in tags.of:
+                raise DataError(
+                    f"{folder}: has no pairs into '{self.target_language}'; there is {', '.join(sorted(tags.of))}"
+                )
             token, place = tags.of[self.target_language], tags.place
             first = Ragged.open(folder / self.split, f"{place}.tokens", f"<u{manifest.token_bytes[place]}")
         for row in range(len(sides[0])):

@@ -70,8 +70,8 @@ class TorchEngine:
 
         A request too large for any batch stands alone.
         """
-        ordered = sorted(requests, key=lambda request: -(len(request.source) + request.unscored))
-        costs = [(len(request.source) + request.unscored + 1) * request.options.width for request in ordered]
+        ordered = sorted(requests, key=lambda request: -_tokens_read(request))
+        costs = [(_tokens_read(request) + 1) * request.options.width for request in ordered]
         needed = -(-sum(costs) // self.batch_tokens)
         count, total = -(-max(1, needed) // threads) * threads, sum(costs)
         batch: list[Request] = []
@@ -84,6 +84,11 @@ class TorchEngine:
             spent, held = spent + cost, held + cost
         if batch:
             yield batch
+
+
+def _tokens_read(request: Request) -> int:
+    """How many tokens are read before the first is written."""
+    return len(request.source) + len(request.prefix)
 
 
 @contextmanager

@@ -58,7 +58,12 @@ class Opening:
         if not bool(self.scored.any()):
             return state, torch.zeros(len(self.tokens), device=self.tokens.device)
         hidden_SPD = hidden_RPD[:: state.width]
-        score_SPV = model.logits(hidden_SPD).float().log_softmax(dim=-1)
-        score_SP = score_SPV.gather(2, self.tokens[:, :, None])[:, :, 0]
+        score_SP = torch.cat(  # place by place: all at once would need room for P times the vocabulary
+            [
+                model.logits(hidden_SPD[:, place]).float().log_softmax(dim=-1).gather(1, self.tokens[:, place, None])
+                for place in range(longest)
+            ],
+            dim=1,
+        )
         real_SP = torch.arange(longest, device=self.tokens.device) < (self.lengths * self.scored)[:, None]
         return state, score_SP.where(real_SP, 0.0).sum(dim=1)

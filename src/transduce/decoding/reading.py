@@ -20,7 +20,7 @@ from transduce.models.interface import Reader, Reading
 from transduce.models.reading_head import LanguageHead, SpanHead
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.piece import MASK
-from transduce.text.reading_row import Window, WordPieces, label_row, tag_rows, windows
+from transduce.text.reading_row import Window, WordPieces, label_row, loses_pieces, tag_rows, windows
 
 T = TypeVar("T")
 
@@ -88,8 +88,10 @@ class ReadingEngine:
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[Said]]:
         """Return a label for each word of each sentence; long sentences are read in several parts."""
-        pieces = WordPieces(self.tokenizer)
-        parts = [tag_rows(pieces.of(words), self.max_length) for words in sentences]
+        known = WordPieces(self.tokenizer)
+        pieces = [known.of(words) for words in sentences]
+        self.cut += sum(loses_pieces(words, self.max_length) for words in pieces)
+        parts = [tag_rows(words, self.max_length) for words in pieces]
         flat = [part for several in parts for part in several]
 
         def say(reading: Reading, which: Sequence[int]) -> list[list[Said]]:
@@ -107,6 +109,7 @@ class ReadingEngine:
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[Found]:
         """Return where in its context each question is answered."""
         parts = [windows(self.tokenizer, *pair, self.max_length, self.stride) for pair in questions]
+        self.cut += sum(several[0].cut for several in parts)
         flat = [window for several in parts for window in several]
 
         def say(reading: Reading, which: Sequence[int]) -> list[tuple[float, float, Found]]:

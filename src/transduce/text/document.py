@@ -13,8 +13,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
+from typing import cast
 
 from transduce.errors import DataError, SettingsError
+from transduce.text.line import normalise
 
 Write = Callable[[Sequence[str]], str]
 
@@ -85,18 +87,48 @@ def _column(line: str, field: str, where: str) -> Segment:
     cells, place = line.split("\t"), int(field) - 1
     if place >= len(cells):
         raise DataError(f"{where}: has {len(cells)} columns, so there is no column {field}")
-    return Segment([cells[place]], lambda said: "\t".join([*cells[:place], said[0], *cells[place + 1 :]]) + "\n")
+
+    def write(said: Sequence[str]) -> str:
+        return "\t".join([*cells[:place], said[0].replace("\t", " "), *cells[place + 1 :]]) + "\n"
+
+    return Segment([cells[place]], write)
 
 
 def _key(line: str, field: str, where: str) -> Segment:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DataError(f"{where}: is not JSON") from None
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
         raise DataError(f"{where}: is no object with a text under '{field}'")
-    texts = row[field].split("\n")
-    return Segment(texts, lambda said: json.dumps({**row, field: "\n".join(said)}, ensure_ascii=False) + "\n")
+    start, end = _place_of(line, field)
+
+    def write(said: Sequence[str]) -> str:
+        return f"{line[:start]}{json.dumps(chr(10).join(said), ensure_ascii=False)}{line[end:]}\n"
+
+    return Segment(normalise(row[field], where).split("\n"), write)
+
+
+def _place_of(line: str, field: str) -> tuple[int, int]:
+    """Return where the value of a key stands in a line that is a JSON object; all around it can then stay as it is."""
+    decode, found = json.JSONDecoder().raw_decode, (0, 0)
+    place = _after_space(line, 0) + 1
+    while (place := _after_space(line, place)) < len(line) and line[place] != "}":
+        key, place = decode(line, place)
+        start = _after_space(line, _after_space(line, place) + 1)  # the colon
+        _, place = decode(line, start)
+        if key == field:  # the last one counts, as everywhere
+            found = start, place
+        place = _after_space(line, place)
+        place += line[place] == ","
+    return found
+
+
+_JSON_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _after_space(line: str, place: int) -> int:
+    return cast(re.Match[str], _JSON_SPACE.match(line, place)).end()  # nothing is space enough
 
 
 def _language(segment: Segment, where: str) -> str:
@@ -190,7 +222,8 @@ def _message(block: list[str]) -> Segment:
         rest = iter(said)
         singular, *plural = ["\n".join(next(rest) for _ in several) for several in texts]
         kept = list(takewhile(lambda line: not line.startswith("msgstr"), block))
-        new = [f'{key} "{_escaped(singular if key in ("msgstr", "msgstr[0]") else plural[-1])}"' for key in told]
+        others = plural[-1] if plural else singular
+        new = [f'{key} "{_escaped(singular if key in ("msgstr", "msgstr[0]") else others)}"' for key in told]
         return "".join(f"{line}\n" for line in [*_fuzzy(kept), *new])
 
     return Segment([line for several in texts for line in several], write)

@@ -6,6 +6,7 @@ Here only LF and CRLF end a line, and a line has a limit.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import re
@@ -21,6 +22,9 @@ from transduce.errors import DataError, MissingInput
 
 MAX_LINE_BYTES = 16 * 2**20
 """Longest line that is read, in bytes: far above any sentence, far below what would exhaust memory."""
+
+MAX_WHOLE_BYTES = 2**30
+"""Largest file that is read at once."""
 
 BLOCK_BYTES = 2**18
 """How much of a file is decoded at a time; enough that lines cost little, little enough to stay in the cache."""
@@ -82,25 +86,45 @@ class Meter:
         return min(read, round(handed * read / max(1, text)))
 
 
-def read_lines(path: str | Path, meter: Meter | None = None) -> Iterator[str]:
+def read_lines(path: str | Path, meter: Meter | None = None, normalised: bool = True) -> Iterator[str]:
     """Yield the lines of a file (plain or gzip, by its first bytes) or of stdin ("-"), without their ends, in NFC.
 
-    A byte-order mark at the start is left out. An empty file has no lines. A meter tells how far a file was read.
+    A byte-order mark at the start is left out. An empty file has no lines. A meter tells how far a file was read. Not
+    normalised are lines of JSON whose numbers count characters.
     """
     name = shown(path)
+    with _opened(path, name, meter) as stream:
+        decode = _decode if str(path) == STDIN else _decode_blocks
+        yield from decode(stream, name, normalised)
+
+
+def read_whole(path: str | Path) -> str:
+    """Return a file as one text, read like its lines but not in NFC: for JSON, which may have no line ends."""
+    name = shown(path)
+    with _opened(path, name) as stream:
+        _refuse_binary(stream.peek(), name)
+        raw = stream.read(MAX_WHOLE_BYTES + 1)
+    if len(raw) > MAX_WHOLE_BYTES:
+        raise DataError(f"{name}: is larger than {MAX_WHOLE_BYTES // 2**30} GiB; write its parts as lines of JSONL")
+    return _text(raw.removeprefix(_UTF8_BOM), name, 1, normalised=False)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path, name: str, meter: Meter | None = None) -> Iterator[io.BufferedReader]:
+    """Open a file or stdin, unpacked; what the system says against reading it becomes one sentence."""
     if "\0" in name:
         raise MissingInput(f"{name}: no path has a NUL character in it; check the path")
     try:
         if str(path) == STDIN:
             if sys.stdin is None:  # closed by whoever started us
                 raise MissingInput("stdin: is closed; pipe text into it or name a file")
-            yield from _decode(_unpack(sys.stdin.buffer), name)
+            yield _unpack(sys.stdin.buffer)
         else:
             with Path(path).open("rb") as stream:
                 unpacked = _unpack(stream)
                 if meter is not None:
                     meter.watch(stream, unpacked)
-                yield from _decode_blocks(unpacked, name)
+                yield unpacked
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); get it again") from None
     except OSError as error:
@@ -121,13 +145,13 @@ def _unpack(stream: IO[bytes]) -> io.BufferedReader:
     return buffered
 
 
-def _decode(stream: io.BufferedReader, name: str) -> Iterator[str]:
+def _decode(stream: io.BufferedReader, name: str, normalised: bool) -> Iterator[str]:
     """Yield the lines as they come: whoever types them should not have to fill a block first."""
     _refuse_binary(stream.peek(), name)
-    return _each(stream, name, 0)
+    return _each(stream, name, 0, normalised)
 
 
-def _each(stream: IO[bytes], name: str, number: int) -> Iterator[str]:
+def _each(stream: IO[bytes], name: str, number: int, normalised: bool) -> Iterator[str]:
     """Yield lines one by one; `number` is how many there were before."""
     while raw := stream.readline(MAX_LINE_BYTES + _UNCOUNTED):
         number += 1
@@ -137,23 +161,28 @@ def _each(stream: IO[bytes], name: str, number: int) -> Iterator[str]:
                 return
         if raw.endswith(b"\n"):
             raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
-        yield _text(raw, name, number)
+        if len(raw) > MAX_LINE_BYTES:
+            raise DataError(
+                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES // 2**20} MiB; break the text into lines, "
+                "one per pair"
+            )
+        yield _text(raw, name, number, normalised)
 
 
-def _decode_blocks(stream: io.BufferedReader, name: str) -> Iterator[str]:
+def _decode_blocks(stream: io.BufferedReader, name: str, normalised: bool) -> Iterator[str]:
     """Yield the same lines as `_decode`, several times faster: a block with nothing odd in it is decoded at once."""
     _refuse_binary(stream.peek(), name)
     number = 0
     while block := stream.read(BLOCK_BYTES):
         if not block.endswith(b"\n"):
             block += stream.readline(MAX_LINE_BYTES + _UNCOUNTED)
-        plain = _plain_lines(block)
-        for line in _each(io.BytesIO(block), name, number) if plain is None else plain:
+        plain = _plain_lines(block, normalised)
+        for line in _each(io.BytesIO(block), name, number, normalised) if plain is None else plain:
             number += 1
             yield line
 
 
-def _plain_lines(block: bytes) -> list[str] | None:
+def _plain_lines(block: bytes, normalised: bool) -> list[str] | None:
     """Return the lines of a block that need no change and no complaint, or None."""
     if b"\0" in block or b"\r" in block or block.startswith(_UTF8_BOM) or len(block) > MAX_LINE_BYTES:
         return None
@@ -161,7 +190,7 @@ def _plain_lines(block: bytes) -> list[str] | None:
         text = block.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    if not (text.isascii() or unicodedata.is_normalized("NFC", text)):
+    if normalised and not (text.isascii() or unicodedata.is_normalized("NFC", text)):
         return None
     return text.removesuffix("\n").split("\n")
 
@@ -173,13 +202,9 @@ def _refuse_binary(head: bytes, name: str) -> None:
         raise DataError(f"{name}: looks like a binary file (it has NUL bytes); give a file of UTF-8 text")
 
 
-def _text(raw: bytes, name: str, number: int) -> str:
-    """Return one line as normalised text, or say what is wrong with it and where."""
+def _text(raw: bytes, name: str, number: int, normalised: bool) -> str:
+    """Return one line as text, or say what is wrong with it and where."""
     where = f"{name}:{number}"
-    if len(raw) > MAX_LINE_BYTES:
-        raise DataError(
-            f"{where}: the line is longer than {MAX_LINE_BYTES // 2**20} MiB; break the text into lines, one per pair"
-        )
     if b"\0" in raw:
         raise DataError(f"{where}: has a NUL byte and looks like binary data; give a file of UTF-8 text")
     try:
@@ -190,4 +215,4 @@ def _text(raw: bytes, name: str, number: int) -> str:
             f"{where}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {column}); "
             "convert the file with iconv or fix that line"
         ) from None
-    return normalise(text, where)
+    return normalise(text, where) if normalised else text

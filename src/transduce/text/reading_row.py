@@ -44,6 +44,8 @@ class Window:
     inner: tuple[int, int]
     """The tokens of the context (from, up to; counted as `tokens` are with the start) for which no other window has
     more to both sides: an answer is taken from the window that sees it best."""
+    cut: bool
+    """Whether the end of the question is missing."""
 
 
 def label_tokens(tokenizer: ReadingTokenizer, labels: Sequence[str]) -> list[int]:
@@ -119,6 +121,11 @@ def tag_rows(pieces: Sequence[Sequence[int]], max_length: int) -> list[tuple[lis
     return rows
 
 
+def loses_pieces(pieces: Sequence[Sequence[int]], max_length: int) -> bool:
+    """Whether a word has more pieces than a row has room for."""
+    return any(len(word) > max_length - 2 for word in pieces)
+
+
 def tag_wanted(length: int, begins: Sequence[int], labels: Sequence[str], numbers: Mapping[str, int]) -> list[int]:
     """Return what is wanted of a row of so many tokens."""
     wanted = [0] * (length + 1)
@@ -132,7 +139,8 @@ def windows(tokenizer: ReadingTokenizer, question: str, context: str, max_length
 
     A question may take half of the room; what is over is cut off.
     """
-    asked = tokenizer.encode_batch([question])[0][: (max_length - 3) // 2]
+    whole = tokenizer.encode_batch([question])[0]
+    asked = whole[: (max_length - 3) // 2]
     tokens, places = tokenizer.encode_with_places(context)
     room = max_length - 3 - len(asked)
     step = max(1, room // 4, room - stride)  # a long question leaves little room: then windows overlap by less
@@ -153,6 +161,7 @@ def windows(tokenizer: ReadingTokenizer, question: str, context: str, max_length
                 first,
                 places[start:stop],
                 (first + before, first + after),
+                len(asked) < len(whole),
             )
         )
     return found

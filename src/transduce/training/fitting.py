@@ -77,7 +77,9 @@ def refuse_too_long(model: Model, corpus: Prepared) -> None:
 def _refuse_no_pictures(side: int, corpus: Prepared) -> None:
     """Say no to sources that are no pictures of the model's size."""
     for name in corpus.report.splits():
-        store: PairStore = getattr(corpus, name)
+        store: PairStore | None = getattr(corpus, name)
+        if store is None:  # all that was held out was left out
+            continue
         lengths = store.source_lengths[:]
         wrong = (lengths != side * side).nonzero()[0].tolist()
         if wrong:

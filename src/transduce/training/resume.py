@@ -121,10 +121,13 @@ class Checkpoints:
         except ModelFolderError:
             return False
 
-    def latest(self) -> tuple[int, list[str]] | None:
-        """Find the newest checkpoint that is whole; what was wrong with newer ones is said beside it."""
+    def latest(self, regular: bool = False) -> tuple[int, list[str]] | None:
+        """Find the newest checkpoint that is whole, or that one of the regular ones; what was wrong with newer ones is
+        said beside it."""
         complaints: list[str] = []
         for update in reversed(self.updates()):
+            if regular and update % self.every:
+                continue
             try:
                 self._check(self.path(update))
             except ModelFolderError as error:

@@ -9,6 +9,7 @@ import pytest
 import sacrebleu
 
 import transduce
+from tests.unit.cli.example import complaint
 from transduce.cli.main import run
 
 FILES = ["--source", "a.txt", "--target", "b.txt"]
@@ -55,3 +56,8 @@ def test_a_pair_too_long_to_be_read_at_once_is_translated_and_counted(
     (place / "y").write_text("a\nb a\n")
     assert run(["evaluate", "run", "--source", "x", "--target", "y", "--samples", "5"]) == 0
     assert "note: 1 pairs are too long to be read at once" in capsys.readouterr().out
+
+
+def test_both_sides_cannot_be_stdin(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["evaluate", "run", "--source", "-", "--target", "-"]) == 2
+    assert "source and target cannot both be stdin" in complaint(capsys.readouterr())

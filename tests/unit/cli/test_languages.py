@@ -12,10 +12,11 @@ import torch
 import transduce
 from tests.unit.cli.example import change_config, complaint
 from transduce.cli.main import run
+from transduce.data.again import PreparedPairs
 from transduce.data.batches import START
 from transduce.data.store import load_prepared
 from transduce.decoding.options import Request
-from transduce.errors import SettingsError
+from transduce.errors import DataError, SettingsError
 from transduce.recipe import read_recipe, resume_recipe
 from transduce.training.feed import Feed
 
@@ -225,3 +226,10 @@ def test_all_corpora_say_their_language_or_none(many: Path) -> None:
     (many / "half.toml").write_text(RECIPE.replace(', target_language = "copy"}', "}"))
     with pytest.raises(SettingsError, match=r"copy \(seed 2\) \(validation\) does not; say it too"):
         read_recipe(Path("half.toml"))
+
+
+def test_a_language_that_a_prepared_corpus_lacks_is_refused(many: Path) -> None:
+    corpus = PreparedPairs(prepared="many", target_language="reverse")
+    assert len(list(corpus.pairs())) == 10
+    with pytest.raises(DataError, match="has no pairs into 'klingon'; there is copy, reverse"):
+        list(corpus.but(target_language="klingon").pairs())

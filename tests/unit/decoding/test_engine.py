@@ -44,6 +44,12 @@ def test_batches_fit_the_budget_and_one_too_large_stands_alone(threads: int) -> 
     assert max(map(len, batches)) > 1
 
 
+def test_what_an_answer_begins_with_counts_for_the_budget() -> None:
+    asked = [Request(number, [4], SearchOptions(method="greedy", max_length=2), prefix=[5] * 8) for number in range(6)]
+    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, batch_tokens=20)
+    assert [len(batch) for batch in engine._batches(asked, threads=1)] == [2, 2, 2]
+
+
 def test_threads_get_batches_of_about_equal_cost_and_the_same_answers() -> None:
     asked = [Request(number, [4] * (number % 7), SearchOptions(beam=3, max_length=4)) for number in range(40)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)

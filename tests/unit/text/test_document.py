@@ -137,6 +137,8 @@ def test_what_is_not_translated_is_not_changed(kind: str) -> None:
         ("tsv", "0", "a", "a number from 1"),
         ("tsv", "3", "a\tb", "file:1: has 2 columns, so there is no column 3"),
         ("jsonl", "text", "{", "file:1: is not JSON"),
+        ("jsonl", "text", "[" * 100_000, "file:1: is not JSON"),
+        ("jsonl", "text", '{"text": "\\ud800"}', "file:1: character 1 is a lone surrogate"),
         ("jsonl", "text", "[1]", "file:1: is no object with a text under 'text'"),
         ("jsonl", "text", '{"text": 3}', "file:1: is no object with a text under 'text'"),
         ("srt", "2", "a", "--field is for tsv and jsonl"),
@@ -151,3 +153,25 @@ def test_a_file_is_what_its_name_says() -> None:
     names = ["a.srt", "B.PO.gz", "x.pot", "a.txt", "-", "srt", "a.jsonl", "a.tsv.gz"]
     assert [kind_of(name) for name in names] == ["srt", "po", "po", "text", "text", "srt", "jsonl", "tsv"]
     assert set(map(kind_of, names)) <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ' { "n" : 1e999 , "id":1,"id":3, "text" : "a" } ',
+        '{"text":"a","x":"\\ud800\\u00e9é","deep":{"text":"b"}}',
+        '{"text":"b","text":"a","n":12345678901234567890.10}',
+    ],
+)
+def test_all_of_a_row_but_its_text_stays_letter_by_letter(row: str) -> None:
+    assert translated("jsonl", row, "text") == row.replace('"a"', '"A"') + "\n"
+
+
+def test_a_tab_in_an_answer_does_not_make_a_column() -> None:
+    (segment,) = segments("tsv", ["1\ta\t2"], "2", "file")
+    assert segment.write(["x\ty"]) == "1\tx y\t2\n"
+
+
+def test_a_plural_without_its_original_gets_the_singular() -> None:
+    said = translated("po", 'msgid "a"\nmsgstr[0] ""\nmsgstr[1] ""')
+    assert 'msgstr[0] "A"' in said and 'msgstr[1] "A"' in said

@@ -61,6 +61,28 @@ def test_noise_and_a_curriculum_are_the_same_after_a_stop(prepared: Prepared, tm
     assert whole.progress.position.epoch > usual.progress.position.epoch
 
 
+def test_going_back_does_not_depend_on_where_a_run_was_stopped(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint of an interruption at update 12 is none that a run without it could go back to."""
+    losses = []
+
+    def observe(_: object, loss: float) -> bool:
+        losses.append(loss)
+        return len(losses) == 13
+
+    monkeypatch.setattr("transduce.training.divergence.Divergence.observe", observe)
+    whole = trainer(prepared, tmp_path / "whole", roll_back=1)
+    run(whole)
+    losses.clear()
+    stopped_at(12, prepared, tmp_path / "parts", roll_back=1)
+    last, _ = resumed(prepared, tmp_path / "parts", roll_back=1)
+    assert same(snapshot(last), snapshot(whole))
+    journal = (tmp_path / "parts/journal.jsonl").read_bytes()
+    assert journal == (tmp_path / "whole/journal.jsonl").read_bytes()
+    assert b'"rolled_back", "update": 13, "to": 10' in journal
+
+
 def test_recomputing_changes_nothing(prepared: Prepared, tmp_path: Path) -> None:
     results = []
     for recompute in (False, True):

@@ -16,7 +16,7 @@ from typing import Any
 from transduce.data.reading.config import ReadingFiles, Task
 from transduce.data.reading.story import read_stories
 from transduce.errors import DataError, suggestion
-from transduce.text.line import normalise, read_lines
+from transduce.text.line import normalise, read_lines, read_whole
 
 Answer = tuple[str, int]
 """What the answer says, and at which character of the context it starts."""
@@ -125,8 +125,8 @@ def _column(header: list[str], column: int | str, path: str) -> int:
     return header.index(column)
 
 
-def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(read_lines(path), start=1):
+def _objects(path: str, normalised: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(read_lines(path, normalised=normalised), start=1):
         if not line.strip():
             continue
         try:
@@ -179,7 +179,7 @@ def _sentences(files: ReadingFiles) -> Iterator[Example]:
 def _squad(path: str) -> Iterator[Example]:
     """SQuAD's JSON, or a list of flat objects."""
     try:
-        content = json.loads("\n".join(read_lines(path)))
+        content = json.loads(read_whole(path))
     except (ValueError, RecursionError):
         raise DataError(f"{path}: is no JSON; give a file as SQuAD's, or JSONL named so") from None
     for number, table in enumerate(_flat(content, path), start=1):
@@ -205,7 +205,7 @@ def _tables(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _answers(path: str) -> Iterator[Example]:
-    for number, table in _objects(path):
+    for number, table in _objects(path, normalised=False):
         yield _question(number, table, f"{path}:{number}")
 
 

@@ -11,7 +11,7 @@ from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.corpus import Example
 from transduce.data.reading.document import paired, segments
 from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.reading_row import WordPieces, answer_wanted, label_row, tag_rows, tag_wanted, windows
+from transduce.text.reading_row import WordPieces, answer_wanted, label_row, loses_pieces, tag_rows, tag_wanted, windows
 
 Note = tuple[Example, str]
 """An example, and a reason of `report.REASONS`."""
@@ -67,9 +67,12 @@ class TagEncoder(Encoder):
     def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
         rows, notes = list[Row](), list[Note]()
         for example in examples:
-            several = tag_rows(self.pieces.of(example.texts), self.data.max_length)
+            pieces = self.pieces.of(example.texts)
+            several = tag_rows(pieces, self.data.max_length)
             if len(several) > 1:
                 notes.append((example, "split"))
+            if loses_pieces(pieces, self.data.max_length):
+                notes.append((example, "cut"))
             text, gold, done = json.dumps(example.texts), json.dumps(example.labels), 0
             for tokens, begins in several:
                 labels = example.labels[done : done + len(begins)]
@@ -91,6 +94,8 @@ class AnswerEncoder(Encoder):
             several = windows(self.tokenizer, question, context, self.data.max_length, self.data.stride)
             if len(several) > 1:
                 notes.append((example, "split"))
+            if several[0].cut:
+                notes.append((example, "cut"))
             text, gold = json.dumps(example.texts), json.dumps([answer for answer, _ in example.answers])
             for window in several:
                 wanted = [0, 0]

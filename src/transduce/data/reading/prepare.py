@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -116,7 +117,9 @@ class _Preparation:
             is_train = name == "train"
             reports |= self._write(name, surveys[name], held if is_train else nothing, dropped[name], encoder)
         for name, split in reports.items():
-            if not split.rows:
+            if not split.rows and name not in splits:
+                shutil.rmtree(self.folder / name)  # all that was held out was left out
+            elif not split.rows:
                 raise DataError(f"nothing is left of the {name} examples; see what was left out: {_faults(split)}")
         return Report(
             train=reports["train"],
@@ -140,7 +143,7 @@ class _Preparation:
             text = _hash(example.texts[-1:] if self.data.task == "answer" else example.texts for example in unit)
             texts.append(text)
             wholes.append(_hash((*example.texts, *example.labels) for example in unit))
-            usable.append(all(example.fault is None for example in unit))
+            usable.append(all(self._is_usable(example) for example in unit))
             if count % WRITTEN_TOGETHER == 0:
                 self.progress(f"reading {name}", count)
         return _Survey(
@@ -149,6 +152,10 @@ class _Preparation:
             np.array(wholes, dtype=np.uint64),
             np.array(usable, dtype=np.bool_),
         )
+
+    def _is_usable(self, example: Example) -> bool:
+        unanswered = self.data.task == "answer" and not self.data.no_answer and not example.answers
+        return example.fault is None and not unanswered
 
     def _held_out(self, surveys: dict[str, list[_Survey]], dropped: list[Dropped]) -> list[NDArray[np.bool_]]:
         """Which training units go to validation: those with the lowest hashes; all of one text go together."""

@@ -112,6 +112,26 @@ def test_squad_and_flat_questions_are_read_alike(tmp_path: Path) -> None:
     assert next(read_examples(written(tmp_path, "b.jsonl", json.dumps(columns)), "answer")).answers == (("b", 2),)
 
 
+@pytest.mark.parametrize("escaped", [True, False])
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_places_count_the_characters_of_the_file(name: str, escaped: bool, tmp_path: Path) -> None:
+    context = "e\u0301 aa aa"  # three characters before the first a, two of which NFC makes one
+    question = {"question": "Q", "context": context, "answers": [{"text": "a", "answer_start": 3}]}
+    files = written(tmp_path, name, json.dumps([question] if name == "a.json" else question, ensure_ascii=escaped))
+    (found,) = read_examples(files, "answer")
+    assert (found.fault, found.answers) == (None, (("a", 2),))
+
+
+def test_squads_json_may_be_one_long_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transduce.text.line.MAX_LINE_BYTES", 100)
+    questions = [{"question": f"Q{number}", "context": "a b", "answers": []} for number in range(50)]
+    files = written(tmp_path, "a.json", json.dumps(questions))
+    assert len(list(read_examples(files, "answer"))) == 50
+    monkeypatch.setattr("transduce.text.line.MAX_WHOLE_BYTES", 100)
+    with pytest.raises(DataError, match=r"is larger than .* write its parts as lines of JSONL"):
+        list(read_examples(files, "answer"))
+
+
 def test_an_answer_that_does_not_stand_there_is_unusable(tmp_path: Path) -> None:
     lines = [
         {"question": "Q", "context": "abc", "answers": [{"text": "c", "answer_start": 1}]},

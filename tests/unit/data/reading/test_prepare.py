@@ -243,6 +243,38 @@ def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
         )
 
 
+def test_questions_that_are_cut_are_counted(tmp_path: Path) -> None:
+    long = {"question": " ".join(WORDS), "context": "am tor", "answers": [{"text": "tor", "answer_start": 3}]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(long) + "\n", encoding="utf-8")
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0)
+    assert found.report.train.findings["cut"].kept == 1
+
+
+def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("hund\tA\ntor\tB\n", encoding="utf-8")
+    (tmp_path / "b.conll").write_text(f"{'hundtor' * 4}\tA\n", encoding="utf-8")
+    train, test = ({"path": str(tmp_path / f"{name}.conll"), "format": "conll"} for name in "ab")
+    data = ReadingConfig.from_table({"max_length": 8, "task": "tag", "train": train, "test": test}, "a test")
+    prepare(data, PIECES.but(kind="character", vocab_size=300), tmp_path / "data")
+    report = load_prepared(tmp_path / "data").report
+    assert report.test is not None
+    assert report.test.findings["cut"].kept == 1 and "cut" not in report.train.findings
+
+
+def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
+    """Half of the questions cannot be learnt from; whichever are held out, they are of the other half."""
+    lines = []
+    for number in range(20):
+        context = f"am tor {number}"
+        answers = [{"text": "tor", "answer_start": 3}] if number % 2 else []
+        lines.append(json.dumps({"question": "wo?", "context": context, "answers": answers}))
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.5)
+    assert found.report.validation is not None
+    assert (found.report.train.kept, found.report.validation.kept) == (5, 5)
+    assert found.report.train.findings["unanswered"].dropped == 10
+
+
 def test_a_token_that_is_left_over_when_sentences_are_paired_is_counted(tmp_path: Path) -> None:
     """Six tokens fit a half: of the first document "tor" makes no pair, of the second the thirteenth word of one."""
     documents = ["\n".join([" ".join(WORDS[:6]), " ".join(WORDS[6:12]), "tor"]), " ".join([*WORDS[:12], "tor"])]
