@@ -28,7 +28,7 @@ from transduce.text.reading_row import label_tokens
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.card import model_card
 from transduce.training.finish import put_final_weights
-from transduce.training.fitting import outline, refuse_too_large, refuse_too_long, refuse_unfit
+from transduce.training.fitting import outline, refuse_too_large, refuse_too_long, refuse_unfit, refuse_unmeasured
 from transduce.training.interruption import listening
 from transduce.training.loop import Trainer
 from transduce.training.memory import batch_for, fitting_slice
@@ -134,6 +134,8 @@ def _set_up(
         if not resume:  # a run that went on with it so far may end with it
             refuse_unfit(bare.data, bare.model, recipe.training, recipe.search)
         corpus = _corpus(folder, recipe, prepared, progress)
+        if not resume:
+            refuse_unmeasured(recipe.training, corpus)
         chosen = with_labels(recipe, corpus)
         if recipe.training.tokens == "auto":
             chosen = _sized(chosen, corpus, reporter)

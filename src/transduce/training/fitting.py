@@ -58,6 +58,15 @@ def refuse_too_large(outlined: Model, training: TrainingConfig) -> None:
         )
 
 
+def refuse_unmeasured(training: TrainingConfig, corpus: Prepared) -> None:
+    """Say no to choosing by a metric where nothing came of the validation pairs that were to be held out."""
+    if training.metric != "loss" and corpus.validation is None:
+        raise SettingsError(
+            f"training.metric = '{training.metric}' chooses by validation, and no pairs of this corpus could be "
+            "held out; give data.validation"
+        )
+
+
 def refuse_too_long(model: Model, corpus: Prepared) -> None:
     """Say no to a text that the model cannot read before training comes to it."""
     if isinstance(model, Transducer) and model.picture_side is not None:

@@ -76,3 +76,12 @@ def test_a_run_that_was_begun_with_it_goes_on(tmp_path: Path, monkeypatch: pytes
 def test_an_outline_takes_no_memory() -> None:
     made = recipe({"model": {"preset": "paper_big"}})
     assert all(weight.is_meta for weight in outline(made.model, VocabularySizes(50_000, 50_000)).parameters())
+
+
+def test_a_metric_needs_pairs_that_were_held_out(tmp_path: Path) -> None:
+    """Of one pair none can be held out, which shows only when it is read."""
+    (tmp_path / "pairs.tsv").write_text("a b\tb a\n")
+    tables = {"data": {"train": {"path": str(tmp_path / "pairs.tsv")}}, "training": {"metric": "bleu", "updates": 1}}
+    with pytest.raises(SettingsError, match=r"no pairs of this corpus could be held out; give data\.validation"):
+        train(recipe(tables), tmp_path / "run")
+    assert not list((tmp_path / "run").glob("*"))
