@@ -75,8 +75,9 @@ def make_shortlist(
         sample = Sample.of(*used)
         if sample.empty + sample.too_long >= sample.all:
             raise DataError(
-                f"{run}: of {sample.all:,} pairs none can be counted: {sample.empty:,} have nothing on one side, "
-                f"{sample.too_long:,} are too long; give others: --source and --target"
+                f"{run if corpus is None else corpus.name}: of {sample.all:,} pairs none says what translates what: "
+                f"{sample.empty:,} have nothing on one side, {sample.too_long:,} are too long; name other pairs with "
+                "--source and --target"
             )
         lexicon = learn_lexicon(*used, *sizes, sample=sample, progress=progress)
         shortlist = build_shortlist(lexicon, *tokenizers, per_token, frequent)

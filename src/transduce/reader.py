@@ -66,7 +66,8 @@ class ReaderModel:
     @property
     def lost(self) -> str:
         """What those texts lost."""
-        return "their oldest facts" if self.reads_stories else "their end"
+        parts = {"tags": "the end of a word", "span": "the end of their question"}
+        return "their oldest facts" if self.reads_stories else parts.get(self.head, "their end")
 
     def read(self, texts: Sequence[Text]) -> list[Answer]:
         """Say what the head says: of texts or pairs (labels), of sentences, as text or as words (tags), of pairs of

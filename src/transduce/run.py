@@ -62,13 +62,13 @@ def train(
     if not isinstance(recipe, Recipe):
         recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
     folder, reporter = Path(output), reporter or Silent()
+    begun = fill_in(resume_recipe(folder)) if resume else None
+    if begun is not None and recipe.training.tokens == "auto":  # what was chosen then
+        slices = recipe.training.slice_tokens or begun.training.slice_tokens
+        recipe = recipe.but_training(tokens=begun.training.tokens, slice_tokens=slices)
     recipe = fill_in(recipe)
-    if resume:
-        begun = fill_in(resume_recipe(folder))
-        if recipe.training.tokens == "auto":  # what was chosen then
-            recipe = recipe.but_training(tokens=begun.training.tokens, slice_tokens=begun.training.slice_tokens)
-        if without_labels(begun) != without_labels(recipe):
-            raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
+    if begun is not None and without_labels(begun) != without_labels(recipe):
+        raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
     with joined(recipe.training.device) as ranks, _as_found():
         if recipe.training.shard and ranks.world == 1:
             raise SettingsError(

@@ -32,7 +32,7 @@ from transduce.inspection.tape import Tape, has_tape, tape_of
 from transduce.interop.ctranslate2 import Quantization
 from transduce.models.interface import LanguageModel
 from transduce.text.constraint import Constraints
-from transduce.text.cutting import cut_tokens
+from transduce.text.cutting import Part, cut_tokens
 from transduce.text.languages import Languages
 from transduce.text.picture import colours
 from transduce.text.sentence import Piece, joint, split_sentences
@@ -270,7 +270,7 @@ class Translator:
         first, words = worded(part, lead.source, self.source.words_of(text))
         if others:
             self.counts.split += 1
-            text = " ".join(text.split()[: 1 + max((word for word in words if word is not None), default=-1)])
+            text = self._read_of(text, part)
         source_tokens = [*first, self.source.end]
         request = Request(0, first, self.options(**options), lead.target)
         best = self.engine.translate([request])[0][0]
@@ -288,6 +288,17 @@ class Translator:
             maps = maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
         (links,) = self._answers.links([(first, words)], [(best.tokens, self.target.words(best.tokens))])
         return replace(maps, links=tuple(links or ()))
+
+    def _read_of(self, text: str, part: Part) -> str:
+        """Return the beginning of a text that its first part is: whole words, and of the last one what was read."""
+        words = self.source.words_of(text)
+        end = part.begin + len(part.tokens) - part.repeated
+        last = max((word for word in words[:end] if word is not None), default=-1)
+        read = text.split()[: last + 1]
+        if read and end < len(words) and words[end] == last:
+            own = [token for token, word in zip(part.tokens, part.of(words), strict=True) if word == last]
+            read[-1] = "".join(self.source.decode(own).split())
+        return " ".join(read)
 
     def tape(self, text: str, **options: Any) -> Tape:
         """Answer one text with a Neural Turing Machine and return what it did with its memory."""

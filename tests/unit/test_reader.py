@@ -94,16 +94,12 @@ class Echo(Reader):
 
     def __init__(self, head: Pointing, limit: int) -> None:
         super().__init__()
-        self.head, self.limit = head, limit
+        self.head, self.max_source = head, limit
         self.weight = torch.nn.Parameter(torch.zeros(1))
 
     @property
     def width(self) -> int:
         return 1
-
-    @property
-    def max_source(self) -> int | None:
-        return self.limit
 
     def forward(self, tokens: Any, allowed: Any, segments: Any = None, layers: bool = False) -> Reading:
         return Reading(tokens[..., None].double(), allowed, None)

@@ -342,3 +342,10 @@ def test_links_of_a_long_text_are_between_its_own_words() -> None:
     maps = copier("wordpiece", limit=12).attention("tree , don't cats , " * 9)
     assert maps.source == "tree , don't cats , tree ,"
     assert maps.links and max(source for source, _ in maps.links) < len(maps.source.split())
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character", "byte"])
+def test_of_a_long_text_without_spaces_only_what_was_read_is_shown(kind: str) -> None:
+    maps = copier(kind, limit=12).attention("foxdog" * 40)
+    assert maps.source != "foxdog" * 40 and ("foxdog" * 40).startswith(maps.source)
+    assert maps.source == "".join(tokenizer(kind).decode(tokenizer(kind).encode("foxdog" * 40)[:11]).split())

@@ -112,7 +112,9 @@ class Searcher:
 
     def is_fast(self, options: SearchOptions) -> bool:
         """Whether CTranslate2 answers what is asked with such options, but for odd ones."""
-        return self._quantization is not None and refusal_of(Request(0, (), options), POSITIONS) is None
+        if self._quantization is None or self._unmapped is not None:
+            return False
+        return refusal_of(Request(0, (), options), POSITIONS) is None
 
     def set_pace(self, pace: Pace) -> None:
         """Say how CTranslate2 shares out the machine; between two questions only."""

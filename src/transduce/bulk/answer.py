@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from transduce.answering.answerer import Counts
 from transduce.answering.translation import Translation
 from transduce.bulk.source import Window
 from transduce.decoding.alignment import pharaoh
 from transduce.decoding.options import SearchOptions
+from transduce.engines.ctranslate2 import nearest
 from transduce.text.constraint import Constraints
 from transduce.translator import Translator, one_line
 
@@ -50,9 +51,17 @@ class Answering:
     @property
     def fast(self) -> bool:
         """Whether CTranslate2 answers, but for odd lines; where terms are asked for, many lines may have one."""
-        return self.translator.engine.is_fast(self.options) and not (
-            self.prefixed or self.constraints.stops or self.constraints.has_terms
-        )
+        begun = self.prefixed or self.translator.languages.written
+        odd = begun or self.constraints.stops or self.constraints.has_terms
+        return self.translator.engine.is_fast(self.options) and not odd
+
+    def nearest(self, said: Collection[str]) -> Answering:
+        """Return what CTranslate2 answers, where this differs from it only in how a beam is searched; else this.
+
+        `said` are the options that somebody named, and that stay.
+        """
+        changed = replace(self, options=nearest(self.options, said))
+        return changed if changed.fast and not self.fast else self
 
     def __call__(self, window: Window) -> Answered:
         counts = Counts()

@@ -69,7 +69,7 @@ def command(
         find_for_model(name, Given(model))
         given = Given(model, None if text is None else _texts(text), to, of)
     elif text is not None or to is not None or of is not None:
-        raise click.UsageError("--text, --to and --from say what a given model reads; give --model, too")
+        raise click.UsageError("--text, --to and --from say what a given model is asked; give --model, too")
     else:
         find(name)
     from transduce.cli.corpus import PreparationProgress

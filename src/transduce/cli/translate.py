@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,25 +118,17 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
         align=asked["align"],
         told=asked["to_field"] is not None,
     )
-    wanted = _wants_ctranslate2(asked) and not asked["stream"]
-    return _as_ctranslate2(answering, asked) if wanted and not answering.fast else answering
+    if not _wants_ctranslate2(asked) or asked["stream"]:
+        return answering
+    nearest = answering.nearest([name for name in SEARCH if asked[name] is not None])
+    if nearest is not answering:
+        told = f"--length-penalty {nearest.options.length_penalty} --stop {nearest.options.stop}"
+        click.echo(f"note: CTranslate2 does not have this model's beam search; it searches with {told}", err=True)
+    return nearest
 
 
 def _wants_ctranslate2(asked: dict[str, Any]) -> bool:
     return bool(asked["int8"]) or asked["engine"] == "ctranslate2"
-
-
-def _as_ctranslate2(answering: Answering, asked: dict[str, Any]) -> Answering:
-    """Let CTranslate2, which was asked for, search in its own way where it lacks the model's, and say so."""
-    from transduce.engines.ctranslate2 import nearest
-
-    options = nearest(answering.options, [name for name in SEARCH if asked[name] is not None])
-    changed = replace(answering, options=options)
-    if not changed.fast:
-        return answering
-    told = f"--length-penalty {options.length_penalty} --stop {options.stop}"
-    click.echo(f"note: CTranslate2 does not have this model's beam search; it searches with {told}", err=True)
-    return changed
 
 
 def _constraints(translator: Translator, kind: str, asked: dict[str, Any]) -> Constraints:
@@ -176,11 +167,12 @@ def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[s
     from transduce.bulk.source import Source, is_file
     from transduce.cli.progress import following
     from transduce.text.corpus import read_lines
-    from transduce.text.document import segments
+    from transduce.text.document import ROWS, segments
     from transduce.text.line import Meter
 
     engine, meter = answering.translator.engine, Meter()
-    source = Source(segments(kind, read_lines(file, meter), asked["field"], file, asked["to_field"]), meter)
+    lines = read_lines(file, meter, normalised=kind not in ROWS)
+    source = Source(segments(kind, lines, asked["field"], file, asked["to_field"]), meter)
     shown = output == "-" and sys.stdout.isatty()  # answers are progress enough
     size = Path(file).stat().st_size if is_file(file) and not shown else None
     with (

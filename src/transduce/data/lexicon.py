@@ -41,18 +41,19 @@ class Sample(NamedTuple):
     too_long: int = 0
     """Pairs of the corpus with more cells than are held at once; they are left out."""
     empty: int = 0
-    """Pairs of the corpus with nothing on a side, of which nothing can be learnt."""
+    """Pairs of the corpus with nothing on a side: at most they say how frequent tokens are."""
 
     @classmethod
     def of(cls, sources: Ragged, targets: Ragged, most_cells: int = MOST_CELLS) -> Sample:
         """Take as many pairs as the cells allow; the same of the same corpus, always."""
         count, cells, too_long, empty = len(sources), 0, 0, 0
         for start in range(0, count, CHUNK_ROWS):
-            rows = slice(start, min(start + CHUNK_ROWS, count))
+            rows = np.arange(start, min(start + CHUNK_ROWS, count))
             size = (sources.lengths[rows] + 1) * targets.lengths[rows]
-            cells += int(size[size <= CHUNK_CELLS].sum())
-            too_long += int((size > CHUNK_CELLS).sum())
-            empty += int(((sources.lengths[rows] == 0) | (targets.lengths[rows] == 0)).sum())
+            fits = size <= CHUNK_CELLS
+            cells += int(size[fits].sum())
+            too_long += int((~fits).sum())
+            empty += int((fits & ((sources.lengths[rows] == 0) | (size == 0))).sum())
         return cls(count if cells <= most_cells else max(1, count * most_cells // cells), count, too_long, empty)
 
     def rows(self, start: int, stop: int) -> Integers:

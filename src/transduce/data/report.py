@@ -25,6 +25,8 @@ REASONS = {
     "too_short": "the document is too short to be learnt from",
     "left_over": "it ends a document with a single token, which makes no pair of sentences",
     "cut": "the text is longer than max_length and was cut",
+    "word_cut": "a word has more pieces than max_length, and lost its end",
+    "question_cut": "the question takes more than half of max_length, and lost its end",
     "split": "the text is longer than max_length and is read in several pieces",
 }
 """The findings, in the order in which they are looked for; a pair is dropped for the first that drops it."""

@@ -25,7 +25,7 @@ class TorchEngine:
     def __init__(self, model: AnyTransducer, source: Specials, target: Specials, batch_tokens: int = 4096) -> None:
         self.model, self.source, self.target = model, source, target
         self.batch_tokens = batch_tokens
-        """Source tokens, openings counted each, that one batch may hold."""
+        """Tokens that are read before the first is written, openings counted each, that one batch may hold."""
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""

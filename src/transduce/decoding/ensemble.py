@@ -7,7 +7,7 @@ hidden vectors are those of its members side by side.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -44,6 +44,10 @@ class EnsembleState(State):
         return EnsembleState(joined, self.width)
 
 
+def _least(limits: Iterable[int | None]) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
     """Models over the same vocabularies; what else they are may differ."""
 
@@ -54,6 +58,8 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
         self.members = nn.ModuleList(models)
         self.sizes, self.output = models[0].sizes, models[0].output
         self.widths = [model.output.weight.shape[1] for model in models]
+        self.max_source = _least(model.max_source for model in models)
+        self.max_target = _least(model.max_target for model in models)
 
     @property
     def models(self) -> list[AnyTransducer]:
@@ -63,14 +69,6 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
     @property
     def picture_side(self) -> int | None:
         return self.models[0].picture_side
-
-    @property
-    def max_source(self) -> int | None:
-        return min((model.max_source for model in self.models if model.max_source is not None), default=None)
-
-    @property
-    def max_target(self) -> int | None:
-        return min((model.max_target for model in self.models if model.max_target is not None), default=None)
 
     def encode(self, source: Tensor, allowed: Tensor) -> EnsembleMemory:
         parts = [model.encode(source, allowed) for model in self.models]

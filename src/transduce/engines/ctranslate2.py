@@ -40,8 +40,8 @@ def refusal_of(request: Request, positions: int) -> str | None:
 
 def nearest(options: SearchOptions, said: Collection[str]) -> SearchOptions:
     """Return options whose beam search is CTranslate2's own, where nobody said that it should be another."""
-    usual = {"length_penalty": "power", "stop": "beam_finished"}
-    return options.but(**{name: value for name, value in usual.items() if name not in said})
+    own = {"length_penalty": "power", "stop": "beam_finished"}
+    return options.but(**{name: value for name, value in own.items() if name not in said})
 
 
 class CTranslate2Engine:

@@ -109,7 +109,7 @@ class Bert(Reader):
 
     def __init__(self, config: BertConfig, sizes: VocabularySizes) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.max_source = config, config.max_positions
         self.sizes = sizes
         self.embedding = BertEmbedding(config, sizes.source)
         self.encoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
@@ -119,10 +119,6 @@ class Bert(Reader):
     @property
     def width(self) -> int:
         return self.config.model_dim
-
-    @property
-    def max_source(self) -> int | None:
-        return self.config.max_positions
 
     def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
         hidden, allowed_B11N = self.embedding(tokens, segments), broadcast(allowed)

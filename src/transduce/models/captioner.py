@@ -162,7 +162,7 @@ class Captioner(Transducer[PictureMemory, RnnState]):
 
     def __init__(self, config: CaptionerConfig, sizes: VocabularySizes) -> None:
         super().__init__()
-        self.config, self.sizes = config, sizes
+        self.config, self.sizes, self.max_source = config, sizes, config.side**2 + 1
         self.source_embedding = Embedding(sizes.source, config.pixel_dim, scaled=False)
         self.target_embedding = Embedding(sizes.target, config.embedding_dim, scaled=False)
         self.regions = Regions(config)
@@ -180,10 +180,6 @@ class Captioner(Transducer[PictureMemory, RnnState]):
     @property
     def picture_side(self) -> int | None:
         return self.config.side
-
-    @property
-    def max_source(self) -> int | None:
-        return self.config.side**2 + 1
 
     def encode(self, source: Tensor, allowed: Tensor) -> PictureMemory:
         """Read pictures, in which missing pixels are blank; what follows the last pixel is not looked at."""

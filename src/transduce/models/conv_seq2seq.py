@@ -196,14 +196,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         self.decoder = nn.ModuleList(ConvDecoderBlock(config, *ways[layer % len(ways)]) for layer in range(layers))
         tied = None if config.tied == "none" else self.target_embedding
         self.output = Output(sizes.target, width, bias=config.output_bias, tied=tied)
-
-    @property
-    def max_source(self) -> int | None:
-        return self.config.max_positions
-
-    @property
-    def max_target(self) -> int | None:
-        return self.config.max_positions
+        self.max_source = self.max_target = config.max_positions
 
     def encode(self, source: Tensor, allowed: Tensor) -> ConvMemory:
         padding_BS1 = None if bool(allowed.all()) else ~allowed[:, :, None]

@@ -124,10 +124,7 @@ class Gpt(LanguageModel[StackState]):
         self.decoder_norm = closing_norm(config)
         tied = self.embedding if config.tied else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
-
-    @property
-    def max_target(self) -> int | None:
-        return self.positions.limit
+        self.max_target = self.positions.limit
 
     def forward(self, target: Tensor, memory: Memory) -> Tensor:
         embedded = self.word_dropout(self.embedding(target))

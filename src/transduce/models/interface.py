@@ -90,6 +90,10 @@ class Model(nn.Module, ABC):
     """Whether `recompute` means something to this model."""
     recompute: bool = False
     """Keep only what enters each block while training, and compute the rest again for the gradient."""
+    max_source: int | None = None
+    """The longest source the model can read, in tokens with those that frame it; None where there is no limit."""
+    max_target: int | None = None
+    """The longest target the model can write, in tokens with the start token; None where there is no limit."""
 
     @property
     def extra_losses(self) -> tuple[ExtraLoss, ...]:
@@ -100,16 +104,6 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def width(self) -> int:
         """Width of the vectors that the last layer reads; the paper's schedule depends on it."""
-
-    @property
-    def max_source(self) -> int | None:
-        """The longest source the model can read, in tokens with those that frame it; None where there is no limit."""
-        return None
-
-    @property
-    def max_target(self) -> int | None:
-        """The longest target the model can write, in tokens with the start token; None where there is no limit."""
-        return None
 
     @property
     def device(self) -> torch.device:

@@ -124,15 +124,9 @@ class Transformer(Transducer[Memory, StackState]):
         self.decoder_norm = closing_norm(config)
         tied = self.target_embedding if config.tied in ("all", "target") else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
-
-    @property
-    def max_source(self) -> int | None:
-        limit = self.source_positions.limit
-        return self.config.max_positions if self.config.attention == "low_rank" else limit
-
-    @property
-    def max_target(self) -> int | None:
-        return self.target_positions.limit
+        low_rank = config.attention == "low_rank"
+        self.max_source = config.max_positions if low_rank else self.source_positions.limit
+        self.max_target = self.target_positions.limit
 
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
         embedded = self.word_dropout(self.source_embedding(source))

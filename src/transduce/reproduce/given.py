@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Given(NamedTuple):
-    """A run or model folder, and what its model reads."""
+    """A run or model folder, and what its model is asked."""
 
     folder: Path
     texts: Sequence[str] | None = None

@@ -68,7 +68,8 @@ def measure_model(given: Given, report: Report = silent) -> Finding:
     for number, seen in enumerate(looks_of_given(given, texts), start=1):
         looks += seen
         report("texts", number)
-    return finding(looks, {"model": str(given.folder), "texts": len(texts)}, [])
+    languages = {name: value for name, value in (("from", given.of), ("to", given.to)) if value is not None}
+    return finding(looks, {"model": str(given.folder), "texts": len(texts), **languages}, [])
 
 
 def finding(looks: Sequence[Look], setting: Mapping[str, Cell], further: Sequence[Check]) -> Finding:

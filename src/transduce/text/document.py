@@ -40,7 +40,7 @@ def segments(
 
     `to_field` is the column or key that says into which language.
     """
-    if to_field and kind not in ("tsv", "jsonl"):
+    if to_field and kind not in ROWS:
         raise SettingsError(f"--to-field is for tsv and jsonl, not for {kind}")
     if to_field and field:
         read, name = _COLUMNS[kind], to_field
@@ -49,7 +49,7 @@ def segments(
             for number, line in enumerate(lines, start=1)
             for at in [f"{where}:{number}"]
         )
-    if kind in ("tsv", "jsonl"):
+    if kind in ROWS:
         if not field:
             raise SettingsError(
                 f"say which field of each line is to be translated: --field, a {_FIELD[kind]}; or --format text for "
@@ -70,6 +70,8 @@ def kind_of(path: str) -> str:
 LONGEST_SUBTITLE = 1000
 """Characters of a subtitle that is broken into lines; nobody reads a longer one."""
 KINDS = ("text", "tsv", "jsonl", "srt", "po")
+ROWS = ("tsv", "jsonl")
+"""Whose lines have more in them than text; of these only the text is put into NFC."""
 _FIELD = {"tsv": "number from 1", "jsonl": "key"}
 
 
@@ -91,7 +93,7 @@ def _column(line: str, field: str, where: str) -> Segment:
     def write(said: Sequence[str]) -> str:
         return "\t".join([*cells[:place], said[0].replace("\t", " "), *cells[place + 1 :]]) + "\n"
 
-    return Segment([cells[place]], write)
+    return Segment([normalise(cells[place], where)], write)
 
 
 def _key(line: str, field: str, where: str) -> Segment:
@@ -104,7 +106,8 @@ def _key(line: str, field: str, where: str) -> Segment:
     start, end = _place_of(line, field)
 
     def write(said: Sequence[str]) -> str:
-        return f"{line[:start]}{json.dumps(chr(10).join(said), ensure_ascii=False)}{line[end:]}\n"
+        text = "\n".join(said)
+        return f"{line[:start]}{json.dumps(text, ensure_ascii=False)}{line[end:]}\n"
 
     return Segment(normalise(row[field], where).split("\n"), write)
 

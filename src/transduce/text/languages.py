@@ -81,3 +81,8 @@ class Languages:
     def read(self) -> int:
         """How many tokens go before every source."""
         return 0 if self.tags is None else self.tags.lengths[0]
+
+    @property
+    def written(self) -> int:
+        """How many tokens every answer begins with."""
+        return len(self._usual.target) if self.tags is None else self.tags.lengths[1]

@@ -103,10 +103,14 @@ def read_whole(path: str | Path) -> str:
     name = shown(path)
     with _opened(path, name) as stream:
         _refuse_binary(stream.peek(), name)
-        raw = stream.read(MAX_WHOLE_BYTES + 1)
-    if len(raw) > MAX_WHOLE_BYTES:
-        raise DataError(f"{name}: is larger than {MAX_WHOLE_BYTES // 2**30} GiB; write its parts as lines of JSONL")
-    return _text(raw.removeprefix(_UTF8_BOM), name, 1, normalised=False)
+        blocks, left = [], MAX_WHOLE_BYTES
+        while block := stream.read(BLOCK_BYTES):
+            left -= len(block)
+            if left < 0:
+                raise DataError(f"{name}: is larger than {MAX_WHOLE_BYTES:,} bytes; write its parts as lines of JSONL")
+            blocks.append(block)
+    lines = b"".join(blocks).removeprefix(_UTF8_BOM).split(b"\n")
+    return "\n".join(_text(line, name, number, normalised=False) for number, line in enumerate(lines, start=1))
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ class TrainingConfig(Config):
     """Tokens a side of one batch, padding included; auto chooses by the size of the corpus, and slices by memory."""
     max_pairs: Count | None = None
     """Pairs, texts or blocks of one batch, at most, however short they are. With `tokens` large, batches are of so many
-    pairs, as in recipes that count sentences."""
+    pairs, as in recipes that count sentences; then give `slice_tokens` too, at most half of what such a batch has."""
     slice_tokens: Count | None = None
     """Tokens a side of what goes through the model at once: batches are cut into slices of this size. Memory depends
     on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above; twice

@@ -55,10 +55,10 @@ class Keeper:
             yield
 
     def go_back(self, progress: Progress) -> Progress | None:
-        """Return to the newest checkpoint but stay where we are in the data, and save that as the new beginning.
+        """Return to the newest regular checkpoint but stay where we are in the data, and save that as a new beginning.
 
-        None where there is no checkpoint yet. One that was saved by an interruption does not count: the run would not
-        have it had it not been stopped.
+        None where there is none yet. One that was saved by an interruption does not count: the run would not have it
+        had it not been stopped.
         """
         found = self.checkpoints.latest(regular=True) if self.ranks.leads else None
         update = int(self.ranks.from_leader(-1 if found is None else found[0]))

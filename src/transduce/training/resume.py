@@ -122,8 +122,10 @@ class Checkpoints:
             return False
 
     def latest(self, regular: bool = False) -> tuple[int, list[str]] | None:
-        """Find the newest checkpoint that is whole, or that one of the regular ones; what was wrong with newer ones is
-        said beside it."""
+        """Find the newest checkpoint that is whole; what was wrong with newer ones is said beside it.
+
+        `regular` passes over those that were saved by an interruption.
+        """
         complaints: list[str] = []
         for update in reversed(self.updates()):
             if regular and update % self.every:

@@ -186,6 +186,21 @@ def test_a_model_of_one_language_cannot_be_asked(place: Path, capsys: pytest.Cap
     assert "cannot be asked for 'de'" in complaint(capsys.readouterr())
 
 
+def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
+    many: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the search stays the model's own."""
+    tags = transduce.load("many").source.tags
+    change_config(notes={"tags": {"place": "target", "of": tags, "source_of": tags}})(many / "many/model")
+    said = []
+    for engine in ("torch", "ctranslate2"):
+        assert run(["translate", "many", "in.txt", "--to", "reverse", "--from", "copy", "--engine", engine]) == 0
+        said.append(capsys.readouterr())
+    assert said[0].out == said[1].out
+    assert "it searches with" not in said[1].err
+    assert "note: PyTorch searched: CTranslate2" in said[1].err
+
+
 def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
     """As M2M100 has it: the source's language before the source, the wanted one first of what is written."""
     tags = transduce.load("many").source.tags

@@ -95,8 +95,8 @@ def test_heads_of_a_given_translator_are_looked_at(place: Path, capsys: pytest.C
     ("words", "complaint"),
     [
         (["scaling", "--model", "author"], "'scaling' is measured on models of its own; leave out --model"),
-        (["head-roles", "--text", "texts"], "say what a given model reads; give --model, too"),
-        (["head-roles", "--to", "de"], "say what a given model reads; give --model, too"),
+        (["head-roles", "--text", "texts"], "say what a given model is asked; give --model, too"),
+        (["head-roles", "--to", "de"], "say what a given model is asked; give --model, too"),
         (["head-roles", "--model", "author", "--to", "de"], "author: does not translate; leave out --to and --from"),
         (["head-roles", "--model", "author", "--text", "empty"], "empty: has no text to look at"),
         (["head-roles", "--model", "author", "--text", "short"], "nothing to look at in a text of 1 tokens"),

@@ -271,6 +271,9 @@ def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFi
     Path("rows.tsv").write_text("1\ta b c\tx\n2\t\ty\n")
     assert run(["translate", "run", "rows.tsv", "--field", "2", "--min-length", "2"]) == 0
     assert capsys.readouterr().out == f"1\t{said}\tx\n2\t\ty\n"
+    Path("rows.jsonl").write_text('{"id": "Cafe\u0301", "text": "a b c"}\n', encoding="utf-8")
+    assert run(["translate", "run", "rows.jsonl", "--field", "text", "--min-length", "2"]) == 0
+    assert capsys.readouterr().out == f'{{"id": "Cafe\u0301", "text": "{said}"}}\n'
     assert run(["translate", "run", "film.srt", "--n-best", "2"]) == 2
     assert "are for lines of text, not for srt" in complaint(capsys.readouterr())
     assert run(["translate", "run", "rows.tsv"]) == 2

@@ -104,19 +104,12 @@ class Toy(Transducer[ToyMemory, ToyState]):
         self, row: Row, vocabulary: int = VOCABULARY, limit: int | None = None, start_token: int = START
     ) -> None:
         super().__init__()
-        self.row, self.limit, self.start_token = row, limit, start_token
+        self.row, self.start_token = row, start_token
+        self.max_source = self.max_target = limit
         self.sizes = VocabularySizes(vocabulary, vocabulary)
         self.output = Unchanged(vocabulary, 1)
         self.steps: list[int] = []
         """How many rows each step had."""
-
-    @property
-    def max_source(self) -> int | None:
-        return self.limit
-
-    @property
-    def max_target(self) -> int | None:
-        return self.limit
 
     def encode(self, source: Tensor, allowed: Tensor) -> ToyMemory:
         rows = [tuple(tokens[real].tolist()) for tokens, real in zip(source, allowed, strict=True)]

@@ -62,6 +62,13 @@ def test_an_epoch_has_every_pair_once_and_reads_the_same(corpus: Prepared, rate:
     assert found == Counter(corpus.train.text(row) for row in range(211))
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_batches_have_no_more_pairs_than_they_may(corpus: Prepared, rate: float) -> None:
+    sizes = [len(batch.source) for _, batch in one_epoch(feed(corpus, rate, max_pairs=5))]
+    assert max(sizes) == 5 and sum(sizes) == 211
+    assert max(len(batch.source) for _, batch in one_epoch(feed(corpus, rate))) > 5
+
+
 def test_dropped_merges_make_more_tokens_and_each_epoch_has_its_own(corpus: Prepared) -> None:
     tokens = [
         sorted(tuple(line) for _, batch in one_epoch(feed(corpus, rate), epoch) for line in batch.source.tolist())

@@ -149,6 +149,13 @@ def test_slices_and_threads_change_nothing_but_rounding(
     assert losses[1] == losses[2]
 
 
+@pytest.mark.parametrize("task", ["mask", "classify"])
+def test_a_batch_has_no_more_texts_than_it_may(corpora: dict[str, tuple[Recipe, Prepared]], task: str) -> None:
+    recipe, corpus = corpora[task]
+    feed = ReadingFeed(corpus, recipe.training.but(max_pairs=3), torch.device("cpu"))
+    assert max(len(batch.tokens) for (_, batch), _ in zip(feed.starting(START), range(20), strict=False)) == 3
+
+
 def test_pieces_are_hidden_anew_in_every_epoch_and_the_same_after_a_restart(
     corpora: dict[str, tuple[Recipe, Prepared]],
 ) -> None:

@@ -40,7 +40,7 @@ class Encoder(ABC):
 
     def keeps(self, reason: str) -> bool:
         """Whether an example with this note was used all the same."""
-        return reason in ("cut", "split")
+        return reason in ("cut", "word_cut", "question_cut", "split")
 
 
 class LabelEncoder(Encoder):
@@ -72,7 +72,7 @@ class TagEncoder(Encoder):
             if len(several) > 1:
                 notes.append((example, "split"))
             if loses_pieces(pieces, self.data.max_length):
-                notes.append((example, "cut"))
+                notes.append((example, "word_cut"))
             text, gold, done = json.dumps(example.texts), json.dumps(example.labels), 0
             for tokens, begins in several:
                 labels = example.labels[done : done + len(begins)]
@@ -95,7 +95,7 @@ class AnswerEncoder(Encoder):
             if len(several) > 1:
                 notes.append((example, "split"))
             if several[0].cut:
-                notes.append((example, "cut"))
+                notes.append((example, "question_cut"))
             text, gold = json.dumps(example.texts), json.dumps([answer for answer, _ in example.answers])
             for window in several:
                 wanted = [0, 0]

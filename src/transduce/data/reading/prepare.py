@@ -99,6 +99,7 @@ class _Preparation:
             raise DataError(
                 f"{surveys['train'][0].files.path}: none of the {sum(len(one.texts) for one in surveys['train']):,} "
                 f"examples can be used for the task {self.data.task}; check format and columns"
+                + ("" if self.data.task != "answer" or self.data.no_answer else ", or set data.no_answer=true")
             )
         dropped = self._dropped(surveys)
         held = self._held_out(surveys, dropped["train"])

@@ -127,6 +127,10 @@ def test_squads_json_may_be_one_long_line(tmp_path: Path, monkeypatch: pytest.Mo
     questions = [{"question": f"Q{number}", "context": "a b", "answers": []} for number in range(50)]
     files = written(tmp_path, "a.json", json.dumps(questions))
     assert len(list(read_examples(files, "answer"))) == 50
+    broken = tmp_path / "b.json"
+    broken.write_bytes(b'[\n{"question":\n"\xff"}]')
+    with pytest.raises(DataError, match=r"b\.json:3: not UTF-8 \(byte 0xff at column 2\)"):
+        list(read_examples(ReadingFiles(path=str(broken)), "answer"))
     monkeypatch.setattr("transduce.text.line.MAX_WHOLE_BYTES", 100)
     with pytest.raises(DataError, match=r"is larger than .* write its parts as lines of JSONL"):
         list(read_examples(files, "answer"))

@@ -247,7 +247,7 @@ def test_questions_that_are_cut_are_counted(tmp_path: Path) -> None:
     long = {"question": " ".join(WORDS), "context": "am tor", "answers": [{"text": "tor", "answer_start": 3}]}
     (tmp_path / "a.jsonl").write_text(json.dumps(long) + "\n", encoding="utf-8")
     found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0)
-    assert found.report.train.findings["cut"].kept == 1
+    assert found.report.train.findings["question_cut"].kept == 1
 
 
 def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
@@ -258,7 +258,13 @@ def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
     prepare(data, PIECES.but(kind="character", vocab_size=300), tmp_path / "data")
     report = load_prepared(tmp_path / "data").report
     assert report.test is not None
-    assert report.test.findings["cut"].kept == 1 and "cut" not in report.train.findings
+    assert report.test.findings["word_cut"].kept == 1 and "word_cut" not in report.train.findings
+
+
+def test_questions_that_have_no_answer_are_said_to_need_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"question": "wo?", "context": "am tor", "answers": []}) + "\n")
+    with pytest.raises(DataError, match=r"none of the 1 examples can be used .*, or set data\.no_answer=true"):
+        prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")})
 
 
 def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
