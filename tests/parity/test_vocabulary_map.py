@@ -13,7 +13,7 @@ from tests.unit.copier import tokenizer
 from transduce.answering.searcher import Searcher
 from transduce.checkpoint import ModelFolder
 from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request
+from transduce.decoding.options import Request, SearchOptions
 from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
 from transduce.engines.pace import Pace
 from transduce.errors import SettingsError
@@ -114,6 +114,16 @@ def test_a_searcher_uses_its_shortlist_with_either_engine() -> None:
         searcher.use_shortlist(None)
         assert [answer[0].tokens for answer in searcher.translate(asked)] != said[-1]
     assert said[0] == said[1]
+
+
+def test_a_searcher_is_not_fast_with_a_shortlist_that_cannot_be_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = Searcher(folder(BASE))
+    searcher.use("ctranslate2")
+    searcher.use_shortlist(shortlist())
+    assert searcher.is_fast(SearchOptions(method="greedy"))
+    monkeypatch.setattr("transduce.answering.searcher.map_refusal", lambda *_: "pieces with spaces")
+    searcher.use_shortlist(shortlist())
+    assert not searcher.is_fast(SearchOptions(method="greedy"))
 
 
 def test_candidates_of_a_request_are_for_torch() -> None:
