@@ -1,11 +1,12 @@
 """A proof, on a person's own recipe, that a run that was killed and resumed is the same run.
 
-One short run goes through; another is killed without warning after its first checkpoint, and resumed. Weights,
-optimizer and journal must then be the same, to the last bit.
+One short run goes through; another is killed without warning after its first checkpoint, and resumed. All that the
+last checkpoint holds, and the journal, must then be the same, to the last bit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -48,21 +49,29 @@ def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, upd
         yield f"training {2 * half} updates without a stop"
         fresh = ("--recipe", str(folder / "recipe.toml"), "--output")
         given = () if prepared is None else ("--prepared", str(prepared))
-        _finish(_start(*fresh, str(folder / "whole"), *given))
+        _finish(*fresh, str(folder / "whole"), *given)
         same = given or ("--prepared", str(folder / "whole" / "data"))  # some tokenizers are learnt anew each time
-        _kill(_start(*fresh, str(folder / "killed"), *same), folder / "killed", half)
+        with _training(*fresh, str(folder / "killed"), *same) as process:
+            _kill(process, folder / "killed", half)
         yield f"trained again, killed after update {half}; resuming"
-        _finish(_start("--resume", str(folder / "killed")))
+        _finish("--resume", str(folder / "killed"))
         yield from _compare(folder / "whole", folder / "killed", 2 * half)
 
 
-def _start(*arguments: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def _training(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A run of its own; it ends with us, however we end."""
     command = [sys.executable, "-m", "transduce", "train", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def _finish(process: subprocess.Popen[str]) -> None:
-    _, complaint = process.communicate()
+def _finish(*arguments: str) -> None:
+    with _training(*arguments) as process:
+        _, complaint = process.communicate()
     if process.returncode:
         raise TransduceError(f"the trial run failed: {_last_words(complaint, process.returncode)}")
 
@@ -93,9 +102,8 @@ def _last_words(complaint: str, code: int) -> str:
 
 def _compare(whole: Path, killed: Path, update: int) -> Iterator[str]:
     pairs = [(run, Checkpoints(run).path(update)) for run in (whole, killed)]
-    for _, checkpoint in pairs:
-        verify(checkpoint, KIND)
-    for name in ("model.safetensors", "optimizer.safetensors"):
+    names = {name for _, checkpoint in pairs for name in verify(checkpoint, KIND)["files"]}
+    for name in sorted(names):
         first, second = (sha256(checkpoint / name) for _, checkpoint in pairs)
         if first != second:
             raise TransduceError(f"{name} differs after resuming ({first[:16]} and {second[:16]}); please report this")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,13 +42,35 @@ def test_a_run_that_was_killed_is_the_same_run_after_resuming(
         recipe = replace(recipe, data=DataConfig.from_table({"train": {"path": str(files)}, "duplicates": "keep"}, ""))
         prepare(recipe.data, recipe.tokenizer, prepared)
         files.unlink()
+    recipe = replace(recipe, training=recipe.training.but(ema=0.9))
     said = list(verify_resume(recipe, tmp_path / "run", prepared, updates=60))
     assert "killed after update 30" in said[1]
     assert [line.partition(":")[0] for line in said[2:]] == [
+        "average.safetensors",
         "model.safetensors",
         "optimizer.safetensors",
+        "progress.json",
         "journal.jsonl",
     ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_ends_the_proof_ends_its_trial_run(recipe: Recipe, tmp_path: Path) -> None:
+    proof = verify_resume(recipe, tmp_path / "run", updates=100_000)
+    assert "training 100000 updates" in next(proof)
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(proof)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
     assert list(tmp_path.iterdir()) == []
 
 

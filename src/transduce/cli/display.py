@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -142,12 +143,13 @@ class LiveDisplay:
 
     def step(self, step: Step) -> None:
         self._speed.add(step)
-        self._loss = step.loss if self._loss is None else 0.95 * self._loss + 0.05 * step.loss
+        if math.isfinite(step.loss):
+            self._loss = step.loss if self._loss is None else 0.95 * self._loss + 0.05 * step.loss
         line = Table.grid(padding=(0, 2))
         line.add_row(
             ProgressBar(total=self._updates, completed=step.update, width=30),
             f"{step.update:,}/{self._updates:,}",
-            f"loss {self._loss:.3f}",
+            f"loss {math.nan if self._loss is None else self._loss:.3f}",
             f"{self._speed.tokens_per_second():,.0f} tokens/s",
             f"{self._speed.left(self._updates - step.update)} left",
         )

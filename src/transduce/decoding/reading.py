@@ -235,7 +235,7 @@ def _pooled(reading: Reading, pool: str) -> Tensor:
 
 def _best_span(score_2N: Tensor, window: Window) -> tuple[float, float, Found]:
     """Return the score of the best span that this window sees best, the score of none, and the span itself."""
-    start_N, end_N = score_2N.double()
+    start_N, end_N = score_2N.cpu().double()
     low, high = window.inner
     last = window.first + len(window.places)
     empty = float(start_N[0] + end_N[0])
@@ -243,7 +243,7 @@ def _best_span(score_2N: Tensor, window: Window) -> tuple[float, float, Found]:
         return -np.inf, empty, Found("", 0, 0, 0.0)
     score_SE = start_N[low:high, None] + end_N[None, low:last]
     ahead_SE = torch.arange(low, last)[None] - torch.arange(low, high)[:, None]
-    score_SE = score_SE.masked_fill(((ahead_SE < 0) | (ahead_SE >= LONGEST_ANSWER)).to(score_SE.device), -torch.inf)
+    score_SE = score_SE.masked_fill((ahead_SE < 0) | (ahead_SE >= LONGEST_ANSWER), -torch.inf)
     best = int(score_SE.argmax())
     first, final = low + best // score_SE.shape[1], low + best % score_SE.shape[1]
     chance = float(start_N.softmax(0)[first] * end_N.softmax(0)[final])

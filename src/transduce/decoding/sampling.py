@@ -19,13 +19,14 @@ from torch import Tensor
 from transduce.decoding.options import SearchOptions
 from transduce.decoding.sentence import Sentence
 from transduce.mixing import scattered_all
+from transduce.nn.widest import widest
 
 
 def draw(scores: Tensor, sentences: Sequence[Sentence]) -> Tensor:
     """Draw a token for every opening, each sentence by its own wishes.  (S W V) -> (S W)."""
     chance_SWV, order_SWV = likeliest(scores, [sentence.options for sentence in sentences])
     total_SWV = chance_SWV.cumsum(dim=-1)
-    number_SW = torch.from_numpy(_numbers(sentences, scores.shape[1])).to(scores.device)
+    number_SW = torch.from_numpy(_numbers(sentences, scores.shape[1])).to(chance_SWV)
     wanted_SW1 = (number_SW * total_SWV[:, :, -1])[:, :, None]
     place_SW1 = torch.searchsorted(total_SWV, wanted_SW1, right=True).clamp_(max=scores.shape[2] - 1)
     return order_SWV.gather(2, place_SW1)[:, :, 0]
@@ -38,11 +39,13 @@ def likeliest(scores: Tensor, options: Sequence[SearchOptions]) -> tuple[Tensor,
     need not add up to 1. The likeliest token can always be drawn.
     """
 
+    wide = widest(scores.device)
+
     def wish(name: str) -> Tensor:
         values = [getattr(option, name) for option in options]
-        return torch.tensor(values, dtype=torch.float64, device=scores.device)[:, None, None]
+        return torch.tensor(values, dtype=wide, device=scores.device)[:, None, None]
 
-    score_SWV, order_SWV = scores.double().sort(dim=-1, descending=True, stable=True)
+    score_SWV, order_SWV = scores.to(wide).sort(dim=-1, descending=True, stable=True)
     below_SWV = (score_SWV - score_SWV[:, :, :1]).nan_to_num(nan=0.0, neginf=-math.inf) / wish("temperature")
     rank_V = torch.arange(scores.shape[2], device=scores.device)
     most_S11 = wish("top_k")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from transduce.nn.product import FullProducts, HalfProducts, Products
+from transduce.nn.widest import widest
 
 CHUNK_ELEMENTS = 2**22
 """Scores in the buffer: 16 MB of float32, which stays in a cache or close to one."""
@@ -65,7 +66,8 @@ class _Fused(torch.autograd.Function):
         buffer_NV = hidden.new_empty(rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)
         bias_sum = 0.0 if bias is None else bias.sum()
-        sums = hidden.new_zeros(3, dtype=torch.float64)  # smoothed, plain, correct
+        wide = widest(hidden.device)
+        sums = hidden.new_zeros(3, dtype=wide)  # smoothed, plain, correct
         hidden_grad = torch.empty_like(hidden) if wanted else None
         weight_grad = torch.zeros_like(weight) if wanted and not count else None
         bias_grad = torch.zeros_like(bias) if wanted and bias is not None else None
@@ -83,8 +85,8 @@ class _Fused(torch.autograd.Function):
             # The sum of all log-probabilities: the sum of all scores needs no pass over them, hidden · Σ weight.
             log_sum_N1 = (hidden_ND @ weight_sum_D + bias_sum)[:, None] - vocabulary * log_total_N1
             smoothed_N1 = -(1.0 - smoothing) * log_true_N1 - share * (log_sum_N1 - log_true_N1)
-            sums[0] += smoothed_N1.sum(dtype=torch.float64)
-            sums[1] -= log_true_N1.sum(dtype=torch.float64)
+            sums[0] += smoothed_N1.sum(dtype=wide)
+            sums[1] -= log_true_N1.sum(dtype=wide)
             if hidden_grad is None:
                 sums[2] += (peak_N1 == true_N1).sum()
                 continue

@@ -15,6 +15,7 @@ from torch import Tensor
 from transduce.nn import cross_entropy
 from transduce.nn.cross_entropy import CrossEntropy, even_rows
 from transduce.nn.product import FullProducts, HalfProducts, Products
+from transduce.nn.widest import widest
 
 
 def paired_cross_entropy(
@@ -56,7 +57,8 @@ class _Paired(torch.autograd.Function):
         buffers = first.new_empty(4, rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)
         bias_sum = 0.0 if bias is None else bias.sum()
-        sums = first.new_zeros(3, dtype=torch.float64)  # smoothed, plain; hits are not counted
+        wide = widest(first.device)
+        sums = first.new_zeros(3, dtype=wide)  # smoothed, plain; hits are not counted
         hidden_grads = torch.empty_like(first), torch.empty_like(second)
         weight_grad = torch.zeros_like(weight)
         bias_grad = None if bias is None else torch.zeros_like(bias)
@@ -73,8 +75,8 @@ class _Paired(torch.autograd.Function):
             score_sum_N1 = ((first[part] + second[part]) @ weight_sum_D / 2 + bias_sum)[:, None]
             log_rest_N1 = score_sum_N1 - vocabulary * total_N1 - log_true_N1
             smoothed_N1 = -(1.0 - smoothing) * log_true_N1 - share * log_rest_N1 + pull * apart_N1
-            sums[0] += smoothed_N1.sum(dtype=torch.float64)
-            sums[1] -= log_true_N1.sum(dtype=torch.float64)
+            sums[0] += smoothed_N1.sum(dtype=wide)
+            sums[1] -= log_true_N1.sum(dtype=wide)
             true_share_N1 = torch.full_like(total_N1, (share - (1.0 - smoothing)) / 2)
             for hidden, hidden_grad, slope_NV in zip((first, second), hidden_grads, slopes, strict=True):
                 slope_NV.scatter_add_(1, output_N1, true_share_N1)

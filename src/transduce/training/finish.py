@@ -19,10 +19,10 @@ def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], 
     once a run has settled and does harm before. A checkpoint that was damaged since is left out, and that is said.
     """
     trainer.checkpoints.thin_out(trainer.config.keep_last, trainer.progress.best_update)  # one stopped before it could
-    judged = []
+    judged, now, slices = [], trainer.progress.update, trainer.progress.slice_tokens
     for updates in _candidates(trainer, _whole(trainer, reporter)):
         _put(trainer, updates)
-        judged.append((updates, trainer.validator.validate(trainer.progress.update) if trainer.validator else None))
+        judged.append((updates, trainer.validator.validate(now, slices) if trainer.validator else None))
     (updates, found), *others = judged
     for other, validation in others:
         if found is None or validation is None or not trainer.validator:
@@ -31,7 +31,7 @@ def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], 
             updates, found = other, validation
     _put(trainer, updates)
     if found is not None and trainer.watcher is not None:
-        found = replace(found, watched=trainer.watcher.validate(trainer.progress.update))
+        found = replace(found, watched=trainer.watcher.validate(now, slices))
     return updates, found
 
 

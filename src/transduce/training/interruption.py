@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as wishes: the loop finishes its update, saves, and then stops. A second one stops at once."""
+"""Ctrl-C, SIGTERM and a closed terminal as wishes: the loop ends its update, saves, stops. A second stops at once."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Interruption:
 
 @contextlib.contextmanager
 def listening(run: str = "RUN") -> Iterator[Interruption]:
-    """Hear SIGINT and SIGTERM while inside; elsewhere than in the main thread nobody can.
+    """Hear SIGINT, SIGTERM and SIGHUP while inside; elsewhere than in the main thread nobody can.
 
-    A signal that whoever started us wants ignored stays ignored.
+    A signal that whoever started us wants ignored, as `nohup` does, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield Interruption(run)
         return
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     before = {int(number): handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
     interruption = Interruption(run, before)
     for number in before:

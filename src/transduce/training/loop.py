@@ -24,7 +24,7 @@ from transduce.training.config import TrainingConfig
 from transduce.training.interruption import Interruption
 from transduce.training.keeping import Keeper
 from transduce.training.material import build_feed, build_validator, build_watcher
-from transduce.training.memory import SMALLEST_SLICE, expected_peak, ran_out_of_memory
+from transduce.training.memory import SMALLEST_SLICE, expected_peak
 from transduce.training.objective import AnyBatch
 from transduce.training.ranks import ALONE, Ranks
 from transduce.training.reading_validation import ReadingValidator
@@ -32,6 +32,7 @@ from transduce.training.reporter import Plan, Reporter, Step, Validation
 from transduce.training.resident import resident_bytes
 from transduce.training.resume import SETTINGS, Progress
 from transduce.training.schedule import build_schedule
+from transduce.training.shortage import SharedShortage, ran_out_of_memory
 from transduce.training.update import Outcome, Updater
 from transduce.training.validation import Validator
 
@@ -77,7 +78,7 @@ class Trainer:
             self.journal.write("began", **{name: fact for name, fact in self.facts.items() if name != SETTINGS})
         reporter.begin(self._plan(reporter))
         if self.progress.update == 0 and self.config.start_from is not None and self.validator is not None:
-            before = self._look(self.validator)
+            before = self._look(self.validator, reporter)
             self.progress.before = before.measures()
             self._note(before, reporter)
         for batches, position, began in self._updates():
@@ -127,7 +128,7 @@ class Trainer:
             progress.window_loss += outcome.loss
             progress.window_tokens += outcome.tokens
         else:
-            self._count_skipped(outcome)
+            self._count_skipped(outcome, reporter)
         now = time.perf_counter()
         if self.calibration.observe(outcome.tokens, now - has_batches):
             threads = self.updater.workers.active
@@ -153,7 +154,7 @@ class Trainer:
                         f"there is not enough memory for update {progress.update + 1:,}, even in slices of "
                         f"{progress.slice_tokens} tokens; choose a smaller model, or shorter texts with data.max_length"
                     ) from None
-                if self.ranks.world > 1:  # the others wait for this one's gradients of the slices that were agreed on
+                if self.ranks.world > 1 and not isinstance(error, SharedShortage):  # the others have not heard of it
                     raise TransduceError(
                         f"rank {self.ranks.rank} ran out of memory at update {progress.update + 1:,}; start a new run "
                         f"with training.slice_tokens={progress.slice_tokens // 2}"
@@ -165,12 +166,14 @@ class Trainer:
                 "tokens, with the same batches"
             )
 
-    def _count_skipped(self, outcome: Outcome) -> None:
+    def _count_skipped(self, outcome: Outcome, reporter: Reporter) -> None:
         """Leave the weights as they were; too often in a row means that there is no way on."""
         progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         self.journal.write("skipped", update=progress.update, loss=str(outcome.loss), norm=str(outcome.gradient_norm))
+        what, so_far = "its loss or gradient was not finite", f"{progress.skipped:,} so far"
+        reporter.warn(f"update {progress.update:,} was left out: {what} ({so_far})")
         if progress.skipped_in_a_row >= MOST_SKIPPED:
             raise TransduceError(
                 f"the loss or gradient was not finite {MOST_SKIPPED} updates in a row, up to {progress.update:,}; "
@@ -215,7 +218,7 @@ class Trainer:
         """Look how good the model is, and save it."""
         progress = self.progress
         if self.validator is not None:
-            validation = self._look(self.validator)
+            validation = self._look(self.validator, reporter)
             best, score = self.validator.better(validation, progress.best_score)
             best, score = bool(self.ranks.from_leader(best)), self.ranks.from_leader(score)
             if best:
@@ -228,13 +231,14 @@ class Trainer:
         self.keeper.save(progress)
         self.keeper.thin_out(progress.best_update)
 
-    def _look(self, validator: Validator | ReadingValidator) -> Validation:
+    def _look(self, validator: Validator | ReadingValidator, reporter: Reporter) -> Validation:
         """See how good what would be kept now is, on pairs of now and of before."""
+        update, watcher = self.progress.update, self.watcher
         with self.keeper.kept_in_place():
-            found = validator.validate(self.progress.update)
-            if self.watcher is None:
+            found = self._in_memory(lambda size: validator.validate(update, size), reporter)
+            if watcher is None:
                 return found
-            return replace(found, watched=self.watcher.validate(self.progress.update))
+            return replace(found, watched=self._in_memory(lambda size: watcher.validate(update, size), reporter))
 
     def _note(self, validation: Validation, reporter: Reporter) -> None:
         measures = validation.measures()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from transduce.training.allocator import give_back_freed_memory
 from transduce.training.objective import AnyBatch
 from transduce.training.resident import resident_bytes
 from transduce.training.sharding import local
+from transduce.training.shortage import ran_out_of_memory
 from transduce.training.update import Updater
 
 SMALLEST_SLICE = 16
@@ -28,6 +30,8 @@ CONTAINERS = (
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 """Where Linux says what a container may take, holds, and could give back; the second as older ones have it."""
+MEMBERSHIP = Path("/proc/self/cgroup")
+"""Where it says which of them this process is in."""
 SMALLEST_BATCH, LARGEST_BATCH = 1024, 32_768
 """What is chosen between, in target tokens; the paper's batches have 25,000."""
 
@@ -38,14 +42,6 @@ def batch_for(corpus_tokens: int) -> int:
     while tokens < LARGEST_BATCH and 200 * tokens <= corpus_tokens:
         tokens *= 2
     return tokens
-
-
-def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether the system refused memory, in any of the ways that it says so."""
-    said = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and ("can't allocate memory" in said or "out of memory" in said)
-    )
 
 
 def available_bytes(device: torch.device) -> int:
@@ -61,15 +57,31 @@ def available_bytes(device: torch.device) -> int:
 
 
 def _left_in_container() -> float:
-    """What a container's limit leaves, which the system's own figures do not know of; infinite where there is none."""
-    for folder, limit, used, cached in CONTAINERS:
-        try:
-            most, held = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
-            facts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-            return max(0, most - held + int(facts[cached]))
-        except (OSError, ValueError, KeyError):  # another system, or no limit: "max"
-            continue
-    return math.inf
+    """What the tightest limit leaves of a container, a batch job or a service, and of all that these stand in.
+
+    The system's own figures do not know of it; infinite where there is none.
+    """
+    left = math.inf
+    for root, limit, used, cached in CONTAINERS:
+        for folder in {root / group for group in _groups()}:
+            try:
+                most, held = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+                facts = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+                left = min(left, max(0, most - held + int(facts[cached])))
+            except (OSError, ValueError, KeyError):  # another system, or no limit: "max"
+                continue
+    return left
+
+
+def _groups() -> Iterator[PurePosixPath]:
+    """The groups that Linux counts this process in, and those around them, as folders below the mount."""
+    try:
+        lines = MEMBERSHIP.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for path in ("/", *(line.split(":", 2)[2] for line in lines if line.count(":") > 1)):
+        inner = PurePosixPath(path.lstrip("/"))
+        yield from (inner, *inner.parents)
 
 
 def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:

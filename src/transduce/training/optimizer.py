@@ -45,10 +45,21 @@ def put_optimizer_tensors(model: nn.Module, optimizer: Optimizer, tensors: dict[
             }
 
 
-def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """Set the rate of the next update."""
+def move(optimizer: Optimizer, rate: float) -> None:
+    """Move the weights once, at this rate.
+
+    The first time torch makes the moments, one after the other. Where memory ends between the two of a weight, it goes
+    without, so that the next try makes both.
+    """
     for group in optimizer.param_groups:
         group["lr"] = rate
+    try:
+        optimizer.step()
+    except (MemoryError, RuntimeError):
+        for parameter, made in list(optimizer.state.items()):
+            if any(moment not in made for moment in MOMENTS):
+                del optimizer.state[parameter]
+        raise
 
 
 def gradient_norm(model: nn.Module) -> Tensor:

@@ -41,12 +41,12 @@ class ReadingValidator:
         if self.data.task == "mask":
             masking = Masking(self.data, self.tokenizer, FIXED_SEED)
             store = PairStore.of(*masking.examples(store, range(len(store)), 0))
-        self.store, self.batches = store, validation_batches(store, config.slice_size)
+        self.store = store
         self.device = workers.models[0].device
 
-    def validate(self, update: int) -> Validation:
-        """Look at every example once."""
-        loss, asked, correct = self._judge()
+    def validate(self, update: int, slice_tokens: int | None = None) -> Validation:
+        """Look at every example once, so many tokens at a time."""
+        loss, asked, correct = self._judge(slice_tokens or self.config.slice_size)
         gold, said = self._answers()
         scores = judge_answers(self.data.task, gold, said) if said else {}
         shown = zip(self.texts[:SAMPLES], said[:SAMPLES], strict=False)
@@ -70,14 +70,16 @@ class ReadingValidator:
         score = new.loss if name == "loss" else new.scores[name]
         return best is None or math.isnan(best) or (score < best if name == "loss" else score > best), score
 
-    def _judge(self) -> tuple[float, int, int]:
+    def _judge(self, slice_tokens: int) -> tuple[float, int, int]:
+        batches = validation_batches(self.store, slice_tokens)
+
         def judge(model: Reader, part: int) -> tuple[float, int, int]:
-            batch = collate_reading(self.store, self.batches[part], self.tokenizer.specials, self.data.task)
+            batch = collate_reading(self.store, batches[part], self.tokenizer.specials, self.data.task)
             with torch.inference_mode():
                 result = reading_loss(model, batch.to(self.device), smoothing=0.0)
             return float(result.plain), batch.num_target_tokens, int(result.correct)
 
-        losses, asked, correct = zip(*self.workers.each(judge, len(self.batches)), strict=True)
+        losses, asked, correct = zip(*self.workers.each(judge, len(batches)), strict=True)
         return math.fsum(losses), sum(asked), sum(correct)
 
     def _answers(self) -> tuple[list[Any], list[Any]]:

@@ -23,10 +23,11 @@ from transduce.training.config import TrainingConfig
 from transduce.training.gradient_sum import GradientSum
 from transduce.training.noise import add_gradient_noise
 from transduce.training.objective import AnyBatch, batch_loss
-from transduce.training.optimizer import build_optimizer, gradient_norm, scale_gradients, set_learning_rate
+from transduce.training.optimizer import build_optimizer, gradient_norm, move, scale_gradients
 from transduce.training.ranks import ALONE, Ranks
 from transduce.training.relaxation import pull_sets_together
 from transduce.training.sharding import is_sharded
+from transduce.training.shortage import SharedShortage, ran_out_of_memory
 from transduce.training.workers import Workers
 
 
@@ -102,15 +103,20 @@ class Updater:
                 self._sum.abandon()
                 raise
 
-        loss = self._added_up(math.fsum(self.workers.each(learn, len(mine), self._sum.finish, train=True)))
+        try:
+            own, short = math.fsum(self.workers.each(learn, len(mine), self._sum.finish, train=True)), False
+        except (MemoryError, RuntimeError) as error:
+            if self.ranks.world == 1 or self.sharded or not ran_out_of_memory(error):
+                raise
+            own, short = 0.0, True
+        loss = self._added_up(own, short)
         norm = float(gradient_norm(self.model))
         finite = math.isfinite(norm) and math.isfinite(loss)
         if finite:
             if 0 < self.config.clip < norm:
                 scale_gradients(self.model, self.config.clip / norm)
             add_gradient_noise(self.model, self.config.gradient_noise, self.config.seed, update)
-            set_learning_rate(self.optimizer, rate)
-            self.optimizer.step()
+            move(self.optimizer, rate)
             pull_sets_together(self.model, self.config.join_sets, update)
         return Outcome(loss, tokens, norm, finite)
 
@@ -142,19 +148,24 @@ class Updater:
         (weight * result.smoothed / tokens).backward()  # type: ignore[no-untyped-call]
         return weight * float(result.smoothed.detach())
 
-    def _added_up(self, loss: float) -> float:
-        """Add up loss and gradients over the ranks; one without a slice adds nothing."""
+    def _added_up(self, loss: float, short: bool) -> float:
+        """Add up loss and gradients over the ranks; one without a slice adds nothing.
+
+        Of one that was short of memory the others hear before they wait for its gradients.
+        """
         if self.ranks.world == 1:
             return loss
-        total = torch.tensor([loss], dtype=torch.float64)
+        total = torch.tensor([loss, short], dtype=torch.float64)
+        self.ranks.add_up([total])
+        if total[1] > 0:
+            raise SharedShortage
         if not self.sharded:  # there each rank has its part of the sums already
             trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
             for parameter in trained:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
             self.ranks.add_up([parameter.grad for parameter in trained if parameter.grad is not None])
-        self.ranks.add_up([total])
-        return float(total)
+        return float(total[0])
 
 
 def _mix(*words: int) -> int:

@@ -41,7 +41,6 @@ class Validator:
             store = PairStore.of(*corruption.pairs(store.blocks, rows, "validation", 0))
         self.workers, self.store, self.config = workers, store, config
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
-        self.batches = validation_batches(store, config.slice_size)
         tags = prepared.report.tags
         self.lead = len(prepared.target_tokenizer.opening) if tags is None else tags.lengths[1]
         """Tokens that every answer begins with."""
@@ -51,9 +50,9 @@ class Validator:
         counted = None if report is None or not isinstance(store.targets, Blocks) else report.text
         self._text_bytes = 0 if counted is None else counted.bytes
 
-    def validate(self, update: int) -> Validation:
-        """Look at every validation pair once, and translate the first few."""
-        loss, tokens, correct = self._teacher_forced()
+    def validate(self, update: int, slice_tokens: int | None = None) -> Validation:
+        """Look at every validation pair once, so many tokens at a time, and translate the first few."""
+        loss, tokens, correct = self._teacher_forced(slice_tokens or self.config.slice_size)
         translations = self._translate()
         texts = [self.store.text(row) for row in self.decoded]
         references = [[target] for _, target in texts]
@@ -97,15 +96,16 @@ class Validator:
         name = self.config.metric
         return ("bleu", "chrf") if name == "loss" else DECODED.get(name, (name, "exact_match"))
 
-    def _teacher_forced(self) -> tuple[float, int, int]:
+    def _teacher_forced(self, slice_tokens: int) -> tuple[float, int, int]:
+        batches = validation_batches(self.store, slice_tokens)
+
         def judge(model: AnyTransducer, part: int) -> tuple[float, int, int]:
-            rows = self.batches[part]
-            batch = collate(self.store, rows, self.source.specials, self.target.specials).to(self.device)
+            batch = collate(self.store, batches[part], self.source.specials, self.target.specials).to(self.device)
             with torch.inference_mode():
                 result = batch_loss(model, batch, smoothing=0.0)
             return float(result.plain), batch.num_target_tokens, int(result.correct)
 
-        losses, tokens, correct = zip(*self.workers.each(judge, len(self.batches)), strict=True)
+        losses, tokens, correct = zip(*self.workers.each(judge, len(batches)), strict=True)
         return math.fsum(losses), sum(tokens), sum(correct)
 
     def _translate(self) -> list[str]:

@@ -2,8 +2,8 @@
 
     torchrun --nproc_per_node=2 -m tests.unit.training.ranked PLAN.json
 
-The plan lists runs: a name, changes of the small recipe, whether to resume, and an update after which the leader gets
-a SIGTERM. What each rank saw is written beside the plan.
+The plan lists runs: a name, changes of the small recipe, whether to resume, an update after which the leader gets a
+SIGTERM, and one in which the last rank runs out of memory. What each rank saw is written beside the plan.
 """
 
 from __future__ import annotations
@@ -38,6 +38,18 @@ class Terminating(Silent):
             signal.raise_signal(signal.SIGTERM)
 
 
+class Short:
+    """Runs out of memory once, in a slice of one update."""
+
+    def __init__(self, update: int | None) -> None:
+        self.update = update if os.environ.get("RANK") == "1" else None
+
+    def refuse(self, update: int) -> None:
+        if update == self.update:
+            self.update = None
+            raise MemoryError
+
+
 def digest(trainer: Trainer) -> str:
     """Of the weights that this rank holds."""
     found = hashlib.sha256()
@@ -49,11 +61,15 @@ def digest(trainer: Trainer) -> str:
 def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
     """Carry out one run, and return what this rank saw of it."""
     seen: dict[str, Any] = {"said": None, "rows": []}
-    run, update = Trainer.run, Updater.update
+    run, update, learn, short = Trainer.run, Updater.update, Updater._learn, Short(plan.get("short"))
 
     def read(updater: Updater, batches: list[Batch], *arguments: Any) -> Any:
         seen["rows"].append([batch.rows.tolist() for batch in batches])
         return update(updater, batches, *arguments)
+
+    def refused(updater: Updater, model: Any, part: Any, update: int, tokens: int) -> float:
+        short.refuse(update)
+        return learn(updater, model, part, update, tokens)
 
     def watched(trainer: Trainer, *arguments: Any) -> Any:
         try:
@@ -62,7 +78,7 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
             seen["update"], seen["weights"] = trainer.progress.update, digest(trainer)
             seen["held"] = sum(local(parameter).numel() for parameter in trainer.model.parameters())
 
-    Trainer.run, Updater.update = watched, read  # type: ignore[method-assign]
+    Trainer.run, Updater.update, Updater._learn = watched, read, refused  # type: ignore[method-assign]
     folder = place / plan["name"]
     what = resume_recipe(folder) if plan.get("resume") else recipe(**plan["changes"])
     try:
@@ -70,7 +86,7 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
     except Interrupted as stop:
         seen["said"] = str(stop)
     finally:
-        Trainer.run, Updater.update = run, update  # type: ignore[method-assign]
+        Trainer.run, Updater.update, Updater._learn = run, update, learn  # type: ignore[method-assign]
     return seen
 
 

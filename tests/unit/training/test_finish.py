@@ -35,7 +35,9 @@ def judge(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         training.validator,
         "validate",
-        lambda update: Validation(update=update, loss=next(said), perplexity=1.0, accuracy=0.0, scores={}, samples=()),
+        lambda update, _: Validation(
+            update=update, loss=next(said), perplexity=1.0, accuracy=0.0, scores={}, samples=()
+        ),
     )
 
 

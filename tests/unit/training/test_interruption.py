@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_remembered_and_stops_nothing_by_itself(number: signal.Signals) -> None:
     with listening() as interruption:
         assert interruption.wanted is None
@@ -24,7 +24,7 @@ def test_a_signal_is_remembered_and_stops_nothing_by_itself(number: signal.Signa
         assert interruption.wanted == number
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopping_ends_the_program_as_that_signal_would(number: signal.Signals) -> None:
     with listening("runs/x") as interruption:
         signal.raise_signal(number)

@@ -75,6 +75,8 @@ def test_an_update_that_is_not_finite_is_left_out_and_noted_down(prepared: Prepa
     skipped = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "skipped"]
     assert [line["update"] for line in skipped] == [1, 4, 5]
     assert {line["norm"] for line in skipped} == {"nan"}
+    said = "update 5 was left out: its loss or gradient was not finite (3 so far)"
+    assert listener.warnings[-1] == said and len(listener.warnings) == 3
 
 
 def test_ten_in_a_row_end_the_run_with_advice(prepared: Prepared, tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def scripted(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyP
     """Let the validations say what the test wants."""
     said = iter(losses)
 
-    def validate(update: int) -> Validation:
+    def validate(update: int, _: int | None = None) -> Validation:
         return Validation(update=update, loss=next(said), perplexity=1.0, accuracy=0.0, scores={}, samples=())
 
     assert training.validator is not None

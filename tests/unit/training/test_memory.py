@@ -17,7 +17,10 @@ from transduce.training import memory
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.interruption import Interrupted
 from transduce.training.loop import Trainer
-from transduce.training.memory import batch_for, expected_peak, fitting_slice, ran_out_of_memory
+from transduce.training.memory import batch_for, expected_peak, fitting_slice
+from transduce.training.reporter import Validation
+from transduce.training.shortage import ran_out_of_memory
+from transduce.training.validation import Validator
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,47 @@ def test_one_of_several_ranks_cannot_go_on_in_smaller_slices_alone(
     training.close()
 
 
+def test_where_validation_runs_out_it_goes_on_in_smaller_slices(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = trainer(prepared, tmp_path, updates=5, slice_tokens=97)
+    validate, asked = Validator.validate, []
+
+    def refuse(validator: Validator, update: int, slice_tokens: int) -> Validation:
+        asked.append((update, slice_tokens))
+        if slice_tokens > 50:
+            raise MemoryError
+        return validate(validator, update, slice_tokens)
+
+    monkeypatch.setattr(Validator, "validate", refuse)
+    heard = run(training)
+    assert asked == [(5, 97), (5, 48)]
+    assert [found.update for found in heard.validations] == [5]
+    assert training.progress.slice_tokens == 48
+
+
+def test_where_memory_ends_between_the_two_moments_of_a_weight_the_update_is_made_again(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, short = (trainer(prepared, tmp_path / name, updates=3, slice_tokens=97) for name in ("whole", "short"))
+    run(whole)
+    zeros, made = torch.zeros_like, []
+
+    def refuse(tensor: torch.Tensor, **options: object) -> torch.Tensor:
+        if options:  # as Adam asks for its moments, two for every weight
+            made.append(tensor)
+            if len(made) == 4:
+                raise MemoryError
+        return zeros(tensor, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(torch, "zeros_like", refuse)
+    heard = run(short)
+    assert len(made) > 4
+    assert any("going on in slices of 48 tokens" in warning for warning in heard.warnings)
+    for name, tensor in snapshot(whole).items():
+        torch.testing.assert_close(snapshot(short)[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
+
+
 def test_any_other_error_stays_what_it_is(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     training = trainer(prepared, tmp_path)
     monkeypatch.setattr("transduce.training.loop.expected_peak", lambda *_: 0)
@@ -161,6 +205,14 @@ def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, mon
     monkeypatch.setattr(memory, "available_bytes", lambda device: 1)
     assert fitting_slice(training.updater, prepared, 1024) == memory.SMALLEST_SLICE
 
+    def run_out(updater: object, corpus: object, tokens: int) -> int:
+        if tokens > 128:
+            raise MemoryError
+        return 0
+
+    monkeypatch.setattr(memory, "expected_peak", run_out)
+    assert fitting_slice(training.updater, prepared, 1024) == 128
+
 
 def test_a_container_s_limit_counts_and_what_it_could_give_back_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -176,4 +228,20 @@ def test_a_container_s_limit_counts_and_what_it_could_give_back_too(
         (tmp_path / "memory.stat").write_text("anon 3000\ninactive_file 700\n")
         assert memory.available_bytes(cpu) == left
     (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available_bytes(cpu) > 2**20
+
+
+def test_the_tightest_of_the_groups_around_a_job_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    membership, cpu = tmp_path / "cgroup", torch.device("cpu")
+    monkeypatch.setattr(memory, "CONTAINERS", ((tmp_path, "memory.max", "memory.current", "inactive_file"),))
+    monkeypatch.setattr(memory, "MEMBERSHIP", membership)
+    for name, limit in (("jobs", "9000"), ("jobs/seven", "7000"), ("jobs/seven/step", "max"), ("jobs/other", "1000")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "memory.max").write_text(f"{limit}\n")
+        (tmp_path / name / "memory.current").write_text("600\n")
+        (tmp_path / name / "memory.stat").write_text("inactive_file 100\n")
+    for inside, left in (("0::/jobs/seven/step", 6500), ("3:cpu:/\n2:memory:/jobs", 8500)):
+        membership.write_text(f"{inside}\n")
+        assert memory.available_bytes(cpu) == left
+    membership.write_text("0::/\n")
     assert memory.available_bytes(cpu) > 2**20

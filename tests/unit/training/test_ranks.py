@@ -71,7 +71,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[
     place = tmp_path_factory.mktemp("together")
     plans: list[Table] = [{"name": name, "changes": changes} for name, changes in TOGETHER.items()]
     plans += [{"name": "stopped", "changes": merge(RICH, SHARD), "stop": STOP}]
-    plans += [{"name": "handed over", "resume": True}]
+    plans += [{"name": "handed over", "resume": True}, {"name": "short", "changes": EVEN, "short": STOP}]
     began = {"name": "handed over", "changes": RICH, "stop": STOP}
     assert go(began, place)["update"] == STOP
     spread(place / "handed over", True)
@@ -130,6 +130,16 @@ def test_both_ranks_hold_the_same_weights(together: tuple[Path, list[dict[str, A
     first, second = (seen[name] for seen in together[1])
     assert (first["update"], second["update"]) == (UPDATES, UPDATES)
     assert first["weights"] == second["weights"]
+
+
+def test_where_one_rank_runs_out_of_memory_both_go_on_in_smaller_slices(
+    alone: tuple[Path, Any], together: tuple[Path, list[dict[str, Any]]]
+) -> None:
+    close(alone[0] / "even", together[0] / "short")
+    first, second = (seen["short"] for seen in together[1])
+    assert first["weights"] == second["weights"]
+    said = [event for event in read_journal(together[0] / "short/journal.jsonl") if event["event"] == "out_of_memory"]
+    assert said == [{"event": "out_of_memory", "update": STOP, "slice_tokens": 18}]
 
 
 def test_of_a_sharded_model_each_rank_holds_a_part(together: tuple[Path, list[dict[str, Any]]]) -> None:
