@@ -59,7 +59,8 @@ def ponder(
 ) -> tuple[Tensor, Tensor]:
     """Think until everybody has halted, or `steps` times; `real` (B N) says who has to think at all.
 
-    Later tokens look at every step of earlier ones, so while decoding nobody stops early. -> (B N D), costs (B N).
+    Later tokens look at every step of earlier ones, so while decoding nobody stops early; nor where somebody listens,
+    who would hear a step that depends on the neighbours in the batch. -> (B N D), costs (B N).
     """
     if halting is None:
         for step in range(steps):

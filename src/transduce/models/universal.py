@@ -25,6 +25,7 @@ from transduce.nn.halting import AdaptiveHalting
 from transduce.nn.kept_memory import KeptMemory
 from transduce.nn.relative import UNRELATED
 from transduce.nn.state import KeyValues, by_row, by_sentence
+from transduce.nn.tap import is_heard
 
 
 class UniversalConfig(PonderingConfig):
@@ -87,7 +88,8 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
             thought: Tensor = self.encoder(state, allowed_B11S)
             return thought
 
-        thought, cost_BS = self._ponder(think, hidden, place_BSD, self.encoder_halting, allowed)
+        stops = not is_heard(self.encoder)
+        thought, cost_BS = self._ponder(think, hidden, place_BSD, self.encoder_halting, allowed, stops)
         self.source_ponder(cost_BS)
         return UniversalMemory(self.encoder_norm(thought), allowed, offset)
 
@@ -100,7 +102,8 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
             thought: Tensor = self.decoder(state, memory.states, allowed_B11M, UNRELATED)
             return thought
 
-        thought, cost_BT = self._ponder(think, hidden, place_BTD, self.decoder_halting)
+        stops = not is_heard(self.decoder)
+        thought, cost_BT = self._ponder(think, hidden, place_BTD, self.decoder_halting, stops_early=stops)
         self.target_ponder(cost_BT)
         normalised: Tensor = self.decoder_norm(thought)
         return normalised

@@ -21,6 +21,7 @@ from transduce.nn.coordinate import Coordinates, RandomOffsets
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.extra_loss import ExtraLoss
+from transduce.nn.tap import is_heard
 
 
 class UniversalReaderConfig(PonderingConfig):
@@ -80,7 +81,8 @@ class UniversalReader(Reader):
             return thought
 
         steps = self.config.num_layers
-        thought, cost_BN = ponder(think, hidden_BND, place_BND, self.coordinates, self.halting, steps, allowed)
+        stops = not is_heard(self.encoder)
+        thought, cost_BN = ponder(think, hidden_BND, place_BND, self.coordinates, self.halting, steps, allowed, stops)
         self.ponder(cost_BN)
         states_BND: Tensor = self.encoder_norm(thought)
         return Reading(states_BND, allowed, states_BND[:, 0], (hidden_BND, states_BND) if layers else ())

@@ -40,7 +40,8 @@ def linear_cross_entropy(
     Gradients reach hidden, weight and bias. `half` rounds the products, scores included, not what is made of them.
     F.linear_cross_entropy works in chunks too, but not with smoothed labels.
     """
-    wanted = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    learnt = (hidden, weight) if bias is None else (hidden, weight, bias)
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in learnt)
     with torch.autocast(hidden.device.type, enabled=False):  # products in the precision that the hidden states have
         weight, bias = weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
         sums = _Fused.apply(hidden, weight, bias, output, smoothing, wanted, half)  # type: ignore[no-untyped-call]

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from transduce.mixing import GAMMA, scattered
 
+MOST_CALLS = 2**20
+"""Times that one reading may use one dropout."""
 BITS_PER_BLOCK = 16
 """Sixteen-bit numbers that one step of Philox's counter gives."""
 
@@ -81,6 +83,13 @@ def set_dropout_key(model: nn.Module, key: DropoutKey | None) -> None:
     """Give every dropout of a model the key of the pass that begins now."""
     for site, module in enumerate(_sites(model)):
         module.key, module.site, module.calls = key, site, 0
+
+
+def begin_reading(model: nn.Module, number: int) -> None:
+    """Let the masks of a further reading under one key not depend on how often the one before used a dropout: that may
+    depend on the longest row, or on the one that thinks longest."""
+    for module in _sites(model):
+        module.calls = number * MOST_CALLS
 
 
 _SITES: WeakKeyDictionary[nn.Module, list[Dropout]] = WeakKeyDictionary()

@@ -32,6 +32,11 @@ class Tap(nn.Module):
         return value
 
 
+def is_heard(module: nn.Module) -> bool:
+    """Whether anybody listens to a tap inside."""
+    return any(isinstance(part, Tap) and part.listening for part in module.modules())
+
+
 @contextmanager
 def record(model: nn.Module, names: Sequence[str] = ("weight",)) -> Iterator[dict[str, Tensor]]:
     """Collect what passes the taps of these names, by the path of the tap, for as long as the context lasts.

@@ -8,6 +8,7 @@ from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
 from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
 from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.dropout import begin_reading
 from transduce.nn.extra_loss import listening
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
 from transduce.training.reading_objective import reading_loss
@@ -34,7 +35,8 @@ def pair_loss(model: AnyTransducer, batch: Batch, smoothing: float, r_drop: floa
     real_BT = batch.target_asked  # not by the pad token: an imported tokenizer may fill up with the end token
     output_N = batch.target[:, 1:][real_BT]
 
-    def read() -> Tensor:
+    def read(number: int) -> Tensor:
+        begin_reading(model, number)
         memory = model.encode(batch.source, batch.source_allowed)
         hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
         return hidden_BTD[real_BT]
@@ -42,7 +44,7 @@ def pair_loss(model: AnyTransducer, batch: Batch, smoothing: float, r_drop: floa
     output, half = model.output, model.output.half_products and model.training
     twice = r_drop > 0 and model.training
     with listening(model.extra_losses) as costs:
-        hidden = [read() for _ in range(2 if twice else 1)]
+        hidden = [read(number) for number in range(2 if twice else 1)]
     if twice:
         pair = (hidden[0], hidden[1])
         loss = paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)

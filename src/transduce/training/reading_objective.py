@@ -13,6 +13,7 @@ from transduce.data.reading.batch import ReadingBatch
 from transduce.models.interface import Head, Reader, Reading
 from transduce.models.reading_head import LanguageHead, SpanHead
 from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.dropout import begin_reading
 from transduce.nn.extra_loss import listening
 from transduce.nn.paired_cross_entropy import paired_cross_entropy
 
@@ -20,8 +21,14 @@ from transduce.nn.paired_cross_entropy import paired_cross_entropy
 def reading_loss(model: Reader, batch: ReadingBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Read the texts, twice if both readings should agree, and compare what is said with what is wanted."""
     twice = r_drop > 0 and model.training
+
+    def read(number: int) -> Reading:
+        begin_reading(model, number)
+        reading: Reading = model(batch.tokens, batch.allowed, batch.segments)
+        return reading
+
     with listening(model.extra_losses) as costs:
-        readings = [model(batch.tokens, batch.allowed, batch.segments) for _ in range(2 if twice else 1)]
+        readings = [read(number) for number in range(2 if twice else 1)]
     loss = _loss_of_answers(model.head, readings, batch, smoothing, r_drop)
     for _, cost_BN in costs:
         loss = loss._replace(smoothed=loss.smoothed + cost_BN.sum() / len(readings))

@@ -103,14 +103,19 @@ def start_whole(model: nn.Module, folder: Path, source: AnyTokenizer, target: An
     piece is the mean of those that stood in its place before.
     """
     weights, more = folder_weights(folder), _more_tokens(folder, source, target)
+    added = len(more["source"]) if source is target else len(more["source"]) + len(more["target"])
+    grown = 0
     for name, weight in model.named_parameters():
         given, parts = weights.get(name), more["source" if name.startswith("source_embedding.") else "target"]
         if given is not None and parts and len(weight) == len(given) + len(parts):
             weights[name] = torch.cat([given, torch.stack([given[part].mean(dim=0) for part in parts])])
+            grown += 1
+    if added and not grown:  # tokens are known by their number there, and one more would give all another
+        raise SettingsError(f"{folder}: this kind of model has no vectors of tokens, so that none can be added")
     taken = take_weights(model, weights)
     if taken.new or taken.reshaped or taken.unused:
         raise ModelFolderError(f"{folder}: its weights are not this model's: {taken}")
-    return len(more["source"]) if source is target else len(more["source"]) + len(more["target"])
+    return added
 
 
 def _more_tokens(folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> dict[str, list[list[int]]]:

@@ -142,6 +142,24 @@ def test_new_words_start_as_the_mean_of_what_stood_for_them(new: Path, capsys: p
     torch.testing.assert_close(now[name][-1], old[name][transduce.load("run").source.unknown])
 
 
+def test_a_machine_that_knows_tokens_by_their_number_takes_no_more_of_them(
+    new: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (new / "ntm.toml").write_text(
+        'data = {train = {task = "copy", size = 90, symbols = 7}}\ntokenizer = {kind = "word", min_frequency = 1}\n'
+        'model = {preset = "ntm_lstm", hidden_dim = 7, slots = 5, slot_dim = 3}\n'
+        "training = {threads = 1, updates = 2, validate_every = 2, tokens = 60}\n"
+    )
+    assert run(["train", "--recipe", "ntm.toml", "--output", "machine"]) == 0
+    (new / "more.toml").write_text(
+        'data = {train = {task = "copy", size = 90, symbols = 9}}\ntraining = {threads = 1, updates = 2}\n'
+    )
+    capsys.readouterr()
+    more = ["--from", "machine", "--recipe", "more.toml", "--extend-vocabulary", "5", "--output", "next"]
+    assert run(["train", *more]) == 64
+    assert "has no vectors of tokens, so that none can be added" in complaint(capsys.readouterr())
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [

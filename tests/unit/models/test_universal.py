@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.laws.cases import PAD, draw_tokens
+from tests.laws.cases import PAD, START, case, draw_tokens, make_model
 from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
+from transduce.decoding.alignment import looked_at
 from transduce.errors import SettingsError
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
@@ -18,6 +19,7 @@ from transduce.models.universal import Universal, UniversalConfig
 from transduce.models.universal_reader import UniversalReader, UniversalReaderConfig
 from transduce.nn.extra_loss import listening
 from transduce.nn.position import sinusoids
+from transduce.text.specials import Specials
 from transduce.training.objective import batch_loss
 from transduce.training.reading_objective import reading_loss
 
@@ -36,6 +38,18 @@ def batch(source_padding: int = 0, target_padding: int = 0) -> Batch:
     source = torch.cat([source, torch.full((3, source_padding), PAD)], dim=1)
     target = torch.cat([target, torch.full((3, target_padding), PAD)], dim=1)
     return Batch(source, source != PAD, target, torch.full((3,), 5), 15, np.arange(3))
+
+
+def test_who_listens_hears_the_same_in_any_batch() -> None:
+    model = make_model(case("universal_base", tied="none", num_layers=8))
+    assert isinstance(model, Universal) and model.decoder_halting is not None
+    with torch.no_grad():  # so that some halt earlier than others
+        model.decoder_halting.probability.weight.mul_(1.5)
+        model.decoder_halting.probability.bias.fill_(1.0)
+    sources, targets = [[7, 8, 9], [10, 11, 12, 13, 2], [14]], [[6, 7], [9, 8, 7, 6, 2, 4], [4]]
+    specials = Specials(pad=PAD, start=START, end=1)
+    (among, *_), (alone,) = (looked_at(model, sources[:count], targets[:count], specials, specials) for count in (3, 1))
+    np.testing.assert_allclose(among, alone, atol=1e-6)
 
 
 def test_more_steps_need_no_more_weights() -> None:

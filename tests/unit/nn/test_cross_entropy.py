@@ -53,6 +53,14 @@ def test_hits_are_counted_where_no_gradient_is_wanted() -> None:
     assert int(found.correct) == 2
 
 
+def test_a_bias_learns_where_nothing_else_does() -> None:
+    bias = torch.zeros(7, requires_grad=True)
+    hidden, weight, output = torch.randn(5, 4), torch.randn(7, 4), torch.tensor([1, 2, 3, 4, 5])
+    linear_cross_entropy(hidden, weight, bias, output, 0.0).smoothed.backward()
+    expected = (hidden @ weight.t()).softmax(dim=-1).sum(dim=0) - F.one_hot(output, 7).sum(dim=0)
+    torch.testing.assert_close(bias.grad, expected)
+
+
 def test_scores_far_apart_stay_finite() -> None:
     hidden = torch.tensor([[300.0]], requires_grad=True)
     found = linear_cross_entropy(hidden, torch.tensor([[1.0], [-1.0]]), None, torch.tensor([1]), 0.1)

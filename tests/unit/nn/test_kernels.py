@@ -299,6 +299,51 @@ def test_heads_may_share_keys_and_listening_changes_nothing(groups: int) -> None
         assert heard["weight"].shape == (2, 4, 13, 13)
 
 
+@pytest.mark.parametrize("key_dim", [64, 128, 256])
+def test_a_performers_wide_heads_say_in_float32_what_they_say_in_float64(key_dim: int) -> None:
+    features = RandomFeatures(key_dim, 32, key_dim**-0.5)
+    initialize(features, seed=3)
+    kernel, generator = FeatureAttention(features), torch.Generator().manual_seed(1)
+    vectors = [torch.randn(2, 2, 9, dim, generator=generator) for dim in (key_dim, key_dim, 7)]
+    single, double = (
+        kernel.to(dtype)(*(vector.to(dtype) for vector in vectors), None, True, NOTHING).double()
+        for dtype in (torch.float32, torch.float64)
+    )
+    assert float(double.abs().max()) > 0.1
+    torch.testing.assert_close(single, double, rtol=1e-3, atol=1e-3)
+
+
+def test_a_performers_gradients_are_finite_where_keys_are_large() -> None:
+    features = RandomFeatures(64, 128, 64**-0.5)
+    initialize(features, seed=3)
+    generator = torch.Generator().manual_seed(1)
+    vectors = [(size * torch.randn(2, 2, 20, 64, generator=generator)).requires_grad_() for size in (5.0, 5.0, 1.0)]
+    found = FeatureAttention(features)(*vectors, None, True, NOTHING)
+    found.sum().backward()
+    assert bool(found.isfinite().all())
+    assert all(vector.grad is not None and bool(vector.grad.isfinite().all()) for vector in vectors)
+
+
+def test_a_hashed_step_does_not_compare_all_that_it_reads_with_one_another() -> None:
+    rounds, reach = 3, 256
+    kernel = made(Hashed(SCALE, KEY_DIM, 4, rounds, reach))
+    query, key, value = draw(5, kernel.one_vector)
+    past = steps(kernel, query[:, :, :4], key[:, :, :4], value[:, :, :4])[1]
+    vectors, position = [each[:, :, 4] for each in (query, key, value)], torch.full((BATCH,), 4)
+    most = largest(lambda: kernel.step(NewToken(*vectors, position, position >= 0, 4), past))
+    assert most <= BATCH * HEADS * 4 * rounds * (reach + 1) * VALUE_DIM
+
+
+@pytest.mark.parametrize("name", DECODING)
+def test_a_step_in_bfloat16_is_the_step_in_float64_rounded(name: str) -> None:
+    kernel = made(KERNELS[name]())
+    vectors = draw(one_vector=kernel.one_vector)
+    exact, _ = steps(kernel, *vectors)
+    rounded, _ = steps(kernel.bfloat16(), *(vector.bfloat16() for vector in vectors))
+    assert rounded.dtype == torch.bfloat16
+    assert float((rounded.double() - exact).abs().mean()) < 0.25
+
+
 def test_directions_of_random_features_are_orthogonal_and_as_long_as_gaussian_vectors() -> None:
     features = RandomFeatures(16, 512, 0.25)
     initialize(features, seed=1)

@@ -14,9 +14,10 @@ from torch import Tensor
 from transduce.data.batches import Batch, collate
 from transduce.data.store import PairStore
 from transduce.decoding.scoring import score_targets
-from transduce.models.catalog import build
-from transduce.models.interface import AnyTransducer, VocabularySizes
+from transduce.models.catalog import build, preset
+from transduce.models.interface import AnyTransducer, Transducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
+from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.text.specials import Specials
 from transduce.training.objective import batch_loss
 
@@ -43,6 +44,20 @@ def wider(batch: Batch) -> Batch:
         source_allowed=F.pad(batch.source_allowed, (0, 3)),
         target=F.pad(batch.target, (0, 5), value=SPECIALS.pad),
     )
+
+
+@pytest.mark.parametrize("preset_name", ["small", "universal_mini", "extended_neural_gpu_small", "bahdanau"])
+def test_with_two_readings_slices_add_up_to_the_whole(preset_name: str) -> None:
+    """How often a dropout is used may depend on a slice's longest row: the second reading must not hear of it."""
+    model = build(preset(preset_name)[1].but(dropout=0.3), VocabularySizes(17, 17), seed=3).double().train()
+    assert isinstance(model, Transducer)
+    whole = collate(PairStore.of(SOURCES[:3], TARGETS[:3]), np.arange(3), SPECIALS, SPECIALS)
+
+    def loss(first: int, last: int) -> float:
+        set_dropout_key(model, DropoutKey(seed=1, update=2, first_row=first))
+        return float(batch_loss(model, whole.part(first, last), 0.1, r_drop=5.0).smoothed.detach())
+
+    assert loss(0, 1) + loss(1, 3) == pytest.approx(loss(0, 3), rel=1e-9)
 
 
 def by_definition(model: AnyTransducer, rows: list[int], smoothing: float) -> Tensor:

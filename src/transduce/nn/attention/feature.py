@@ -60,8 +60,8 @@ class RandomFeatures(FeatureMap):
     """exp(w·x - |x|²/2) for random w: positive, and right on average about exp(q·k) (FAVOR+).
 
     The w are drawn with the model's first weights, orthogonal in blocks, kept with them and never trained. Nothing that
-    is subtracted from an exponent depends on other keys, so that a token means the same whenever it is read:
-    w·x - |x|²/2 is at most |w|²/2.
+    is done to an exponent depends on other keys, so that a token means the same whenever it is read. Of a key it is
+    bounded: w·x - |x|²/2 can be |w|²/2, which is more than float32 holds where heads are wide, but hardly ever is.
     """
 
     def __init__(self, key_dim: int, size: int, scale: float) -> None:
@@ -84,8 +84,7 @@ class RandomFeatures(FeatureMap):
         return (exponent - exponent.detach().amax(dim=-1, keepdim=True)).exp()
 
     def of_key(self, key: Tensor) -> Tensor:
-        most = self.directions.square().sum(dim=1).amax() / 2
-        return (self._exponent(key) - (most - LARGEST_EXPONENT).clamp(min=0.0)).exp()
+        return self._exponent(key).clamp(max=LARGEST_EXPONENT).exp()
 
     def _exponent(self, vectors: Tensor) -> Tensor:
         vectors = vectors * self.root
@@ -152,6 +151,12 @@ def _with_ones(value: Tensor) -> Tensor:
 
 
 def _divided(mixed: Tensor) -> Tensor:
-    """Divide by the last channel, where the weights were added up."""
+    """Divide by the last channel, where the weights were added up.
+
+    The gradient of a quotient has the square of what it is divided by below it, and features can be so small that there
+    is none in float32. So both are divided by that sum first, which makes it 1; of a sum as good as nothing, nothing
+    is left.
+    """
     total = mixed[..., -1:]
-    return mixed[..., :-1] / total.clamp(min=torch.finfo(mixed.dtype).tiny)
+    size = total.detach().clamp(min=torch.finfo(mixed.dtype).tiny ** 0.8)
+    return (mixed[..., :-1] / size) / (total / size).clamp(min=0.5)

@@ -134,13 +134,15 @@ class Hashed(Kernel):
         count_RHOU = count_RHOU.scatter_add(3, bucket_RHO1, one)
         asked_RHM = read_RHOC.flatten(2)
         bias_RHM = minus_infinity(asked_RHM >= 0, new.query)
-        times_RHM = (asked_RHM[..., :, None] == asked_RHM[..., None, :]).sum(dim=-1)
+        sorted_RHM = asked_RHM.sort(dim=-1).values
+        times_RHM = torch.searchsorted(sorted_RHM, asked_RHM, right=True) - torch.searchsorted(sorted_RHM, asked_RHM)
         bias_RHM = bias_RHM - times_RHM.to(bias_RHM.dtype).log()
         is_itself = asked_RHM == new.position[:, None, None]
         slot_RHM = asked_RHM.clamp(min=0)
         key_RHMK = take(keys, slot_RHM)
         key_RHMK = torch.where(is_itself[..., None], 0.0, key_RHMK)
-        mixed = mix_few(new.query, key_RHMK, take(values, slot_RHM), bias_RHM + ITSELF * is_itself, self.scale)
+        bias_RHM = bias_RHM + (ITSELF * is_itself).to(bias_RHM.dtype)
+        mixed = mix_few(new.query, key_RHMK, take(values, slot_RHM), bias_RHM, self.scale)
         return mixed, (keys, values, ring, count_RHOU)
 
     def _buckets(self, vectors: Tensor, allowed: Tensor | None) -> Tensor:
