@@ -87,7 +87,7 @@ def train(
                 _refuse_changes(trainer, recipe)
                 trainer.resume(reporter)
                 if not finish:
-                    with listening(str(folder)) as interruption:
+                    with listening(str(folder)) as interruption, ranks.listening():
                         trainer.run(reporter, interruption)
                 elif trainer.checkpoints.latest() is None:
                     raise SettingsError(f"{folder}: has no checkpoint to make a model of; go on with --resume {folder}")

@@ -1,8 +1,8 @@
-"""One rank of a run, of which one is killed with kill -9 at a moment, the first time that `torchrun` starts them.
+"""One rank of a run, of which one is killed or frozen at a moment, the first time that `torchrun` starts them.
 
     torchrun --nproc_per_node=2 --max-restarts=1 -m tests.torture.doomed PLAN.json train …
 
-The plan says who, when, and where to note it down. Every rank of every start leaves a file with its process's number.
+The plan says who, when, by which signal, and where to note it down. Every rank of every start leaves a file with its process's number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     place = Path(plan["place"])
     (place / f"process-{start}-{rank}").write_text(str(os.getpid()))
     if (int(rank), start) == (plan["rank"], "0"):
-        wanted = {"moment": plan["moment"], "call": plan["call"], "number": signal.SIGKILL}
+        wanted = {"moment": plan["moment"], "call": plan["call"], "number": plan.get("number", signal.SIGKILL)}
         moments, disk = Moments([wanted], place / "note"), Disk(place)
         moments.install(disk)
         if plan["moment"] == "saving":

@@ -1,9 +1,11 @@
-"""kill -9 of one rank of two: the other ends, `torchrun` starts both again, and the run ends as if nothing had been."""
+"""One rank of two is killed or frozen: the other ends, `torchrun` starts both again, and the run ends as if nothing had
+been."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -80,9 +82,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "run"
 
 
-def killed(place: Path, rank: int, moment: str, call: int, restarts: int) -> tuple[int, float]:
+def killed(
+    place: Path, rank: int, moment: str, call: int, restarts: int, number: signal.Signals = signal.SIGKILL
+) -> tuple[int, float]:
     """Kill a rank; return torchrun's exit code, and the seconds until the other rank of that start had ended."""
-    plan: dict[str, Any] = {"place": str(place), "rank": rank, "moment": moment, "call": call}
+    plan: dict[str, Any] = {"place": str(place), "rank": rank, "moment": moment, "call": call, "number": number}
     (place / "plan.json").write_text(json.dumps(plan))
     train = ("train", "--recipe", place / "recipe.toml", "--output", place / "run")
     command = torchrun("tests.torture.doomed", place / "plan.json", *train, restarts=restarts)
@@ -114,6 +118,18 @@ def test_a_run_outlives_the_death_of_a_rank(
     SECONDS.append(seconds)
     note = f"; the other rank had ended after {max(SECONDS):.1f} s at most"
     tally("kill -9 of one rank of two, started again by torchrun, bit-identical", 1, note)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("rank", [LEADER, FOLLOWER])
+def test_a_run_outlives_a_rank_that_is_frozen(rank: int, whole: Path, place: Path) -> None:
+    """Nothing closes its connections: the other hears that it fell silent, and `torchrun` kills it."""
+    code, seconds = killed(place, rank, "gradient", 14, restarts=1, number=signal.SIGSTOP)
+    said = (place / "said").read_text()
+    assert code == 0, said
+    assert f"rank {rank} was not heard of for 20 seconds" in said
+    assert seconds < SOON
+    assert differences(result(place / "run"), result(whole)) == []
 
 
 @pytest.mark.torture

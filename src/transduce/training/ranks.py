@@ -28,6 +28,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from transduce.errors import TransduceError
 from transduce.training.interruption import Interruption
+from transduce.training.pulse import Pulse, beating
 
 PATIENCE = timedelta(hours=24)
 """How long ranks wait for each other: one may prepare a large corpus. A rank that died is noticed at once, by its
@@ -40,6 +41,10 @@ LETTING_GO = 0.2
 """Seconds that gloo's threads get before Python is torn down; they need microseconds, and their turn on a busy core."""
 BUCKET_BYTES = 2**26
 """Gradients that are sent together: many small messages cost more than copying them into a large one."""
+
+
+NOTES: list[Store] = []
+"""Where the ranks of this process's meeting leave each other notes, once they have met."""
 
 
 class LostRank(TransduceError):
@@ -102,6 +107,13 @@ class Ranks:
         """Go on when all ranks have come this far."""
         self.from_leader(0.0)
 
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Notice while inside when another rank falls silent, and end then; not outside, where one may be busy with a
+        corpus and nothing else."""
+        with beating(Pulse(NOTES[-1], self.rank, self.world)) if self.world > 1 else contextlib.nullcontext():
+            yield
+
 
 ALONE = Ranks()
 """One process, as usual."""
@@ -148,6 +160,7 @@ def _meet(backend: str) -> bool:
             break
         time.sleep(EYE_BLINK)
     private = PrefixStore(f"{MEETING}/{place}", store)
+    NOTES.append(private.clone())  # a connection of its own: who waits for a note keeps everybody else from the store
     dist.init_process_group(backend, store=private, rank=rank, world_size=world, timeout=PATIENCE)
     if backend == "gloo":
         atexit.register(_part)
