@@ -2,7 +2,8 @@
 
     torchrun --nproc_per_node=2 --max-restarts=1 -m tests.torture.doomed PLAN.json train …
 
-The plan says who, when, by which signal, and where to note it down. Every rank of every start leaves a file with its process's number.
+The plan says who, when, by which signal, and where to note it down. Every rank of every start leaves a file with its
+process's number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ranks that hear each other while they train.
 
-A rank that died is noticed by its closed connection. One that was frozen, or whose host vanished, keeps its connections:
-the others would wait for its gradients for as long as they wait for anything. So each rank leaves a number in
-`torchrun`'s store, a new one every few seconds, and looks whether the others' change.
+A rank that died is noticed by its closed connection. One that was frozen, or whose host vanished, keeps it open: the
+others would wait for its gradients for as long as they wait for anything. So each rank leaves a number in `torchrun`'s
+store, a new one every few seconds, and looks whether the others' change.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch.distributed.distributed_c10d import Store
 BEAT = 2.0
 """Seconds between two looks."""
 SILENCE = 10
-"""Looks without a new number after which a rank counts as lost. They are counted, not timed: where all ranks are stopped
-together, as by Ctrl-Z, nobody has looked."""
+"""Looks without a new number after which a rank counts as lost. They are counted, not timed: where all ranks are
+stopped together, as by Ctrl-Z, nobody has looked."""
 DONE = b"done"
 LOST = 75
 """Exit code: to be started again."""
