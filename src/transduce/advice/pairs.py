@@ -1,7 +1,8 @@
 """Settings chosen from the corpus, for a person who gives two files and nothing else: what, and why.
 
 The rules follow what is published for small data (Araabi and Monz 2020; Wu et al. 2021; Sennrich and Zhang 2019):
-small models with much dropout and few merges, larger ones as the corpus grows.
+small models with much dropout and few merges, larger ones as the corpus grows; and what was measured
+(docs/decisions/0018-what-is-chosen.md).
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ LOOKED_AT = 100_000
 """Pairs whose words are looked at."""
 KINDS = {"kind", "source_kind", "target_kind"}
 """Settings of [tokenizer] by which a person says what a token is; then nothing is chosen there."""
-PLENTY = 300_000
-"""Pairs from which on a corpus regularises itself."""
+LITTLE_TEXT, PLENTY = 50_000, 300_000
+"""Pairs up to which a width of 128 learns as much from an update as twice that, and from which on a corpus regularises
+itself."""
 LITTLE, MUCH = 300_000, 10_000_000
 """Target tokens of what a model that has learned already goes on with."""
 FEW_WORDS = 300
@@ -84,9 +86,6 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     model, training = _model(found.pairs, tokens_per_line, reasons)
     if not {**({"joint": True} if chosen else tokenizer), **(given or {})}["joint"]:
         model["tied"] = "target"
-    if not chosen and tokenizer.get("kind") == "bpe" and found.pairs < PLENTY:
-        training["subword_dropout"] = 0.1
-        reasons.append("not much text: BPE-dropout of 0.1 shows each word in more than one way")
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
@@ -155,7 +154,10 @@ def _tokenizer(found: Survey, reasons: list[str]) -> tuple[Table, float]:
 def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Table, Table]:
     if pairs < 10_000:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
-        rate, warmup, epochs, what = 2e-3, 400, 100, "a small corpus: 3 + 3 layers of 128, norms in front"
+        rate, warmup, epochs, what = 2e-3, 400, 100, "a very small corpus: 3 + 3 layers of 128, norms in front"
+    elif pairs < LITTLE_TEXT:
+        model = {"name": "transformer", "preset": "small", "model_dim": 128, "ffn_dim": 512}
+        rate, warmup, epochs, what = 5e-3, 2000, 40, "a small corpus: 4 + 4 layers of 128, norms in front"
     elif pairs < PLENTY:
         model = {"name": "transformer", "preset": "small"}
         rate, warmup, epochs, what = 1e-3, 1000, 40, "a corpus of middle size: 4 + 4 layers of 256, norms in front"

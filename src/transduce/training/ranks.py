@@ -160,8 +160,8 @@ def _meet(backend: str) -> bool:
             break
         time.sleep(EYE_BLINK)
     private = PrefixStore(f"{MEETING}/{place}", store)
-    # Notes have a connection of their own: who waits for one keeps everybody else from the store. torch's stubs lack it.
-    NOTES.append(private.clone())  # type: ignore[attr-defined]
+    # Notes have a connection of their own: who waits for one keeps everybody else from the store.
+    NOTES.append(private.clone())  # type: ignore[attr-defined]  # torch's stubs lack it
     dist.init_process_group(backend, store=private, rank=rank, world_size=world, timeout=PATIENCE)
     if backend == "gloo":
         atexit.register(_part)

@@ -89,6 +89,15 @@ def test_the_smallest_corpora_get_a_smaller_model() -> None:
     tables = advise(Survey(9_999, TEXT, TEXT)).tables
     assert (tables["model"]["num_layers"], tables["model"]["model_dim"]) == (3, 128)
     assert "num_layers" not in advise(Survey(10_000, TEXT, TEXT)).tables["model"]
+    widths = [advise(Survey(pairs, TEXT, TEXT)).tables["model"].get("model_dim", 256) for pairs in (49_999, 50_000)]
+    assert widths == [128, 256]
+
+
+def test_a_wider_model_learns_at_a_smaller_rate() -> None:
+    rates = [
+        advise(Survey(pairs, TEXT, TEXT)).tables["training"]["learning_rate"] for pairs in (49_999, 50_000, 300_000)
+    ]
+    assert rates == [5e-3, 1e-3, 7e-4]
 
 
 sides = st.sampled_from([SYMBOLS, TEXT, WORD, Side(0.0, 0.0, 0), Side(9e6, 9e5, FEW_WORDS + 1), Side(1.0, 1.0, 1)])
