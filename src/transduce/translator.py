@@ -82,7 +82,7 @@ class Translator:
 
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.transducer, contents.notes
-        self.source, self.target = contents.source_tokenizer, contents.target_tokenizer
+        self.source, self.target = self._whole = contents.source_tokenizer, contents.target_tokenizer
         self.languages = Languages(contents.notes, self.source, self.target)
         """What can be asked for, and what is."""
         if self.languages.tags is not None:
@@ -236,7 +236,7 @@ class Translator:
 
     def use_shortlist(self, path: str | Path | None) -> None:
         """Search among the tokens that a file of `transduce shortlist` allows for each source; None for all again."""
-        self.engine.use_shortlist(None if path is None else Shortlist.load(path, self.source, self.target))
+        self.engine.use_shortlist(None if path is None else Shortlist.load(path, *self._whole))
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """How likely the model finds given translations of given sources; None for a pair too long to read at once."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from transduce.checkpoint import weights_of
+from transduce.errors import ModelFolderError
 from transduce.interop.huggingface.bert import BERT
 from transduce.interop.huggingface.family import Settings
 from transduce.interop.huggingface.rename import Loaded, read_renamed, write_renamed
@@ -133,6 +134,21 @@ def test_scores_and_gradients_are_those_of_transformers(
         mine = write_renamed(BERT.renames(pair.ours.config), gradients)  # type: ignore[arg-type]
         found = mine[name if name in mine else f"bert.{name}"]
         assert (found - expected).norm() <= 1e-4 * expected.norm() + 1e-12, name
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"problem_type": "regression"}, "problem_type = 'regression' is not possible here"),
+        ({"problem_type": "multi_label_classification"}, "problem_type = 'multi_label_classification' is not"),
+        ({"id2label": {"0": "LABEL_0"}}, "one label alone is a number that is estimated"),
+    ],
+)
+def test_what_is_not_one_label_of_several_is_refused(settings: dict[str, Any], says: str) -> None:
+    setup = transformers.BertConfig(num_labels=3).to_dict() | {"architectures": [CLASSES["labels"]]}
+    assert BERT.read(Settings(setup, "config.json"), Loaded({})).num_labels == 3
+    with pytest.raises(ModelFolderError, match=says):
+        BERT.read(Settings({**setup, **settings}, "config.json"), Loaded({}))
 
 
 def test_every_layer_is_to_be_had_and_equals_theirs() -> None:

@@ -108,6 +108,22 @@ def test_a_translator_says_what_theirs_says_and_comes_back(
     assert [said_by_transformers(again, known, text) for text in TEXTS] == expected
 
 
+def test_an_exported_translator_writes_as_far_as_ours(tmp_path: Path) -> None:
+    """Told nothing, `transformers` stops after 20 tokens."""
+    folder = folders.marian(tmp_path / "theirs")
+    model_of(folder, **SIDES, activation_function="swish")
+    import_model(folder, tmp_path / "ours")
+    contents = load_model(tmp_path / "ours")
+    contents.notes.pop("search", None)
+    export(contents, tmp_path / "back")
+    again = transformers.MarianMTModel.from_pretrained(tmp_path / "back")
+    known = transformers.MarianTokenizer.from_pretrained(folder)
+    read = known(TEXTS[0], return_tensors="pt")
+    again.generation_config.eos_token_id = None  # it would go on for ever
+    found = again.generate(read.input_ids, attention_mask=read.attention_mask, bad_words_ids=[[0]])
+    assert found.shape[1] == 64
+
+
 @pytest.mark.parametrize(
     ("make", "settings"),
     [

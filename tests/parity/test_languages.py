@@ -14,6 +14,7 @@ from torch import Tensor
 import transduce
 from tests.parity.test_import_export import SIDES, TEXTS, model_of, said_by_transformers
 from tests.unit.interop.huggingface import folders
+from transduce.cli.main import run
 from transduce.errors import SettingsError
 from transduce.interop.importing import import_model
 from transduce.journal import read_journal
@@ -117,6 +118,18 @@ def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) 
         assert scored.token_scores == pytest.approx(expected, abs=1e-4)
         found.append(scored.log_probability)
     assert abs(found[0] - found[1]) > 1e-3, "tags that change nothing prove nothing"
+
+
+def test_a_shortlist_serves_the_model_that_it_was_made_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folders.m2m100(tmp_path / "theirs")
+    model_of(folder, **SIDES, activation_function="relu")
+    import_model(folder, tmp_path / "ours", "en", "fr")
+    monkeypatch.chdir(tmp_path)
+    Path("a.en").write_text("The quick brown fox\n" * 3)
+    Path("a.fr").write_text("two words\n" * 3)
+    assert run(["shortlist", "ours", "--source", "a.en", "--target", "a.fr", "--output", "short.safetensors"]) == 0
+    assert run(["translate", "ours", "a.en", "--shortlist", "short.safetensors", "--output", "said.fr"]) == 0
+    assert len(Path("said.fr").read_text().splitlines()) == 3
 
 
 def test_m2m100_learns_on_with_its_own_tags(tmp_path: Path) -> None:

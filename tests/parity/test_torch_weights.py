@@ -94,6 +94,25 @@ def test_a_vocabulary_is_of_characters_or_of_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize(
+    ("vocabulary", "says"),
+    [
+        ({"<PAD>": "0", "<SOS>": "1", "<EOS>": "2", "<UNK>": "3"}, "does not number its pieces from 0 without a gap"),
+        ({"<PAD>": 0, "<SOS>": 1, "<EOS>": 2, "<UNK>": True}, "does not number its pieces from 0 without a gap"),
+        (
+            {piece: n for n, piece in enumerate(["<PAD>", "<SOS>", "<EOS>", "<UNK>", *"abcdefgh"])},
+            "has 12 pieces, but the weights are for 8",
+        ),
+    ],
+)
+def test_a_vocabulary_that_does_not_fit_is_refused(vocabulary: dict[str, object], says: str, tmp_path: Path) -> None:
+    folder = program_folder(tmp_path / "theirs")
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    with pytest.raises(ModelFolderError, match=says):
+        import_model(folder, tmp_path / "never")
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_a_setting_that_nobody_reads_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError, match=r"config\.json: the setting 'norm_frist' means .*mean 'norm_first'\?$"):
         import_model(program_folder(tmp_path / "typed", norm_frist="yes"), tmp_path / "never")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from transduce.evaluation.cost import Cost, Workload
+    from transduce.evaluation.cost import Cost
 
 Tokens = click.IntRange(1, 100_000_000)
 Length = click.IntRange(1, 20_000)
@@ -46,9 +46,8 @@ def command(preset: str | None, recipe: Path | None, changes: tuple[str, ...], a
     target = numbers.pop("vocab_size")
     sizes = VocabularySizes(numbers.pop("source_vocab_size") or target, target)
     config = read_model_table(*model_table(preset, recipe, changes))
-    workload = Workload(**numbers)
-    cost = estimate(config, sizes, workload)
-    click.echo(json.dumps(cost.to_json(), ensure_ascii=False) if as_json else report(cost, workload))
+    cost = estimate(config, sizes, Workload(**numbers))
+    click.echo(json.dumps(cost.to_json(), ensure_ascii=False) if as_json else report(cost))
 
 
 def model_table(preset: str | None, recipe: Path | None, changes: Sequence[str]) -> tuple[dict[str, Any], str]:
@@ -69,8 +68,9 @@ def model_table(preset: str | None, recipe: Path | None, changes: Sequence[str])
     return model, f"{recipe or f'preset {preset}'}: [model]"
 
 
-def report(cost: Cost, workload: Workload) -> str:
+def report(cost: Cost) -> str:
     """Return the bill as tables of plain text."""
+    workload = cost.workload
     train, decode = cost.memory_bytes["train"], cost.memory_bytes["decode"]
     flops = cost.flops_per_token
     n, d = workload.source_length, cost.table_1[0].operations // workload.source_length**2

@@ -71,4 +71,6 @@ def method_of(asked: dict[str, Any]) -> str | None:
     """Which method was asked for, if any."""
     if asked["greedy"] and asked["sample"]:
         raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
+    if asked["greedy"] and asked["beam"] is not None:
+        raise click.UsageError("--greedy takes the best token and --beam keeps several; choose")
     return "greedy" if asked["greedy"] else "sample" if asked["sample"] else None

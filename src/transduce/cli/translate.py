@@ -83,6 +83,8 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     from transduce.text.document import kind_of
 
     _refuse_contradictions(nbest, output, asked)
+    if [file, asked["terms"], asked["prefix_file"]].count("-") > 1:
+        raise click.UsageError("standard input can be read once: name files for all but one of FILE, terms, prefixes")
     kind = asked["format"] or kind_of(file)
     if kind != "text" and (nbest is not None or asked["prefix_file"] is not None or asked["align"] or asked["stream"]):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream are for lines of text, not for {kind}")
@@ -203,6 +205,8 @@ def _refuse_contradictions(nbest: int | None, output: str, asked: dict[str, Any]
         raise click.UsageError("--stream prints one answer as it grows: no --n-best, --mbr, --align or --keep")
     if asked["stream"] and (asked["placeholders"] or output != "-"):
         raise click.UsageError("--stream prints answers as they grow: no --placeholders, no --output")
+    if asked["stream"] and (asked["int8"] or asked["engine"] == "ctranslate2" or asked["workers"] is not None):
+        raise click.UsageError("--stream is PyTorch's alone: no --int8, --engine ctranslate2 or --workers")
     if asked["int8"] and asked["engine"] == "torch":
         raise click.UsageError("--int8 is for CTranslate2; leave out --engine torch")
     if asked["workers"] is not None and asked["engine"] == "torch":

@@ -30,7 +30,7 @@ from transduce.errors import SettingsError
 from transduce.evaluation.dry_run import Observation, observe
 from transduce.evaluation.table_1 import LayerCost, table_1
 from transduce.models import catalog
-from transduce.models.interface import Model, Transducer, VocabularySizes
+from transduce.models.interface import Model, Reader, Transducer, VocabularySizes
 
 Length = Annotated[int, Field(ge=1, le=20_000)]
 LARGEST_VOCABULARY = 100_000_000
@@ -64,10 +64,12 @@ class Cost:
     memory_bytes: dict[str, dict[str, int]]
     """`train` and `decode`, each by kind with its `total`."""
     table_1: list[LayerCost]
+    workload: Workload
+    """What it is the bill of; a reader's target is as long as what it reads."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self)
+        return {**asdict(self), "workload": self.workload.to_table()}
 
 
 def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost:
@@ -77,6 +79,8 @@ def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost
             raise SettingsError(f"a vocabulary of {size:,} tokens is not possible; give 1 to {LARGEST_VOCABULARY:,}")
     with torch.device("meta"):
         model = catalog.build(config, sizes)
+        if isinstance(model, Reader):  # which has no target: what is learnt from is what is read
+            workload = workload.but(target_length=workload.source_length)
         _check_lengths(model, workload)
         seen = observe(model, workload.source_length, workload.target_length)
     parts = parameters_by_part(model)
@@ -87,6 +91,7 @@ def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost
         flops_per_token=flops_per_token(seen, workload),
         memory_bytes=memory_bytes(seen, parameters, workload),
         table_1=table_1(workload.source_length, layer_width(config), workload.kernel, workload.window),
+        workload=workload,
     )
 
 

@@ -35,6 +35,9 @@ from transduce.models.t5 import T5Config
 from transduce.models.transformer import TransformerConfig
 from transduce.storage import folder_aside, write_json
 
+MOST_TOKENS = 513
+"""Of a translation, its start among them; told nothing, `transformers` stops at 20."""
+
 
 class Target(NamedTuple):
     """A family, and our settings as it would have them."""
@@ -71,7 +74,7 @@ def export(contents: ModelFolder, folder: Path) -> None:
         save_weights(aside / WEIGHTS, weights)
         write_json(aside / CONFIG, {**settings, **_further(contents)})
         if not isinstance(contents.model, Reader):
-            write_json(aside / GENERATION, _generation(contents))
+            write_json(aside / GENERATION, _generation(contents, settings.get("max_position_embeddings")))
         export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside, _frame(contents))
         card = f"---\nlibrary_name: transformers\n---\n\nA {architecture}, exported from transduce.\n"
         (aside / CARD).write_text(card, encoding="utf-8")
@@ -218,9 +221,11 @@ def _special(contents: ModelFolder) -> Table:
     }
 
 
-def _generation(contents: ModelFolder) -> Table:
+def _generation(contents: ModelFolder, positions: int | None) -> Table:
     search = contents.notes.get("search")
     wishes = write_generation(search) if isinstance(search, dict) else {}
+    if not isinstance(contents.model, LanguageModel):  # for whom it is the prompter's to say
+        wishes.setdefault("max_new_tokens", min(positions or MOST_TOKENS, MOST_TOKENS) - 1)
     never = {contents.target_tokenizer.pad, contents.target_tokenizer.start} - {contents.target_tokenizer.end}
     banned = (
         {} if isinstance(contents.model, LanguageModel) else {"bad_words_ids": [[token] for token in sorted(never)]}

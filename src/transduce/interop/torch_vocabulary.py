@@ -32,8 +32,13 @@ def torch_tokenizers(
             f"{folder.path}: {VOCABULARY} is one vocabulary, but the weights are for {sizes.source:,} and "
             f"{sizes.target:,} tokens"
         )
-    if sorted(map(str, vocabulary.values())) != sorted(map(str, range(len(vocabulary)))):
+    numbers = list(vocabulary.values())
+    if any(type(number) is not int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
         raise ModelFolderError(f"{folder.path / VOCABULARY}: does not number its pieces from 0 without a gap")
+    if len(vocabulary) > sizes.target:
+        raise ModelFolderError(
+            f"{folder.path / VOCABULARY}: has {len(vocabulary):,} pieces, but the weights are for {sizes.target:,}"
+        )
     special = {role: str(settings.table.get(role)) for role in SPECIAL}
     for role, piece in special.items():
         if piece not in vocabulary:
@@ -45,7 +50,7 @@ def torch_tokenizers(
     else:
         made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     codec = LibraryCodec(json.loads(made.to_str()), special.values())
-    pad, start, end, unknown = (int(vocabulary[special[role]]) for role in SPECIAL)
+    pad, start, end, unknown = (vocabulary[special[role]] for role in SPECIAL)
     silent = tuple(sorted(codec.special))
     known = ImportedConfig(
         family="torch", size=sizes.target, pad=pad, start=start, end=end, unknown=unknown, silent=silent

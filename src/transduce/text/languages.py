@@ -62,6 +62,11 @@ class Languages:
         """Let these be the languages from now on; None leaves one as it is. Unknown ones are refused at once."""
         if to is not None:
             self.lead(to, of)
+        if of is not None and self.tags is None and of != self.of:
+            source, target = (name or "its one language" for name in (self.of, self.to))
+            raise SettingsError(
+                f"the model cannot be asked to read '{of}': it translates from {source} into {target}; leave out --from"
+            )
         self.to, self.of = to or self.to, of or self.of
 
     def lead(self, to: str | None = None, of: str | None = None) -> Lead:

@@ -186,6 +186,11 @@ def test_a_sample_is_repeatable_by_its_seed(place: Path, capsys: pytest.CaptureF
     ("options", "said"),
     [
         (["--greedy", "--sample"], "--greedy takes the best token and --sample draws one; choose"),
+        (["--greedy", "--beam", "7"], "--greedy takes the best token and --beam keeps several; choose"),
+        (["--stream", "--int8"], "--stream is PyTorch's alone"),
+        (["--stream", "--workers", "2"], "--stream is PyTorch's alone"),
+        (["--terms", "-", "--prefix-file", "-"], "standard input can be read once"),
+        (["--from", "fr"], "the model cannot be asked to read 'fr'"),
         (["--prefix", "a", "--prefix-file", "a.txt"], "give --prefix for all lines or --prefix-file for each"),
         (["--prefix", "a zebra"], "the prefix 'a zebra' cannot be written: the model's vocabulary lacks it"),
         (["--forbid", "zebra"], "'zebra' cannot be forbidden: the model's vocabulary lacks it"),

@@ -29,6 +29,14 @@ def attention_flops(queries: int, keys: int) -> int:
     return 2 * queries * keys * H * (K + V) + 2 * queries * H * V * D
 
 
+@pytest.mark.parametrize("name", ["bert_mini", "universal_reader", "memn2n"])
+def test_a_reader_s_bill_knows_no_target(name: str) -> None:
+    config = catalog.preset(name)[1]
+    work = [Workload(source_length=24, target_length=n, tokens=960) for n in (2, 24, 90)]
+    bills = [estimate(config, VocabularySizes(101, 101), each) for each in work]
+    assert bills[0] == bills[1] == bills[2]
+
+
 def test_flops_of_a_transformer_are_those_of_its_formulas() -> None:
     packed, feed_forward, scores = 2 * D * H * (2 * K + V), 2 * 2 * D * F, 2 * D * SIZES.target
     encode = LAYERS * (S * packed + attention_flops(S, S) + S * feed_forward)
