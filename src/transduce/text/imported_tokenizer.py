@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self
 
@@ -277,11 +278,22 @@ class ImportedTokenizer(Framer):
             text = self.decode(tokens[: place + 1]).rstrip()
             found.append(None if text == before else len(text.split()) - 1)
             before = text
-        return found
+        last = len(before.split()) - 1  # spaces that stood there before the next token came may have gone
+        return [None if word is None else min(word, last) for word in found]
 
     def words_of(self, text: str) -> list[int | None]:
-        """Return which word of a text each token of `encode(text)` is of."""
-        return self.words(self.encode(text))
+        """Return which word of a text each token of `encode(text)` is of; one that nobody knows is of its word too."""
+        tokens = self.encode(text)
+        if isinstance(self.codec, LibraryCodec):
+            read, places = self.codec.encode_with_places(text)
+            if read != tokens:
+                return self.words(tokens)
+            word_at = list(accumulate(not one.isspace() and before.isspace() for before, one in pairwise(f" {text}")))
+            return [word_at[end - 1] - 1 if text[begin:end].strip() else None for begin, end in places]
+        names = [None if token in self._silent and token != self.unknown else self._names[token] for token in tokens]
+        begun = accumulate(name is not None and name.startswith(SPACE) for name in names)
+        is_seen = [name is not None and name != SPACE for name in names]
+        return [max(0, word - 1) if seen else None for seen, word in zip(is_seen, begun, strict=True)]
 
     def to_json(self) -> str:
         """Return the text of its file; the same tokenizer always gives the same text, whichever side it is for."""

@@ -152,6 +152,15 @@ def test_words_are_counted_as_they_are_decoded() -> None:
     assert source.words([source.end, source.pad]) == [None, None]
 
 
+def test_a_word_that_nobody_knows_is_a_word_of_its_text() -> None:
+    for tokenizer in (marian(), t5()):
+        text = "the 🙂 dog"
+        tokens, words = tokenizer.encode(text), tokenizer.words_of(text)
+        assert tokenizer.unknown in tokens
+        assert words[tokens.index(tokenizer.unknown)] == 1
+        assert words[-1] == 2 and words[0] == 0
+
+
 def test_every_part_of_a_long_text_has_its_language() -> None:
     source, _ = m2m().sides()
     tokens = source.encode(" ".join(CORPUS[:3]))
