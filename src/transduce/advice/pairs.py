@@ -21,9 +21,10 @@ LOOKED_AT = 100_000
 """Pairs whose words are looked at."""
 KINDS = {"kind", "source_kind", "target_kind"}
 """Settings of [tokenizer] by which a person says what a token is; then nothing is chosen there."""
-LITTLE_TEXT, PLENTY = 50_000, 300_000
-"""Pairs up to which a width of 128 learns as much from an update as twice that, and from which on a corpus regularises
-itself."""
+FEW_PAIRS = 50_000
+"""Pairs up to which a width of 128 learns as much from an update as twice that."""
+PLENTY = 300_000
+"""Pairs from which on a corpus regularises itself."""
 LITTLE, MUCH = 300_000, 10_000_000
 """Target tokens of what a model that has learned already goes on with."""
 FEW_WORDS = 300
@@ -155,7 +156,7 @@ def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Tabl
     if pairs < 10_000:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
         rate, warmup, epochs, what = 2e-3, 400, 100, "a very small corpus: 3 + 3 layers of 128, norms in front"
-    elif pairs < LITTLE_TEXT:
+    elif pairs < FEW_PAIRS:
         model = {"name": "transformer", "preset": "small", "model_dim": 128, "ffn_dim": 512}
         rate, warmup, epochs, what = 5e-3, 2000, 40, "a small corpus: 4 + 4 layers of 128, norms in front"
     elif pairs < PLENTY:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from transduce.cli.language import language_options
+from transduce.cli.search import method_of
 
 if TYPE_CHECKING:
     from transduce.reader import ReaderModel
@@ -73,9 +74,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
         raise click.UsageError("--text-column, --second-column and --label-column are for readers; leave them out")
     chosen = choose(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
     test = read_test_set(options["source"], options["targets"], options["path"])
-    if options["greedy"] and options["beam"] is not None:
-        raise click.UsageError("--greedy takes the best token and --beam keeps several; choose")
-    wishes = {"beam": options["beam"], "method": "greedy" if options["greedy"] else None}
+    wishes = {"beam": options["beam"], "method": method_of({**options, "sample": False})}
     names = [run, *([options["against"]] if options["against"] else [])]
     translators = [loaded if isinstance(loaded, Translator) else load(run), *(load(name) for name in names[1:])]
     for translator in translators:

@@ -63,10 +63,7 @@ class Languages:
         if to is not None:
             self.lead(to, of)
         if of is not None and self.tags is None and of != self.of:
-            source, target = (name or "its one language" for name in (self.of, self.to))
-            raise SettingsError(
-                f"the model cannot be asked to read '{of}': it translates from {source} into {target}; leave out --from"
-            )
+            raise self._refusal(f"to read '{of}'", "--from")
         self.to, self.of = to or self.to, of or self.of
 
     def lead(self, to: str | None = None, of: str | None = None) -> Lead:
@@ -76,11 +73,15 @@ class Languages:
             silent = wanted is None and self._reads_tags  # then each text may say it itself
             return NO_LEAD if silent else self.tags.lead(wanted, of)
         if wanted != self.to:
-            source, target = (name or "its one language" for name in (self.of, self.to))
-            raise SettingsError(
-                f"the model cannot be asked for '{wanted}': it translates from {source} into {target}; leave out --to"
-            )
+            raise self._refusal(f"for '{wanted}'", "--to")
         return self._usual
+
+    def _refusal(self, wish: str, option: str) -> SettingsError:
+        """What is said of a wish to a model that translates from one language into one."""
+        source, target = (name or "its one language" for name in (self.of, self.to))
+        return SettingsError(
+            f"the model cannot be asked {wish}: it translates from {source} into {target}; leave out {option}"
+        )
 
     @property
     def read(self) -> int:

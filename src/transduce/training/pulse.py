@@ -15,14 +15,20 @@ from collections.abc import Callable, Iterator
 
 from torch.distributed.distributed_c10d import Store
 
+from transduce.errors import TransduceError
+
 BEAT = 2.0
 """Seconds between two looks."""
 SILENCE = 10
 """Looks without a new number after which a rank counts as lost. They are counted, not timed: where all ranks are
 stopped together, as by Ctrl-Z, nobody has looked."""
 DONE = b"done"
-LOST = 75
-"""Exit code: to be started again."""
+
+
+class LostRank(TransduceError):
+    """Another rank has gone; `torchrun` starts all of them again if it may."""
+
+    exit_code = 75
 
 
 class Pulse:
@@ -80,4 +86,4 @@ def _leave(lost: list[int]) -> None:
             file=sys.stderr,
             flush=True,
         )
-    os._exit(LOST)
+    os._exit(LostRank.exit_code)

@@ -26,9 +26,8 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from transduce.errors import TransduceError
 from transduce.training.interruption import Interruption
-from transduce.training.pulse import Pulse, beating
+from transduce.training.pulse import LostRank, Pulse, beating
 
 PATIENCE = timedelta(hours=24)
 """How long ranks wait for each other: one may prepare a large corpus. A rank that died is noticed at once, by its
@@ -45,12 +44,6 @@ BUCKET_BYTES = 2**26
 
 NOTES: list[Store] = []
 """Where the ranks of this process's meeting leave each other notes, once they have met."""
-
-
-class LostRank(TransduceError):
-    """Another rank has gone; `torchrun` starts all of them again if it may."""
-
-    exit_code = 75
 
 
 @dataclass(frozen=True)

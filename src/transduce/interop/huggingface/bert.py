@@ -38,13 +38,13 @@ def _read(settings: Settings, weights: Weights) -> BertConfig:
     if not isinstance(name, str) or name not in HEADS:
         raise ModelFolderError(f"{settings.where}: architectures = {brief(said)} is not known; {', '.join(HEADS)} are")
     head, dropout = HEADS[name], settings.share("hidden_dropout_prob", 0.1)
-    if head == "labels":  # one of several labels is said; a number, or several labels at once, are something else
-        settings.refuse_unless("problem_type", None, "single_label_classification")
     if head == "language":
         settings.refuse_unless("hidden_act", *HEAD_BENDS)
     labels = settings.table.get("id2label")
-    if head == "labels" and isinstance(labels, dict) and len(labels) == 1:
-        raise ModelFolderError(f"{settings.where}: one label alone is a number that is estimated; that is not read")
+    if head == "labels":  # one of several labels is said; a number, or several labels at once, are something else
+        settings.refuse_unless("problem_type", None, "single_label_classification")
+        if isinstance(labels, dict) and len(labels) == 1:
+            raise ModelFolderError(f"{settings.where}: one label alone is a number that is estimated; that is not read")
     return BertConfig.from_table(
         {
             "model_dim": settings.number("hidden_size"),
