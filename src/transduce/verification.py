@@ -67,6 +67,7 @@ def _training(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+            process.wait()  # `Popen` itself does not, when interrupted: its last files could land beside our cleaning
 
 
 def _finish(*arguments: str) -> None:
