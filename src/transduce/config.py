@@ -111,11 +111,22 @@ def write_toml(table: Table) -> str:
     return tomli_w.dumps(table)
 
 
+DEEPEST = 8
+"""Tables inside each other that a setting may stand in."""
+MOST_DIGITS = 12
+"""Digits of a number that counts something; Python itself refuses to read thousands."""
+
+
+def counted(text: str) -> int | None:
+    """Return the whole number that a text is; None for any other text, and for one of too many digits."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+
+
 def override(table: Table, assignment: str) -> Table:
     """Return a copy of a nested table with one `model.num_layers=6` put in; the value is read as TOML."""
     name, equals, text = assignment.partition("=")
     parts = name.strip().split(".")
-    if not equals or not all(parts):
+    if not equals or not all(parts) or len(parts) > DEEPEST:
         raise SettingsError(f"--set {assignment}: write it as table.setting=value, for example model.num_layers=4")
     return _put(table, parts, _value(text.strip()), assignment)
 

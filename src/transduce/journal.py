@@ -49,12 +49,16 @@ class Journal:
             os.fsync(self._file.fileno())
         return self._file.tell()
 
-    def cut(self, size: int) -> None:
-        """Forget what was noted after `size` bytes: a resumed run writes it again."""
-        if size > self.path.stat().st_size:
-            raise ModelFolderError(f"{self.path}: is shorter than its checkpoint says; start again in a new folder")
-        self._file.truncate(size)
-        self._file.seek(size)
+    def cut(self, size: int) -> bool:
+        """Forget what was noted after `size` bytes: a resumed run writes it again. False where all is gone already."""
+        there = self.path.stat().st_size
+        if 0 < there < size:
+            raise ModelFolderError(
+                f"{self.path}: is shorter than its checkpoint says; put back a copy, or remove it to go on without"
+            )
+        self._file.truncate(size if there else 0)
+        self._file.seek(size if there else 0)
+        return there > 0 or size == 0
 
     def close(self) -> None:
         """Close both files; what could not be written before is tried once more, and may fail once more."""
@@ -65,11 +69,13 @@ class Journal:
 class NoJournal:
     """Notes nothing down: for a process that helps another one, which writes."""
 
-    size = 0
+    path, size = Path(JOURNAL), 0
+
+    def cut(self, size: int) -> bool:
+        return True
 
     def write(self, event: str, **facts: Any) -> None: ...
     def time(self, event: str, **facts: Any) -> None: ...
-    def cut(self, size: int) -> None: ...
     def close(self) -> None: ...
 
 

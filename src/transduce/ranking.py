@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from transduce.answering.translation import Translation
+from transduce.config import counted
 from transduce.decoding.penalty import LENGTH_PENALTIES
 from transduce.errors import DataError
 from transduce.evaluation.bleu import chrf_metric
 from transduce.translator import Translator
-
-LONGEST_NUMBER = 12
-"""Digits of the number of a line; no file has more lines."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,10 @@ def read_candidates(lines: Iterable[str], where: str) -> Iterator[Candidates]:
     def parse() -> Iterator[tuple[int, str]]:
         for number, line in enumerate(lines, start=1):
             first, *fields = [field.strip() for field in line.split("|||")]
-            if not fields or not first.isdecimal() or len(first) > LONGEST_NUMBER:
+            place = counted(first)
+            if not fields or place is None:
                 raise DataError(f"{where}:{number}: is not of the form `line ||| text ||| …`")
-            yield int(first), fields[0]
+            yield place, fields[0]
 
     before = -1
     for line, several in groupby(parse(), key=lambda found: found[0]):

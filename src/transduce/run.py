@@ -13,7 +13,7 @@ import torch
 
 from transduce.advice.origin import fingerprint, given_tokenizers
 from transduce.checkpoint import ModelFolder, save_model
-from transduce.config import Table, difference, write_toml
+from transduce.config import Table, difference, merge, write_toml
 from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.reading.config import ReadingConfig
@@ -55,7 +55,8 @@ def train(
     """Carry out a recipe in a run folder and return the folder; `transduce.load` then gives the translator.
 
     `prepared` is a folder that `transduce prepare` wrote, used instead of preparing the recipe's corpora. With
-    `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had;
+    `resume` a run that was stopped goes on from its newest whole checkpoint, to the same result as if it never had
+    (its recipe may ask for more updates than before, for nothing else);
     with `finish` besides, it learns no more, and its checkpoints become the model: the best, or the average that the
     recipe asks for. It can be resumed afterwards all the same.
     """
@@ -67,8 +68,8 @@ def train(
         slices = recipe.training.slice_tokens or begun.training.slice_tokens
         recipe = recipe.but_training(tokens=begun.training.tokens, slice_tokens=slices)
     recipe = fill_in(recipe)
-    if begun is not None and without_labels(begun) != without_labels(recipe):
-        raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
+    if begun is not None:
+        _refuse_other_recipe(begun, recipe, folder)
     with joined(recipe.training.device) as ranks, _as_found():
         if recipe.training.shard and ranks.world == 1:
             raise SettingsError(
@@ -127,7 +128,7 @@ def _set_up(
         recipe = resume_recipe(folder)
         return _trainer(recipe, load_prepared(folder / DATA, block=recipe.data.block), folder, ranks, reporter)
     with contextlib.nullcontext() if resume else emptied_on_error(folder):
-        if not resume:
+        if not resume or resume_recipe(folder).training.updates != recipe.training.updates:
             _write(recipe, folder)
         bare = without_labels(recipe)
         refuse_too_large(outline(bare.model, VocabularySizes(1, 1)), recipe.training)  # before hours go into preparing
@@ -280,6 +281,17 @@ def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
     }
 
 
+def _refuse_other_recipe(begun: Recipe, recipe: Recipe, folder: Path) -> None:
+    """A run goes on with the recipe that it was begun with; it may only go on for longer."""
+    if without_labels(begun.but_training(updates=recipe.training.updates)) != without_labels(recipe):
+        raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
+    if recipe.training.updates < begun.training.updates:
+        raise SettingsError(
+            f"{folder}: is a run of {begun.training.updates:,} updates, which can become longer but not shorter; to "
+            f"end it earlier, stop it and make its model with `transduce train --finish {folder}`"
+        )
+
+
 def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
     if (_unblocked(corpus.data), corpus.tokenizer) != (_unblocked(recipe.data), recipe.tokenizer):
         raise SettingsError(
@@ -300,11 +312,18 @@ def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
         _refuse_foreign_corpus(trainer.prepared, recipe)
         return
     before, now = trainer.checkpoints.facts(found[0]), trainer.facts
+    settings = before.get(SETTINGS)
+    if settings is not None:  # a run may become longer
+        settings = merge(settings, {"training": {"updates": recipe.training.updates}})
     for name in now:
         if name in ("ranks", SETTINGS) or before.get(name) == now[name]:
             continue
-        changed = difference(before.get(SETTINGS), now[SETTINGS]) if name == "recipe" and SETTINGS in before else None
-        setting, old, new = changed or (name, before.get(name), now[name])
+        setting, old, new = name, before.get(name), now[name]
+        if name == "recipe" and settings is not None:
+            changed = difference(settings, now[SETTINGS])
+            if changed is None:
+                continue
+            setting, old, new = changed
         raise ModelFolderError(
             f"{trainer.checkpoints.path(found[0])}: was saved with {setting} {_shown(old)}, now it is {_shown(new)}; "
             "put it back, or start a new run in another folder"

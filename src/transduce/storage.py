@@ -33,8 +33,15 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise  # whoever read our output has gone; the path is not to blame
     except OSError as error:
         if error.errno in FULL:
-            raise StorageError(f"{path}: writing failed ({error.strerror}); make room and try again") from None
+            left = f", {_free(path):,} bytes are left there" if error.errno == errno.ENOSPC else ""
+            raise StorageError(f"{path}: writing failed ({error.strerror}{left}); make room and try again") from None
         raise CannotCreate(f"{path}: cannot be written ({error.strerror or error}); choose another place") from None
+
+
+def _free(path: Path) -> int:
+    """Bytes that are free where a path is, or would be."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
 
 
 @contextlib.contextmanager

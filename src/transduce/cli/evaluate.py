@@ -108,6 +108,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
 def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as_json: bool, options: Any) -> None:
     """Score what a reader says of the examples of a file."""
     from transduce.assessment.reading import assess_reader
+    from transduce.config import counted
     from transduce.errors import SettingsError, brief, suggestion
     from transduce.evaluation.catalog import show_score
 
@@ -115,7 +116,8 @@ def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as
     if given or not options["path"]:
         raise SettingsError(f"{run}: is a reader, which is evaluated on a file of examples; give --path FILE alone")
     columns = {name: options[f"{name}_column"] for name in COLUMNS}
-    wanted = {name: int(value) if value.isdecimal() else value for name, value in columns.items() if value}
+    numbers = {name: counted(value) for name, value in columns.items() if value}
+    wanted = {name: columns[name] if number is None else number for name, number in numbers.items()}
     found = assess_reader(reader, options["path"], wanted, options["samples"])
     scores = {name: value for name, value in found.items() if name not in BESIDE_SCORES}
     for name in metrics:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from transduce.cli.corpus import PreparationProgress, corpus_options, corpus_tables
-from transduce.config import Table
+from transduce.config import Table, counted
 from transduce.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ Examples:
   transduce train --text corpus.txt --output runs/author
   transduce train --text corpus.txt.gz --document file --preset gpt_mini --output runs/mini
   transduce train --resume runs/de-en
+  transduce train --resume runs/de-en --updates 50000
   transduce train --finish runs/de-en
   transduce train --from runs/de-en --source new.de --target new.en --watch runs/de-en --output runs/new
 """
@@ -38,6 +39,7 @@ Examples:
 @click.option("--freeze", multiple=True, metavar="PATTERN", help="Weights to hold still, as encoder.*; again for more.")
 @click.option("--preset", metavar="NAME", help="A model by name: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
 @click.option("--tokens", metavar="N|auto", help="Tokens of a batch; auto finds what suits the corpus and the memory.")
+@click.option("--updates", type=click.IntRange(min=1), metavar="N", help="How many; with --resume: more than before.")
 @click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
 @click.option("--output", metavar="RUN", help="Run folder to make.")
 @click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
@@ -50,8 +52,8 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     """Train a model and keep it, with its tokenizers, its recipe and its journal, in one run folder.
 
     Without a recipe the settings are chosen from the corpus, and what was chosen is said with its reasons. Ctrl-C
-    saves before it stops; `--resume` then goes on to the same result as if the run had never been stopped, and
-    `--finish` makes a model of what has been learnt by then.
+    saves before it stops; `--resume` then goes on to the same result as if the run had never been stopped (and, with
+    `--updates`, beyond its end), and `--finish` makes a model of what has been learnt by then.
     """
     from transduce.recipe import read_recipe, resume_recipe
     from transduce.run import train
@@ -61,9 +63,13 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     begun = resume or finish
     if begun is not None:
         given = (output, prepared, options["recipe"], resume and finish)
-        if any(value is not None for value in given) or _assignments(options) or corpus_tables(options):
-            raise SettingsError(f"a resumed run keeps its own recipe; give --{'resume' if resume else 'finish'} alone")
+        updates = options["updates"] if resume else None
+        others = options if updates is None else {**options, "updates": None}
+        if any(value is not None for value in given) or _assignments(others) or corpus_tables(options):
+            alone = "--resume alone, or with --updates" if resume else "--finish alone"
+            raise SettingsError(f"a resumed run keeps its own recipe; give {alone}")
         recipe = resume_recipe(Path(begun))
+        recipe = recipe if updates is None else recipe.but_training(updates=updates)
     else:
         path = Path(options["recipe"]) if options["recipe"] else None
         base, opened = _base(options, prepared)
@@ -103,13 +109,14 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
 def _assignments(options: dict[str, Any]) -> list[str]:
     """Return `--set` and what has an option of its own, in the same form."""
     tokens, preset = options["tokens"], options["preset"]
-    if tokens is not None and tokens != "auto" and not tokens.isdecimal():
+    if tokens not in (None, "auto") and counted(tokens) is None:
         raise SettingsError(f"--tokens is a number or auto, not '{tokens}'")
     if options["extend_vocabulary"] is not None and options["start"] is None and options["recipe"] is None:
         raise SettingsError("--extend-vocabulary adds to the tokens of a model; name it with --from")
     given = {
         "model.preset": preset,
         "training.tokens": int(tokens) if tokens not in (None, "auto") else tokens,
+        "training.updates": options["updates"],
         "training.start_from": options["start"],
         "training.freeze": list(options["freeze"]) or None,
         "tokenizer.extend": options["extend_vocabulary"],

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import pydantic
 
-from transduce.config import Config
+from transduce.config import Config, counted
 from transduce.errors import DataError, suggestion
 from transduce.text.line import MAX_LINE_BYTES, STDIN, normalise, read_lines, shown
 from transduce.text.tags import NAME
@@ -137,7 +137,8 @@ def _or(column: int | str | None, default: int | str) -> int | str:
 
 
 def _numbered(column: int | str) -> int | str:
-    return int(column) if isinstance(column, str) and column.isdecimal() else column
+    number = counted(column) if isinstance(column, str) else column
+    return column if number is None else number
 
 
 def read_pairs(files: CorpusFiles) -> Iterator[Pair]:

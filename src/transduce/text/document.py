@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import cast
 
+from transduce.config import counted
 from transduce.errors import DataError, SettingsError
 from transduce.text.line import normalise
 
@@ -84,9 +85,10 @@ def _line(line: str) -> Segment:
 
 
 def _column(line: str, field: str, where: str) -> Segment:
-    if not field.isdecimal() or int(field) < 1:
+    number = counted(field)
+    if not number:
         raise SettingsError(f"--field {field}: a column of a TSV file is a number from 1")
-    cells, place = line.split("\t"), int(field) - 1
+    cells, place = line.split("\t"), number - 1
     if place >= len(cells):
         raise DataError(f"{where}: has {len(cells)} columns, so there is no column {field}")
 

@@ -12,7 +12,8 @@ from transduce.journal import Journal, NoJournal
 from transduce.training.config import TrainingConfig
 from transduce.training.ema import Ema
 from transduce.training.reporter import Reporter
-from transduce.training.resume import Checkpoints, Progress, checkpoint_tensors
+from transduce.training.resume import SETTINGS, Checkpoints, Progress, checkpoint_tensors
+from transduce.training.schedule import ENDING
 from transduce.training.sharding import whole
 from transduce.training.update import Updater
 
@@ -37,16 +38,26 @@ class Keeper:
         for complaint in found[1] if found is not None else ():
             reporter.warn(f"{complaint}; going back to update {update:,}")
         progress = self._restore(update)
-        self.journal.cut(progress.journal_size)
-        self._note_ranks(update)
+        if not self.journal.cut(progress.journal_size):
+            reporter.warn(f"{self.journal.path}: is gone; the run goes on, and its record begins at update {update:,}")
+        self._note_changes(update, reporter)
         self.journal.time("resumed", update=update)
         return progress
 
-    def _note_ranks(self, update: int) -> None:
-        """Say from where on there are more or fewer ranks: order and dropout stay the same, sums round differently."""
-        before = self.checkpoints.facts(update).get("ranks") if self.ranks.leads else None
-        if before is not None and before != self.ranks.world:
-            self.journal.write("ranks", update=update, before=before, now=self.ranks.world)
+    def _note_changes(self, update: int, reporter: Reporter) -> None:
+        """Say from where on a run is another than it was begun as: one of more or fewer ranks, or a longer one."""
+        facts = self.checkpoints.facts(update) if self.ranks.leads else {}
+        before, now = facts.get("ranks"), self.ranks.world
+        if before not in (None, now):  # order and dropout stay the same, sums round differently
+            self.journal.write("ranks", update=update, before=before, now=now)
+        before, now = facts.get(SETTINGS, {}).get("training", {}).get("updates"), self.config.updates
+        if before not in (None, now):
+            self.journal.write("longer", update=update, before=before, now=now)
+            if self.config.schedule in ENDING:
+                reporter.warn(
+                    f"the {self.config.schedule} schedule ended at update {before:,} and now ends at {now:,}: the "
+                    "learning rate leaps up here; the result is not that of a run begun for so many"
+                )
 
     @contextlib.contextmanager
     def kept_in_place(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from transduce.checkpoint import WEIGHTS, load_weights, put_weights, save_weights, weights_of
-from transduce.config import Table
+from transduce.config import Table, counted
 from transduce.data.batches import START, Position
 from transduce.errors import ModelFolderError, StorageError
 from transduce.models.interface import Model
@@ -94,7 +94,8 @@ class Checkpoints:
     def updates(self) -> list[int]:
         """The updates of which there is a checkpoint, oldest first."""
         names = [path.name for path in self.folder.glob("update-*") if path.is_dir()] if self.folder.is_dir() else []
-        updates = sorted(int(number) for name in names if (number := name.removeprefix("update-")).isdecimal())
+        numbers = [counted(name.removeprefix("update-")) for name in names]
+        updates = sorted(number for number in numbers if number is not None)
         return [update for update in updates if self.path(update).name in names]
 
     def save(

@@ -10,6 +10,9 @@ from transduce.training.config import TrainingConfig
 Schedule = Callable[[int], float]
 """update -> learning rate."""
 
+ENDING = ("cosine", "linear")
+"""Schedules that come to their end with the run: another number of updates makes another rate of each."""
+
 
 def noam(factor: float, model_dim: int, warmup: int) -> Schedule:
     """factor · d^-0.5 · min(update^-0.5, update · warmup^-1.5): section 5.3."""

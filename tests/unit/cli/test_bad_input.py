@@ -238,6 +238,9 @@ MODELS = {
 }
 
 WISHES = {
+    "a column of 5,000 digits": Case(
+        f"translate model x.tsv --field {'1' * 5000}", 2, "is a number from 1", file("x.tsv", "a\tb\n")
+    ),
     "no line to translate": Case("translate run none.txt --output new/deep/out.txt", 66, "none.txt: cannot be read"),
     "bad UTF-8 on the way": Case(
         "translate run x --output out", 65, "x:3: not UTF-8", file("x", b"a b\n\nc \xff d\ne\n")
@@ -367,6 +370,11 @@ RUNS = {
         2,
         "was prepared with other settings",
         lambda place: run(["prepare", "--recipe", "recipe.toml", "--set", "data.train.size=299", "--output", "other"]),
+    ),
+    "a number of 5,000 digits as a batch": Case(f"{TRAIN} --tokens {'9' * 5000}", 2, "is a number or auto"),
+    "a setting in 5,000 tables": Case(f"{TRAIN} --set {'a.' * 5000}b=1", 2, "write it as table.setting=value"),
+    "a run and two to compare it with": Case(
+        "report run run --against run", 2, "name the other run once: report run run"
     ),
     "a prepared corpus that is not there": Case(f"train --prepared none {NEW}", 66, "none: there is no such folder"),
     "a prepared corpus of a newer format": Case(

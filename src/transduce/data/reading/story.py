@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-MOST_DIGITS = 9
-"""Of a line's number in its story."""
+from transduce.config import counted
 
 Asked = tuple[int, tuple[str, ...], str]
 """The line of a question, the facts before it with the question itself as the last, and the answer."""
@@ -28,17 +27,18 @@ def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
     for place, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        number, _, rest = line.strip().partition(" ")
-        if not number.isdecimal() or len(number) > MOST_DIGITS or not plain(rest.partition("\t")[0]):
+        first, _, rest = line.strip().partition(" ")
+        number = counted(first)
+        if number is None or not plain(rest.partition("\t")[0]):
             yield place
             continue
-        if int(number) == 1:
+        if number == 1:
             facts, last = [], 0
-        if last is None or int(number) <= last:  # no beginning, or mixed up: whose facts these are is not known
+        if last is None or number <= last:  # no beginning, or mixed up: whose facts these are is not known
             last = None
             yield place
             continue
-        last = int(number)
+        last = number
         question, *told = rest.split("\t")
         if not told:
             facts.append(plain(question))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from transduce.config import Table
+from transduce.config import Table, counted
 from transduce.errors import brief
 from transduce.interop.huggingface.tokenizer_settings import TokenizerSettings
 from transduce.text.library_codec import LibraryCodec
@@ -147,7 +147,7 @@ def _added(settings: TokenizerSettings) -> list[Table]:
     added = settings.table(ADDED) if settings.has(ADDED) else {}
     found = [{"content": piece, "id": token, "special": piece in special} for piece, token in added.items()]
     for token, entry in listed.items() if isinstance(listed, dict) else ():
-        if isinstance(entry, dict) and token.isdecimal() and len(token) < 9:
-            found.append({"special": False, **entry, "id": int(token)})
+        if isinstance(entry, dict) and (number := counted(token)) is not None:
+            found.append({"special": False, **entry, "id": number})
     by_token = {token["id"]: token for token in found if isinstance(token.get("content"), str)}
     return sorted(by_token.values(), key=lambda token: int(token["id"]))
