@@ -262,7 +262,7 @@ def test_the_command_writes_the_page(finished: Path, tmp_path: Path, capsys: pyt
     output = tmp_path / "page.html"
     other = folder_of(tmp_path / "second", [update(2)])
     before = sorted(path for path in finished.rglob("*"))
-    assert run_command(["report", str(finished), "--against", str(other), "--output", str(output)]) == 0
+    assert run_command(["report", str(finished), str(other), "--output", str(output)]) == 0
     assert output.read_text(encoding="utf-8") == page([read_run(finished), read_run(other)])
     printed = capsys.readouterr().out
     assert "8 of 8 updates, finished" in printed and str(output) in printed
