@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from transduce.advice.origin import Origin, fit, habits, open_origin, peak_rate, settled
-from transduce.advice.pairs import KINDS, Advice, advise, advise_going_on, survey
+from transduce.advice.pairs import KINDS, Advice, advise, advise_going_on, advise_tokenizer, survey
 from transduce.advice.reading import advise_reader, refuse_misreading, with_head
-from transduce.advice.text import advise_text, measure
+from transduce.advice.text import advise_text, advise_text_tokenizer, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
 from transduce.data.corruption import largest_corrupted
@@ -41,6 +41,8 @@ from transduce.training.fitting import outline
 from transduce.training.run_folder import RECIPE
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
+CHOSEN = {"tokenizer", "model", "training"}
+"""Tables that are chosen from the corpus where a recipe has none of them."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ def read_recipe(
     _refuse_foreign(tables, where)
     if tables.get("training", {}).get("start_from") is not None:
         tables, reasons = _started(tables, where, prepared)
-    elif not {"tokenizer", "model", "training"} & given.keys():
+    elif not CHOSEN & given.keys():
         data = read_data_table(_table(tables, "data", where), f"{where}: data")
         if isinstance(data, ReadingConfig):
             advice = advise_reader(data.task)
@@ -205,6 +207,26 @@ def read_recipe(
         tables, reasons = _over(advice, tables, where)
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
+
+
+def choose_tokenizer(data: DataConfig | ReadingConfig, given: Table) -> tuple[Table, list[str]]:
+    """Complete a table [tokenizer] as `read_recipe` does for a recipe of [data] alone; and say why.
+
+    Who says what a token is has chosen; and standard input can be read once only, so that nothing is chosen by it.
+    """
+    if {*KINDS, "folder"} & given.keys():
+        return given, []
+    if isinstance(data, ReadingConfig):
+        advice = Advice(advise_reader(data.task).tables, ["WordPiece, as BERT has it"])
+    elif any(map(reads_stdin, data.corpora)):
+        return given, []
+    elif data.is_text:
+        advice = advise_text_tokenizer(_characters(data, None), given)
+    else:
+        advice = advise_tokenizer(survey(_pairs(data)), given)
+    only = {"tokenizer": advice.tables["tokenizer"], "training": {}}
+    tables, reasons = _over(Advice(only, advice.reasons), {"tokenizer": given}, "")
+    return tables["tokenizer"], reasons
 
 
 def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Table, list[str]]:

@@ -281,7 +281,7 @@ def test_a_run_goes_on_only_with_the_recipe_it_was_begun_with(first: Path) -> No
     begun = resume_recipe(first)
     for changed in (
         replace(begun, training=begun.training.but(learning_rate=0.5)),
-        replace(begun, training=begun.training.but(updates=100)),
+        replace(begun, training=begun.training.but(updates=begun.training.updates - 1)),
         replace(begun, model=begun.model.but(dropout=0.0)),
     ):
         with pytest.raises(TransduceError):

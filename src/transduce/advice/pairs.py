@@ -81,13 +81,32 @@ def survey(texts: Iterable[tuple[str, str]], pairs: int | None = None) -> Survey
 
 def advise(found: Survey, given: Table | None = None) -> Advice:
     """Choose tokenizer, model and training for a corpus; `given` is what a person said of the tokenizer."""
-    reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == SURVEYED else "")]
+    tokens = advise_tokenizer(found, given)
+    tokenizer, reasons = tokens.tables["tokenizer"], tokens.reasons
+    by_words, as_text = found.target.words, found.target.characters / 4
+    per_line = {"word": by_words, "character": found.target.characters}.get(tokenizer.get("target_kind", ""), as_text)
+    model, training = _model(found.pairs, per_line, reasons)
     chosen = bool(KINDS & (given or {}).keys())
-    tokenizer, tokens_per_line = _tokenizer(found, [] if chosen else reasons)
-    model, training = _model(found.pairs, tokens_per_line, reasons)
     if not {**({"joint": True} if chosen else tokenizer), **(given or {})}["joint"]:
         model["tied"] = "target"
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def advise_tokenizer(found: Survey, given: Table | None = None) -> Advice:
+    """Choose the tokenizer alone."""
+    reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == SURVEYED else "")]
+    said = [] if KINDS & (given or {}).keys() else reasons
+    sides = (("source", found.source), ("target", found.target))
+    kinds = {f"{name}_kind": _kind(side, found.pairs, name, said) for name, side in sides}
+    one = set(kinds.values())
+    if (given or {}).get("joint") and len(one) == 1 and (kind := one.pop()):
+        return Advice({"tokenizer": {"joint": True, "kind": kind, "vocab_size": 4000, "min_frequency": 1}}, reasons)
+    if any(kinds.values()) and not (given or {}).get("joint"):
+        named = {name: kind or "bpe" for name, kind in kinds.items()}
+        return Advice({"tokenizer": {"joint": False, **named, "vocab_size": 4000, "min_frequency": 1}}, reasons)
+    size = 4000 if found.pairs < 20_000 else 10_000 if found.pairs < 300_000 else 32_000
+    said.append(f"text on both sides: one BPE vocabulary of {size:,} tokens for both")
+    return Advice({"tokenizer": {"kind": "bpe", "joint": True, "vocab_size": size}}, reasons)
 
 
 def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, given: Table) -> Advice:
@@ -132,24 +151,6 @@ def _kind(side: Side, pairs: int, name: str, reasons: list[str]) -> str | None:
         reasons.append(f"the {name} is single words: its tokens are characters")
         return "character"
     return None
-
-
-def _tokenizer(found: Survey, reasons: list[str]) -> tuple[Table, float]:
-    pairs = found.pairs
-    kinds = [_kind(found.source, pairs, "source", reasons), _kind(found.target, pairs, "target", reasons)]
-    length = found.target.words if kinds[1] == "word" else found.target.characters
-    if any(kinds):
-        source, target = (kind or "bpe" for kind in kinds)
-        return {
-            "joint": False,
-            "source_kind": source,
-            "target_kind": target,
-            "vocab_size": 4000,
-            "min_frequency": 1,
-        }, length if kinds[1] else found.target.characters / 4
-    size = 4000 if found.pairs < 20_000 else 10_000 if found.pairs < 300_000 else 32_000
-    reasons.append(f"text on both sides: one BPE vocabulary of {size:,} tokens for both")
-    return {"kind": "bpe", "joint": True, "vocab_size": size}, found.target.characters / 4
 
 
 def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Table, Table]:

@@ -36,16 +36,9 @@ def measure(texts: Iterable[str]) -> int:
 def advise_text(characters: int, given: Table | None = None, corrupt: bool = False) -> Advice:
     """Choose tokenizer, model and training for plain text; `given` is what a person said of the tokenizer, `corrupt`
     whether pairs are made of it for a model that reads and writes."""
-    reasons = [f"{characters:,} characters of text" + (" or more" if characters == COUNTED else "")]
-    chosen = bool(KINDS & (given or {}).keys())
+    chosen = advise_text_tokenizer(characters, given)
+    tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
     by_characters = characters < LITTLE
-    if by_characters:
-        tokenizer: Table = {"kind": "character", "vocab_size": 1000}
-        what = "little text: its tokens are characters"
-    else:
-        tokenizer = {"kind": "bpe", "vocab_size": 8000 if characters < MUCH else 32_000}
-        what = f"one BPE vocabulary of {tokenizer['vocab_size']:,} tokens"
-    reasons += [] if chosen else [what]
     model, rate = _model(characters, corrupt, reasons)
     tokens = 8192 if by_characters else 16_384 if characters < MUCH else 65_536
     per_epoch = max(1, characters // (1 if by_characters else PER_TOKEN) // tokens)
@@ -66,6 +59,19 @@ def advise_text(characters: int, given: Table | None = None, corrupt: bool = Fal
         "patience": 10,
     }
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def advise_text_tokenizer(characters: int, given: Table | None = None) -> Advice:
+    """Choose the tokenizer alone."""
+    reasons = [f"{characters:,} characters of text" + (" or more" if characters == COUNTED else "")]
+    if characters < LITTLE:
+        tokenizer: Table = {"kind": "character", "vocab_size": 1000}
+        what = "little text: its tokens are characters"
+    else:
+        tokenizer = {"kind": "bpe", "vocab_size": 8000 if characters < MUCH else 32_000}
+        what = f"one BPE vocabulary of {tokenizer['vocab_size']:,} tokens"
+    reasons += [] if KINDS & (given or {}).keys() else [what]
+    return Advice({"tokenizer": tokenizer}, reasons)
 
 
 def _model(characters: int, corrupt: bool, reasons: list[str]) -> tuple[Table, float]:

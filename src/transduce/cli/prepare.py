@@ -26,7 +26,7 @@ Examples:
 @corpus_options
 @click.option("--recipe", metavar="FILE", help="TOML file with the tables [data] and [tokenizer]; options go over it.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as data.max_length=100.")
-@click.option("--tokenizer", metavar="KIND", help="bpe (default), unigram, wordpiece, word, character or byte.")
+@click.option("--tokenizer", metavar="KIND", help="bpe, unigram, wordpiece, word, character or byte.")
 @click.option("--vocab-size", type=int, metavar="N", help="Most tokens of one tokenizer.")
 @click.option("--joint/--separate", default=None, help="One tokenizer for both sides, or one for each.")
 @click.option("--output", required=True, metavar="FOLDER", help="Folder to make; a prepared corpus there is replaced.")
@@ -36,16 +36,22 @@ def command(output: str, as_json: bool, **options: Any) -> None:
 
     Reads pairs of text in a stream, leaves out what cannot be used, counts every pair left out with its reason, learns
     the tokenizer and writes everything into one folder that training reads. Memory does not grow with the corpus.
-    Without a validation corpus some pairs are held out.
+    Without a validation corpus some pairs are held out. What is not said of the tokenizer is chosen from the corpus,
+    as `transduce train` does.
     """
     from transduce.advice.origin import given_tokenizers
     from transduce.data.prepare import prepare
     from transduce.data.store import read_data_table
-    from transduce.recipe import read_tokenizer_table
+    from transduce.recipe import CHOSEN, choose_tokenizer, read_tokenizer_table
 
     where = options["recipe"] or "the command line"
-    tables = _tables(options)
+    recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}
+    tables = _tables(recipe, options)
     data = read_data_table(tables["data"], f"{where}: [data]")
+    if not CHOSEN & recipe.keys():
+        tables["tokenizer"], reasons = choose_tokenizer(data, tables["tokenizer"])
+        for reason in reasons:
+            click.echo(f"chosen: {reason}", err=True)
     tokenizer = read_tokenizer_table(data, tables["tokenizer"], f"{where}: [tokenizer]")
     with PreparationProgress() as progress:
         report = prepare(data, tokenizer, Path(output), progress.show, given_tokenizers(tokenizer))
@@ -59,9 +65,8 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     click.echo(f"prepared     {output}")
 
 
-def _tables(options: dict[str, Any]) -> dict[str, Table]:
+def _tables(recipe: Table, options: dict[str, Any]) -> dict[str, Table]:
     """Lay the options over the recipe."""
-    recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}
     _check_tables(recipe, options["recipe"])
     given: Table = {"data": {}, "tokenizer": {}}
     for name, corpus in corpus_tables(options).items():

@@ -22,7 +22,7 @@ CORPORA = {
     "damaged gzip": Case(
         f"{PREPARE} x.tsv.gz", 65, "damaged or cut short", file("x.tsv.gz", gzip.compress(PAIRS)[:-8] + b"12345678")
     ),
-    "empty file": Case(f"{PREPARE} x.tsv", 65, "has no pair in it", file("x.tsv", "")),
+    "empty file": Case(f"{PREPARE} x.tsv --tokenizer bpe", 65, "has no pair in it", file("x.tsv", "")),
     "empty files": Case(f"train --source e --target e {NEW}", 65, "the training corpus is empty", file("e", "")),
     "only one-sided lines": Case(
         f"{PREPARE} x.tsv", 65, "2 dropped because a side is empty", file("x.tsv", "a\t\n\tb\n")

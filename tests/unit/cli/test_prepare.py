@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from transduce.cli.corpus import PreparationProgress
 from transduce.cli.main import run
 from transduce.data.store import load_prepared
+from transduce.text.tokenizer import TokenizerConfig
 
 
 class Terminal(io.StringIO):
@@ -33,6 +36,27 @@ def test_a_terminal_gets_one_line_that_is_gone_at_the_end(monkeypatch: pytest.Mo
         progress.show("reading train", 9)  # too soon to be shown
         progress.show("tokenising", 11)
     assert terminal.getvalue() == "\r\x1b[Kreading train: 7\r\x1b[Ktokenising: 11\r\x1b[K"
+
+
+def test_what_is_not_said_of_the_tokenizer_is_chosen_as_training_chooses_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{' '.join(str(row * row % 7919))}\t{' '.join(str(row))}\n" for row in range(100)]
+    (place / "x.tsv").write_text("".join(lines))
+    assert run(["prepare", "--path", "x.tsv", "--output", "new"]) == 0
+    assert "chosen: the source has 10 different words: each is a token of its own" in capsys.readouterr().err
+    assert run(["train", "--path", "x.tsv", "--prepared", "new", "--output", "never"]) == 2
+    assert run(["train", "--path", "x.tsv", "--dry-run"]) == 0
+    chosen = tomllib.loads(capsys.readouterr().out)["tokenizer"]
+    assert load_prepared(place / "new").tokenizer == TokenizerConfig.from_table(chosen, "")
+    assert run(["prepare", "--path", "x.tsv", "--joint", "--output", "one"]) == 0
+    assert load_prepared(place / "one").tokenizer.kind == "word"
+
+
+def test_standard_input_is_read_once_and_nothing_chosen_by_it(place: Path, typed: Callable[[bytes], None]) -> None:
+    typed(b"a b\tc\nd\te f\n")
+    assert run(["prepare", "--path", "-", "--set", "data.train.format=tsv", "--output", "new"]) == 0
+    assert load_prepared(place / "new").tokenizer == TokenizerConfig()
 
 
 def test_examples_in_the_report_cannot_steer_the_terminal(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
