@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from transduce.text.constraint import Constraints
     from transduce.translator import Translator
 
+MARKED_UP = ("po", "srt")
+"""Kinds of files in which what looks like a tag or a placeholder is one."""
+
 _EXAMPLES = """
 \b
 Examples:
@@ -69,7 +72,7 @@ Examples:
 @click.option("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate this word so; again for more.")
 @click.option("--terms", metavar="FILE", help="The same from a file: word, tab, translation.")
 @click.option(
-    "--placeholders", is_flag=True, help="Copy {name}, %s, <tags>, addresses as they are; always done in .po files."
+    "--placeholders", is_flag=True, help="Copy {name}, %s, <tags>, addresses as they are; always done in .po and .srt files."
 )
 @click.option("--keep", multiple=True, metavar="REGEX", help="Copy what fits this as it is; again for more.")
 def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -> None:
@@ -144,7 +147,7 @@ def _constraints(translator: Translator, kind: str, asked: dict[str, Any]) -> Co
         every if asked["prefix_file"] is None else read_lines(asked["prefix_file"]),
         asked["forbid"],
         read_terms(asked["term"], read_lines(asked["terms"]) if asked["terms"] else (), asked["terms"] or ""),
-        (*(USUAL if asked["placeholders"] or kind == "po" else ()), *asked["keep"]),
+        (*(USUAL if asked["placeholders"] or kind in MARKED_UP else ()), *asked["keep"]),
         asked["stop_at"],
     )
 

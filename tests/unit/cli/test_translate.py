@@ -273,6 +273,10 @@ def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFi
     assert run(["translate", "run", "film.srt", "--min-length", "2"]) == 0
     (said,) = translate(["a b c"], min_length=2)
     assert capsys.readouterr().out == f"1\n00:00:01,000 --> 00:00:02,000\n{said}\n\n"
+    Path("film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\n<b>a</b> b <i>c</i> d\n\n")
+    assert run(["translate", "run", "film.srt", "--min-length", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert all(shown.count(tag) == 1 for tag in ("<b>", "</b>", "<i>", "</i>"))
     Path("rows.tsv").write_text("1\ta b c\tx\n2\t\ty\n")
     assert run(["translate", "run", "rows.tsv", "--field", "2", "--min-length", "2"]) == 0
     assert capsys.readouterr().out == f"1\t{said}\tx\n2\t\ty\n"
