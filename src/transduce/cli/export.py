@@ -31,6 +31,7 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
     from transduce.checkpoint import load_model
     from transduce.errors import CannotCreate
     from transduce.interop import ctranslate2, exporting
+    from transduce.interop.huggingface.generation import left_out
     from transduce.text.shortlist import Shortlist
 
     assert get_args(ctranslate2.Quantization) == _QUANTIZATIONS
@@ -41,6 +42,8 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
     contents = load_model(Path(run))
     if kind == "huggingface":
         exporting.export(contents, Path(output))
+        for wish in left_out(contents.notes.get("search") or {}):
+            click.echo(f"note: transformers have nothing for search.{wish}", err=True)
     else:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer
         listed = None if shortlist is None else Shortlist.load(shortlist, *tokenizers)

@@ -72,7 +72,9 @@ Examples:
 @click.option("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate this word so; again for more.")
 @click.option("--terms", metavar="FILE", help="The same from a file: word, tab, translation.")
 @click.option(
-    "--placeholders", is_flag=True, help="Copy {name}, %s, <tags>, addresses as they are; always done in .po and .srt files."
+    "--placeholders",
+    is_flag=True,
+    help="Copy {name}, %s, <tags>, addresses as they are; always so in .po and .srt.",
 )
 @click.option("--keep", multiple=True, metavar="REGEX", help="Copy what fits this as it is; again for more.")
 def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -> None:

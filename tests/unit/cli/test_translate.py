@@ -14,6 +14,7 @@ import transduce
 from tests.unit.cli.example import complaint
 from transduce.cli.main import run
 from transduce.errors import DataError
+from transduce.interop.huggingface.generation import left_out
 from transduce.translator import Translator
 
 
@@ -265,6 +266,16 @@ def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureF
     assert set(answer.hypotheses[0]) <= set("abcdefg")
     assert run(["export", "run", "--to", "ctranslate2", "--output", "out/small"]) == 73
     assert "out/small: is there already" in complaint(capsys.readouterr())
+
+
+def test_an_export_says_which_wishes_are_lost_on_the_way(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", "run", "--to", "huggingface", "--output", "theirs"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: transformers have nothing for search.length_penalty = 'gnmt' with alpha = 0.6")
+    kept = {"method": "beam", "length_penalty": "power", "alpha": 1.6, "repetition_penalty": 1.2}
+    assert left_out(kept) == []
+    assert left_out({**kept, "coverage": 0.2, "presence_penalty": 1.0}) == ["coverage = 0.2", "presence_penalty = 1.0"]
+    assert left_out({"method": "greedy", "alpha": 0.9}) == []
 
 
 def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

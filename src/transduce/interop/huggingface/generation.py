@@ -19,6 +19,9 @@ SAMPLED = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "mi
 WISHES = {*NUMBERS, *SAMPLED, "num_beams", "do_sample", "length_penalty", "early_stopping", "max_length"}
 """All of theirs that mean something here."""
 
+OURS = ("coverage", "groups", "presence_penalty", "frequency_penalty", "seed")
+"""Wishes of ours that they have not."""
+
 
 def read_search(table: Table, model: Model) -> Table:
     """Return the `[search]` table that stands for their wishes; what has no meaning here is left out."""
@@ -54,6 +57,15 @@ def write_generation(search: Table) -> Table:
         power = options.length_penalty == "power"  # they have no other
         wishes |= {"length_penalty": options.alpha if power else 1.0, "early_stopping": options.stop == "beam_finished"}
     return wishes
+
+
+def left_out(search: Table) -> list[str]:
+    """Say which wishes of a `[search]` table they have nothing for, so that their answers may be others."""
+    options, usual = SearchOptions.from_table(search, "the model folder's search"), SearchOptions()
+    lost = [f"{name} = {value}" for name in OURS if (value := getattr(options, name)) != getattr(usual, name)]
+    if options.method == "beam" and options.length_penalty != "power" and options.alpha:
+        lost.append(f"length_penalty = '{options.length_penalty}' with alpha = {options.alpha} (1.0 of theirs instead)")
+    return lost
 
 
 def _is_number(value: Any) -> bool:
