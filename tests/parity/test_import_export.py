@@ -261,6 +261,20 @@ def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path
             assert said.probability == pytest.approx(float(chance), abs=1e-6)
 
 
+def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> None:
+    tokenizer = train_reading_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1), TEXTS * 3)
+    settings = BertConfig(model_dim=16, num_heads=2, ffn_dim=24, num_layers=1, max_positions=64, head="span")
+    habits = {"max_length": 40, "stride": 7, "no_answer": True}
+    contents = ModelFolder(_drawn(settings, tokenizer.size), settings, tokenizer, tokenizer, {**habits})
+    export(contents, tmp_path / "theirs")
+    transformers.BertForQuestionAnswering.from_pretrained(tmp_path / "theirs")
+    notes = import_model(tmp_path / "theirs", tmp_path / "back").notes
+    assert {name: notes[name] for name in habits} == habits
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"transduce": {"max_length": "x", "stride": -1}}))
+    assert not habits.keys() & import_model(tmp_path / "theirs", tmp_path / "again").notes.keys()
+
+
 def test_what_no_architecture_of_theirs_has_is_refused() -> None:
     for config, said in (
         (TransformerConfig(feed_forward="gated"), "feed_forward = gated"),

@@ -25,7 +25,7 @@ from transduce.interop.huggingface.rename import write_renamed
 from transduce.interop.huggingface.seq2seq import FAIRSEQ_PAD, M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer_export import Frame, export_tokenizers
-from transduce.interop.importing import GENERATION
+from transduce.interop.importing import GENERATION, HABITS, OUR_HABITS
 from transduce.models import catalog
 from transduce.models.bert import BertConfig
 from transduce.models.block import SINUSOIDS, BlockConfig
@@ -205,7 +205,8 @@ def _further(contents: ModelFolder) -> Table:
     if isinstance(labels, list):
         table["id2label"] = {str(number): str(name) for number, name in enumerate(labels)}
         table["label2id"] = {str(name): number for number, name in enumerate(labels)}
-    return table
+    kept = {name: contents.notes[name] for name in HABITS if contents.notes.get(name) is not None}
+    return {**table, **({OUR_HABITS: kept} if kept else {})}
 
 
 def _special(contents: ModelFolder) -> Table:

@@ -43,6 +43,10 @@ FAMILIES: Mapping[str, Family] = {
 TORCH = "torch_transformer"
 
 GENERATION = "generation_config.json"
+OUR_HABITS = "transduce"
+"""Where `config.json` of a reader that we exported keeps what `transformers` leave to the asker, …"""
+HABITS = {"max_length": 8, "stride": 1, "no_answer": True}
+"""… which is this, each with the least that makes sense."""
 EMBEDDINGS = (
     ("source_embedding.weight", "embedding.weight", "embedding.pieces.weight"),
     ("target_embedding.weight", "source_embedding.weight", "embedding.weight", "embedding.pieces.weight"),
@@ -86,6 +90,7 @@ def _from_folder(path: Path, source_language: str | None, target_language: str |
     notes |= {"opens_with": _opening(tokenizers[1])}
     if getattr(config, "head", None) in ("labels", "tags"):
         notes["labels"] = _labels(settings)
+    notes |= _habits(settings)
     return _made(origin, config, sizes, renames, tokenizers, table, notes)
 
 
@@ -115,6 +120,17 @@ def _opening(tokenizer: ImportedTokenizer) -> str:
     """What stands before a text that a language model goes on with."""
     prefix = tokenizer.config.prefix
     return "nothing" if not prefix else "end" if prefix == (tokenizer.end,) else "start"
+
+
+def _habits(settings: Settings) -> Table:
+    """How a reader of ours read before it was exported, as far as that makes sense."""
+    found = settings.table.get(OUR_HABITS)
+    table = found if isinstance(found, dict) else {}
+    return {
+        name: table[name]
+        for name, least in HABITS.items()
+        if type(table.get(name)) is type(least) and table[name] >= least
+    }
 
 
 def _labels(settings: Settings) -> list[str] | None:
