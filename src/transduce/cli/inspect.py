@@ -32,7 +32,7 @@ Examples:
 )
 @click.option("--layer", type=int, metavar="N", help="Layer of the PNG, from 1; default: the mean of all.")
 @click.option("--head", type=int, metavar="N", help="Head of the PNG, from 1; needs --layer.")
-@click.option("--top", type=int, default=5, metavar="N", help="Likeliest tokens shown at each step.", show_default=True)
+@click.option("--top", type=int, metavar="N", help="Likeliest tokens shown at each step.  [default: 5]")
 @click.option("--second", metavar="TEXT", help="For a reader: a second text, read beside the first.")
 @click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
 def command(
@@ -42,7 +42,7 @@ def command(
     kind: str | None,
     layer: int | None,
     head: int | None,
-    top: int,
+    top: int | None,
     second: str | None,
     beam: int | None,
     to: str | None,
@@ -66,9 +66,9 @@ def command(
         raise SettingsError("there is nothing to look at in an empty text; give one with words")
     loaded = load(run)
     asked = {"--to": to, "--from": of, "--beam": beam, "--second": second, "--kind": kind, "--layer": layer}
-    asked |= {"--head": head}
+    asked |= {"--head": head, "--top": top}
     if isinstance(loaded, ReaderModel):
-        _refuse("a reader, which writes nothing", asked, "--to", "--from", "--beam")
+        _refuse("a reader, which writes nothing", asked, "--to", "--from", "--beam", "--top")
         if loaded.head == "tags":
             _refuse("a reader of one text at a time", asked, "--second")
         _inspect_reader(loaded, text if second is None else [text, second], output, kind, layer, head)
@@ -77,14 +77,16 @@ def command(
     if second is not None:
         raise SettingsError("--second is for readers, which read two texts side by side; leave it out")
     if has_tape(translator.model) or translator.model.picture_side is not None:
-        _refuse("a model of which one drawing shows everything", asked, "--kind", "--layer", "--head")
+        _refuse("a model of which one drawing shows everything", asked, "--kind", "--layer", "--head", "--top")
     translator.languages.ask_for(to, of)
     if has_tape(translator.model):
         _inspect_tape(translator, text, output, beam)
     elif translator.model.picture_side is not None:
         _inspect_glances(translator, text, output, beam)
     else:
-        _show_maps(translator, translator.attention(text, top=top, beam=beam), output, kind, layer, head)
+        _show_maps(
+            translator, translator.attention(text, top=5 if top is None else top, beam=beam), output, kind, layer, head
+        )
 
 
 def _refuse(what: str, asked: dict[str, Any], *options: str) -> None:

@@ -7,7 +7,7 @@ word that stands for the first time has no same word before it. Roles are not ex
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -64,15 +64,17 @@ def measure(seed: int = 1, report: Report = silent, setting: Repeating = DEFAULT
 def measure_model(given: Given, report: Report = silent) -> Finding:
     """Look at the heads of a given model while it reads its texts, or some English sentences."""
     texts = SENTENCES if given.texts is None else given.texts
-    looks = []
-    for number, seen in enumerate(looks_of_given(given, texts), start=1):
-        looks += seen
-        report("texts", number)
     languages = {name: value for name, value in (("from", given.of), ("to", given.to)) if value is not None}
-    return finding(looks, {"model": str(given.folder), "texts": len(texts), **languages}, [])
+
+    def looks() -> Iterator[Look]:  # one text's at a time: maps are large
+        for number, seen in enumerate(looks_of_given(given, texts), start=1):
+            yield from seen
+            report("texts", number)
+
+    return finding(looks(), {"model": str(given.folder), "texts": len(texts), **languages}, [])
 
 
-def finding(looks: Sequence[Look], setting: Mapping[str, Cell], further: Sequence[Check]) -> Finding:
+def finding(looks: Iterable[Look], setting: Mapping[str, Cell], further: Sequence[Check]) -> Finding:
     """Say what each head looks at."""
     heads = heads_of(looks)
     columns = (*ROLES, "far")
@@ -111,7 +113,7 @@ def finding(looks: Sequence[Look], setting: Mapping[str, Cell], further: Sequenc
     )
 
 
-def heads_of(looks: Sequence[Look]) -> list[Head]:
+def heads_of(looks: Iterable[Look]) -> list[Head]:
     """Take the mean over all texts of what each head looked at."""
     total: dict[tuple[str, str], Tensor] = defaultdict(lambda: torch.zeros(()))
     count: dict[tuple[str, str], int] = defaultdict(int)
@@ -126,7 +128,7 @@ def heads_of(looks: Sequence[Look]) -> list[Head]:
         total[look.stack, "distance"] = total[look.stack, "distance"] + (weight_LHNN * away_NN).sum(dim=(-2, -1))
         count[look.stack, "distance"] += len(look.tokens)
     heads = []
-    for stack in dict.fromkeys(look.stack for look in looks):
+    for stack in dict.fromkeys(stack for stack, _ in total):
         mean = {role: total[stack, role] / max(1, count[stack, role]) for role in (*ROLES, "far", "distance")}
         for layer, number in torch.cartesian_prod(*map(torch.arange, mean["far"].shape)).tolist():
             shares = {role: float(mean[role][layer, number]) for role in (*ROLES, "far")}

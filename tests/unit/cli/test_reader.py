@@ -271,6 +271,7 @@ def test_the_wrong_verb_is_told_which_is_the_right_one(
         (["inspect", reader, "a b", "--second", "c"], "--second means nothing to a reader of one text"),
         (["inspect", reader, "a b", "--to", "de"], "--to means nothing to a reader"),
         (["inspect", reader, "a b", "--beam", "2"], "--beam means nothing to a reader"),
+        (["inspect", reader, "a b", "--top", "2"], "--top means nothing to a reader"),
         (["inspect", "run", "a b", "--second", "c"], "--second is for readers"),
     ):
         typed(b"a\n")
