@@ -84,9 +84,8 @@ def command(
     elif translator.model.picture_side is not None:
         _inspect_glances(translator, text, output, beam)
     else:
-        _show_maps(
-            translator, translator.attention(text, top=5 if top is None else top, beam=beam), output, kind, layer, head
-        )
+        maps = translator.attention(text, top=5 if top is None else top, beam=beam)
+        _show_maps(translator, maps, output, kind, layer, head)
 
 
 def _refuse(what: str, asked: dict[str, Any], *options: str) -> None:

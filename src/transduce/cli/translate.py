@@ -189,7 +189,7 @@ def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[s
         counts = translate(answering, source, sink, follower, file, Wish(asked["workers"], asked["threads"]))
         if asked["prefix_file"] is not None:
             answering.constraints.refuse_leftovers()
-    if engine.fallen_back is not None and _wants_ctranslate2(asked):
+    if engine.fallen_back is not None and (_wants_ctranslate2(asked) or asked["workers"] is not None):
         click.echo(f"note: PyTorch searched: {engine.fallen_back}", err=True)
     _summary(counts)
 

@@ -243,6 +243,8 @@ def test_ctranslate2_searches_in_its_own_way_where_it_was_asked_for(
     assert told in capsys.readouterr().err
     assert run([*beam, "--int8", "--length-penalty", "gnmt"]) == 0
     assert "note: PyTorch searched: CTranslate2 has no length penalty 'gnmt'\n" in capsys.readouterr().err
+    assert run([*beam, "--workers", "2", "--output", "answers.txt"]) == 0
+    assert "note: PyTorch searched: " in capsys.readouterr().err
     assert run(beam) == 0
     assert "CTranslate2" not in capsys.readouterr().err
 
