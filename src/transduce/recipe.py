@@ -23,7 +23,7 @@ from transduce.advice.pairs import KINDS, Advice, advise, advise_going_on, advis
 from transduce.advice.reading import advise_reader, refuse_misreading, with_head
 from transduce.advice.text import advise_text, advise_text_tokenizer, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
-from transduce.data.config import DataConfig, corpus_pairs, reads_stdin
+from transduce.data.config import DataConfig, corpus_pairs, reads_once
 from transduce.data.corruption import largest_corrupted
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
@@ -218,7 +218,7 @@ def choose_tokenizer(data: DataConfig | ReadingConfig, given: Table) -> tuple[Ta
         return given, []
     if isinstance(data, ReadingConfig):
         advice = Advice(advise_reader(data.task).tables, ["WordPiece, as BERT has it"])
-    elif any(map(reads_stdin, data.corpora)):
+    elif any(map(reads_once, data.corpora)):
         return given, []
     elif data.is_text:
         advice = advise_text_tokenizer(_characters(data, None), given)
@@ -278,9 +278,9 @@ def _refuse_foreign(tables: Mapping[str, Any], where: str) -> None:
 
 
 def _refuse_stdin(data: DataConfig) -> None:
-    if any(map(reads_stdin, data.corpora)):
+    if any(map(reads_once, data.corpora)):
         raise SettingsError(
-            "settings are chosen by reading the corpus, and standard input can be read once only; "
+            "settings are chosen by reading the corpus, and standard input or a pipe can be read once only; "
             "give files, or a recipe with the tables tokenizer, model and training"
         )
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from transduce.checkpoint import Description, describe_model, find_model
 from transduce.config import Table, merge, read_toml
 from transduce.data.prepare import Given
-from transduce.data.store import load_prepared
-from transduce.errors import SettingsError
+from transduce.data.store import Prepared, load_prepared
+from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.storage import MANIFEST, sha256
 from transduce.text.any_tokenizer import is_joint
@@ -140,7 +140,7 @@ def fit(origin: Origin, pairs: Iterable[tuple[str, str]]) -> list[str]:
     """
     sides = (("source", origin.found.source_tokenizer), ("target", origin.found.target_tokenizer))
     new = _coverages(origin, pairs)
-    before = None if origin.data is None else load_prepared(origin.data)
+    before = None if origin.data is None else _prepared(origin.data)
     own = None if before is None or before.data.is_text else _coverages(origin, before.train.texts())
     reasons = []
     for side, (name, tokenizer) in enumerate(sides):
@@ -149,6 +149,14 @@ def fit(origin: Origin, pairs: Iterable[tuple[str, str]]) -> list[str]:
         beside = "" if own is None else f" (in {origin.data}: {own[side]})"
         reasons.append(f"the {tokenizer.size:,} {name} tokens of {origin.name} are kept: {new[side]}{beside}")
     return reasons
+
+
+def _prepared(folder: Path) -> Prepared | None:
+    """The corpus that a run learned from, if it is there still and whole; it is wanted for a comparison only."""
+    try:
+        return load_prepared(folder)
+    except (DataError, MissingInput, ModelFolderError):
+        return None
 
 
 def _coverages(origin: Origin, pairs: Iterable[tuple[str, str]]) -> tuple[Coverage, Coverage]:

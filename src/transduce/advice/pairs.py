@@ -14,6 +14,7 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.errors import DataError
+from transduce.text.script import count_unspaced
 
 SURVEYED = 1_000_000
 """Pairs that are counted; a larger corpus gets the settings of one of this size or more."""
@@ -29,6 +30,8 @@ LITTLE, MUCH = 300_000, 10_000_000
 """Target tokens of what a model that has learned already goes on with."""
 FEW_WORDS = 300
 """A side with no more different words than this is written in symbols, not in words, …"""
+UNSPACED_WORD = 4
+"""Characters of a script without spaces between words that are taken for one, rather too many than too few."""
 OFTEN = 5
 """… if they stand there this often on average; in a small corpus of text most words stand once."""
 
@@ -69,7 +72,7 @@ def survey(texts: Iterable[tuple[str, str]], pairs: int | None = None) -> Survey
         for side, (text, counts) in enumerate(zip(pair, sides, strict=True)):
             words = text.split()
             counts[0] += len(text)
-            counts[1] += len(words)
+            counts[1] += max(len(words), count_unspaced(text) // UNSPACED_WORD)
             if len(distinct[side]) <= FEW_WORDS:
                 distinct[side].update(words)
     pairs = looked + sum(1 for _ in islice(left, SURVEYED - looked)) if pairs is None else pairs
@@ -101,10 +104,11 @@ def advise_tokenizer(found: Survey, given: Table | None = None) -> Advice:
     one = set(kinds.values())
     if (given or {}).get("joint") and len(one) == 1 and (kind := one.pop()):
         return Advice({"tokenizer": {"joint": True, "kind": kind, "vocab_size": 4000, "min_frequency": 1}}, reasons)
+    size = 4000 if found.pairs < 20_000 else 10_000 if found.pairs < 300_000 else 32_000
     if any(kinds.values()) and not (given or {}).get("joint"):
         named = {name: kind or "bpe" for name, kind in kinds.items()}
-        return Advice({"tokenizer": {"joint": False, **named, "vocab_size": 4000, "min_frequency": 1}}, reasons)
-    size = 4000 if found.pairs < 20_000 else 10_000 if found.pairs < 300_000 else 32_000
+        size = size if "bpe" in named.values() else 4000
+        return Advice({"tokenizer": {"joint": False, **named, "vocab_size": size, "min_frequency": 1}}, reasons)
     said.append(f"text on both sides: one BPE vocabulary of {size:,} tokens for both")
     return Advice({"tokenizer": {"kind": "bpe", "joint": True, "vocab_size": size}}, reasons)
 

@@ -48,11 +48,12 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}
     tables = _tables(recipe, options)
     data = read_data_table(tables["data"], f"{where}: [data]")
+    chosen, reasons = tables["tokenizer"], list[str]()
     if not CHOSEN & recipe.keys():
-        tables["tokenizer"], reasons = choose_tokenizer(data, tables["tokenizer"])
-        for reason in reasons:
-            click.echo(f"chosen: {reason}", err=True)
-    tokenizer = read_tokenizer_table(data, tables["tokenizer"], f"{where}: [tokenizer]")
+        chosen, reasons = choose_tokenizer(data, chosen)
+    tokenizer = read_tokenizer_table(data, chosen, f"{where}: [tokenizer]")
+    for reason in reasons:
+        click.echo(f"chosen: {reason}", err=True)
     with PreparationProgress() as progress:
         report = prepare(data, tokenizer, Path(output), progress.show, given_tokenizers(tokenizer))
     if as_json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,8 +121,12 @@ def spool(
     folder: Path,
     max_characters: int,
     progress: Callable[[int], None],
+    languages: Sequence[str] | None = None,
 ) -> Spool:
-    """Write the pairs that can be used at all to disk, corpus after corpus; count the others."""
+    """Write the pairs that can be used at all to disk, corpus after corpus; count the others.
+
+    `languages` are the corpora's, where they are more than one: pairs of two languages are two pairs, equal or not.
+    """
     folder.mkdir(parents=True)
     names = ("lines", "marks", "pair.hashes", "source.hashes")
     files = [(folder / name).open("wb") for name in names]
@@ -136,7 +141,8 @@ def spool(
                     target_bytes = [text.encode() for text in chunk.targets]
                     sources.append_bytes(source_bytes)
                     targets.append_bytes(target_bytes)
-                    for file, column in zip(files, _columns(chunk, source_bytes, target_bytes), strict=True):
+                    language = "" if languages is None else languages[at]
+                    for file, column in zip(files, _columns(chunk, source_bytes, target_bytes, language), strict=True):
                         file.write(column.tobytes())
                     sizes[at] += len(chunk.lines)
                     progress(before + tally.read)
@@ -146,12 +152,12 @@ def spool(
     return Spool(folder, sizes)
 
 
-def _columns(chunk: _Chunk, sources: list[bytes], targets: list[bytes]) -> tuple[NDArray[Any], ...]:
+def _columns(chunk: _Chunk, sources: list[bytes], targets: list[bytes], language: str) -> tuple[NDArray[Any], ...]:
     copies = list(map(str.__eq__, chunk.sources, chunk.targets))
     return (
         np.array(chunk.lines, dtype=OFFSET),
         np.array(copies, dtype=np.uint8) * np.uint8(MARKS["copy"]),
-        _hashes(map(_pair_key, sources, targets)),
+        _hashes(map(_pair_key, sources, targets, repeat(f"\n{language}".encode() if language else b""))),
         _hashes(sources),
     )
 
@@ -179,8 +185,8 @@ def _usable(pairs: Iterable[Pair], max_characters: int, tally: Tally) -> Iterato
         yield chunk
 
 
-def _pair_key(source: bytes, target: bytes) -> bytes:
-    return b"%d\n%b%b" % (len(source), source, target)
+def _pair_key(source: bytes, target: bytes, language: bytes) -> bytes:
+    return b"%d\n%b%b%b" % (len(source), source, target, language)
 
 
 def _hashes(texts: Iterable[bytes]) -> Hashes:

@@ -15,6 +15,7 @@ from transduce.data.drawn import DrawnPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import SettingsError, brief
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
+from transduce.text.line import is_stream
 from transduce.text.plain import TextFile
 from transduce.text.tags import NAME
 
@@ -173,10 +174,21 @@ class DataConfig(Config):
 
 
 def reads_stdin(corpus: Source | None) -> bool:
-    """Whether a corpus comes from standard input, which can be read once only."""
+    """Whether a corpus comes from standard input."""
+    return STDIN in _names(corpus)
+
+
+def reads_once(corpus: Source) -> bool:
+    """Whether a corpus comes from standard input or a pipe, which can be read once only."""
+    return any(map(is_stream, _names(corpus)))
+
+
+def _names(corpus: Source | None) -> list[str]:
+    """The files of a corpus."""
     if isinstance(corpus, TextFile):
-        return corpus.text == STDIN
-    return isinstance(corpus, CorpusFiles) and STDIN in (corpus.source, corpus.target, corpus.path)
+        return [corpus.text]
+    names = (corpus.source, corpus.target, corpus.path) if isinstance(corpus, CorpusFiles) else ()
+    return [name for name in names if name is not None]
 
 
 def corpus_pairs(corpus: Source | tuple[Source, ...]) -> Iterator[Pair]:

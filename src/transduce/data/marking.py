@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from transduce.data import audit
-from transduce.data.audit import HELD_OUT, MARKS, Spool
+from transduce.data.audit import HELD_OUT, MARKS, Hashes, Spool
 
 
 def mark_duplicates(corpora: Spool, weights: Sequence[float]) -> None:
@@ -55,19 +55,41 @@ def mark_leaks(train: Spool, others: Iterable[Spool]) -> None:
             train.add_mark(start + np.flatnonzero(leaked), mark)
 
 
+TRIES = 16
+"""Sources with more pairs than are wanted that are passed over, before one is taken all the same."""
+
+
 def hold_out(train: Spool, dropped: int, share: float, most: int) -> None:
-    """Mark the pairs of some sources for validation: those with the smallest hashes of all that are not dropped."""
+    """Mark the pairs of some sources for validation: those with the smallest hashes of all that are not dropped.
+
+    All pairs of a source go together. One that has more than are wanted is passed over; where all have, the first goes
+    if the larger part stays.
+    """
     usable = train.count(lambda marks: marks & dropped == 0)
     wanted = min(most, max(1, round(share * usable)))
-    smallest = np.zeros(0, dtype=np.uint64)
-    for _, chunk, marks in train.marked("source"):
-        usable_hashes = chunk[marks & dropped == 0]
-        smallest = np.sort(np.concatenate([smallest, usable_hashes]))[: wanted + 1]  # a place for each pair
-    whole = smallest[smallest < smallest[-1]] if len(smallest) > wanted else smallest[:0]
-    last = whole[-1] if len(whole) else smallest[:1].max(initial=0)
-    if not len(whole):  # the first source alone has more pairs than wanted: it goes if the larger part stays
-        pairs = sum(int(np.count_nonzero(chunk <= last)) for _, chunk in train.hashes("source"))
+    first, held = _smallest(train, dropped, wanted), np.zeros(0, dtype=np.uint64)
+    smallest = first
+    for _ in range(TRIES):
+        held = smallest[smallest < smallest[-1]] if len(smallest) > wanted else held
+        if len(held) or len(smallest) <= wanted:
+            break
+        smallest = _smallest(train, dropped, wanted, above=smallest[0])
+    if not len(held):
+        held = first[:1]
+        pairs = 0
+        for _, chunk, marks in train.marked("source"):
+            pairs += int(np.count_nonzero(np.isin(chunk, held) & (marks & dropped == 0)))
         if 2 * pairs > usable:
             return
     for start, chunk in train.hashes("source"):
-        train.add_mark(start + np.flatnonzero(chunk <= last), HELD_OUT)
+        train.add_mark(start + np.flatnonzero(np.isin(chunk, held)), HELD_OUT)
+
+
+def _smallest(train: Spool, dropped: int, wanted: int, above: np.uint64 | None = None) -> Hashes:
+    """Return the smallest hashes of usable sources (above one of them), one for each pair, and one more than wanted."""
+    smallest = np.zeros(0, dtype=np.uint64)
+    for _, chunk, marks in train.marked("source"):
+        mine = chunk[marks & dropped == 0]
+        mine = mine if above is None else mine[mine > above]
+        smallest = np.sort(np.concatenate([smallest, mine]))[: wanted + 1]
+    return smallest

@@ -142,6 +142,7 @@ class _Preparation:
             if not given:
                 continue
             several = len(given) > 1
+            spoken = [" ".join(map(str, self.data.languages_of(corpus))) for corpus in given]
             weights = [1.0 if corpus.weight is None else corpus.weight for corpus in given]
             tallies = [
                 Tally(corpus.name if several else None, weight) for corpus, weight in zip(given, weights, strict=True)
@@ -152,6 +153,7 @@ class _Preparation:
                 self.work / name,
                 CHARACTERS_PER_TOKEN * self.data.max_length,
                 partial(self.progress, f"reading {name}"),
+                spoken if self.data.languages else None,
             )
             mark_duplicates(spools[name], weights)
         train = spools["train"]

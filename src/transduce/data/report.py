@@ -22,6 +22,7 @@ REASONS = {
     "label": "the label has a line break, a tab or another control character",
     "no_place": "an answer does not stand where it is said to in its context",
     "unanswered": "the question has no answer (data.no_answer = true would teach that)",
+    "no_window": "no piece of max_length tokens holds the whole answer",
     "too_short": "the document is too short to be learnt from",
     "left_over": "it ends a document with a single token, which makes no pair of sentences",
     "cut": "the text is longer than max_length and was cut",

@@ -13,7 +13,7 @@ import numpy as np
 
 from transduce.data.lexicon import Lexicon, Sample
 from transduce.data.ragged import Ragged, RaggedWriter
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.any_tokenizer import AnyTokenizer, is_joint
 from transduce.text.corpus import Pair
 from transduce.text.shortlist import Shortlist
 
@@ -68,7 +68,7 @@ def build_shortlist(
     sources, targets = lexicon.sources[order], lexicon.targets[order]
     rank = np.arange(len(sources)) - np.searchsorted(sources, sources)
     sources, targets = sources[rank < per_token], targets[rank < per_token]
-    if source is target:
+    if is_joint(source, target):
         own = np.arange(source.size)
         sources, targets = np.concatenate([sources, own]), np.concatenate([targets, own])
     keys = np.unique(sources * target.size + targets)

@@ -38,7 +38,7 @@ class Constraints:
         self._tokenizer = tokenizer
         self._prefixes: Iterator[str] | None = None if prefixes == () else iter(prefixes)
         self._lines = 0
-        words = [word.strip() for word in forbid]
+        words = [normalise(word).strip() for word in forbid]
         if not all(words):
             raise SettingsError("an empty word cannot be forbidden; leave it out")
         self.forbidden = [self._tokens(word, f"'{word}' cannot be forbidden") for word in words]

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, takewhile
+from itertools import chain, groupby, pairwise, takewhile
 from typing import cast
 
 from transduce.config import counted
@@ -150,12 +150,25 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[bool, list[str]]]:
 
 
 def _subtitles(lines: Iterable[str]) -> Iterator[Segment]:
-    """A number, the times, and one or several lines, which are one text and are broken anew."""
-    for empty, block in _blocks(lines):
-        head = next((place + 1 for place, line in enumerate(block[:2]) if "-->" in line), len(block))
-        yield _as_it_is(block[:head])
-        if not empty and head < len(block):
-            yield _subtitle(block[head:])
+    """A number, the times, and one or several lines, which are one text and are broken anew.
+
+    Times begin a subtitle, with or without a blank line before them; behind a blank line in it is another text of it.
+    """
+    text: list[str] = []
+    begun = False
+    for line, after in pairwise(chain(lines, [""])):
+        times = _TIMES.match(line) is not None
+        head = times or (line.strip().isdecimal() and _TIMES.match(after) is not None)
+        if begun and not head and line.strip():
+            text.append(line)
+            continue
+        if text:
+            yield _subtitle(text)
+            text = []
+        yield _as_it_is([line])
+        begun = begun or times
+    if text:
+        yield _subtitle(text)
 
 
 def _subtitle(lines: Sequence[str]) -> Segment:
@@ -181,6 +194,7 @@ def _broken(text: str, lines: int) -> str:
     return "\n".join(next((found for found in tries if len(found) <= lines), [text]))
 
 
+_TIMES = re.compile(r"\s*\d[\d:.,]*\s*-->\s*\d")
 _OPENING_TAGS = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\})*")
 _CLOSING_TAGS = re.compile(r"(?:</[^<>]*>)*$")
 

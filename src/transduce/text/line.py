@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import io
 import re
+import stat
 import sys
 import unicodedata
 import zlib
@@ -38,6 +39,17 @@ _UNCOUNTED = len(_UTF8_BOM) + len(b"\r\n")
 """Bytes of a line that do not count for its limit: a mark before the first, and its end."""
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def is_stream(path: str | Path) -> bool:
+    """Whether a path is standard input, a pipe or a device, which can be read once only."""
+    if str(path) == STDIN:
+        return True
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):  # who reads it will say what is wrong
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def normalise(text: str, where: str = "the text") -> str:

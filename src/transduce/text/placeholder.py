@@ -7,22 +7,23 @@ words around them went, which an alignment says.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from transduce.errors import SettingsError
 
 USUAL = (
     r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]",
-    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     r"</?[A-Za-z][^<>]*>",
     r"\$?\{\{?[^{}\s]*\}?\}",
     r"%\([^()\s]+\)[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]",
-    r"%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:l{1,2}|h{1,2})?[sdifgxXeEucr@]\b",
+    r"%(?:\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:l{1,2}|h{1,2})?(?:[sdifgxXeEucr]\b|@)",
     r"&(?:\w+|#\d+);",
 )
-"""Web and mail addresses, tags, {name} and ${name}, %(name)s, %s and %1$d, &amp;."""
+"""Web and mail addresses, tags, {name} and ${name}, %(name)s, %s, %@ and %1$d, &amp;."""
 
 
 def pattern(expressions: Sequence[str]) -> re.Pattern[str]:
@@ -61,12 +62,13 @@ def are_kept(found: re.Pattern[str], source: str, answer: str) -> bool:
 def take_out(found: re.Pattern[str], text: str) -> tuple[str, list[Placeholder]]:
     """Return a text without its placeholders, which goes on as if they had never been there, and the placeholders."""
     left, taken = "", []
-    end = 0
+    end = words = 0
     for match in found.finditer(text):
-        left += text[end : match.start()]
+        more = text[end : match.start()]
+        goes_on = bool(left and more) and not left[-1].isspace() and not more[0].isspace()
+        left, words = left + more, words + len(more.split()) - goes_on
         end = match.end()
-        behind = text[end : end + 1]
-        words, space = len(left.split()), left[-1:].isspace()
+        behind, space = text[end : end + 1], left[-1:].isspace()
         if behind.isalnum() and (space or not words):  # it belongs to what follows: an opening tag, a currency sign
             taken.append(Placeholder(match.group(), words, True, False))
         elif not words:
@@ -83,22 +85,31 @@ def take_out(found: re.Pattern[str], text: str) -> tuple[str, list[Placeholder]]
 def put_back(answer: str, taken: Sequence[Placeholder], links: Sequence[tuple[int, int]]) -> str:
     """Put placeholders into the translation of what was left; `links` are (source word, target word)."""
     words = list(re.finditer(r"\S+", answer))
-    places = [(*_place(one, words, links), number) for number, one in enumerate(taken)]
-    for at, _, number in sorted(places, reverse=True):
+    linked: dict[int, list[int]] = {}
+    for source, target in sorted(links):
+        linked.setdefault(source, []).append(target)
+    sources = [*linked]
+    places = [(*_place(one, words, linked, sources), number) for number, one in enumerate(taken)]
+    pieces, end = [], 0
+    for at, _, number in sorted(places):
         one = taken[number]
         space = " " if one.spaced and words else ""
-        answer = answer[:at] + (f"{one.text}{space}" if one.before else f"{space}{one.text}") + answer[at:]
-    return answer
+        pieces += [answer[end:at], f"{one.text}{space}" if one.before else f"{space}{one.text}"]
+        end = at
+    return "".join([*pieces, answer[end:]])
 
 
-def _place(one: Placeholder, words: Sequence[re.Match[str]], links: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """(where in the answer, how late among those that go there)."""
+def _place(
+    one: Placeholder, words: Sequence[re.Match[str]], linked: Mapping[int, Sequence[int]], sources: Sequence[int]
+) -> tuple[int, int]:
+    """(where in the answer, how late among those that go there); `linked` is by source word, `sources` are those."""
     if not words:
         return 0, 0
-    nearest = sorted(links, key=lambda link: (abs(link[0] - one.word), -link[0]))
-    close = [target for source, target in nearest if source == nearest[0][0]]
-    if not close:
+    if not sources:
         return (0, 0) if one.before else (words[-1].end(), 0)
+    place = bisect_left(sources, one.word)
+    nearest = min(sources[max(0, place - 1) : place + 1], key=lambda source: (abs(source - one.word), -source))
+    close = linked[nearest]
     if one.before:
         return words[min(close)].start(), 1
     word = words[max(close)]

@@ -82,17 +82,18 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
 
 def _pieces(parts: Iterable[str]) -> Iterator[Piece]:
     """Put a document together, and cut it where it grows too long."""
-    begins, waiting, size = True, [], 0
+    begins, waiting, size, enough = True, [], 0, 2 * PIECE_CHARACTERS
     for part in parts:
         waiting.append(part)
         size += len(part)
-        while size >= 2 * PIECE_CHARACTERS:
+        while size >= enough:
             text = "".join(waiting)
             place = _place(text)
-            if place is None:
+            if place is None:  # nothing to cut at yet: look again when there is twice as much
+                waiting, enough = [text], 2 * size
                 break
             yield Piece(text[:place], begins)
-            begins, waiting, size = False, [text[place:]], len(text) - place
+            begins, waiting, size, enough = False, [text[place:]], len(text) - place, 2 * PIECE_CHARACTERS
     if size:
         yield Piece("".join(waiting), begins)
 

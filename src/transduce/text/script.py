@@ -24,6 +24,11 @@ def is_unspaced(character: str) -> bool:
     return _IS_UNSPACED.match(character) is not None
 
 
+def count_unspaced(text: str) -> int:
+    """How many characters of a text are of such a script."""
+    return 0 if text.isascii() else len(_IS_UNSPACED.findall(text))
+
+
 def any_word(words: Iterable[str]) -> re.Pattern[str]:
     """Any of these words, not within longer ones as far as the script shows it, the longest that fits."""
     return re.compile("|".join(map(_alone, sorted(words, key=len, reverse=True))) or r"(?!)")

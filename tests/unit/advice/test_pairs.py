@@ -58,6 +58,20 @@ def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
     assert any("one BPE vocabulary" in reason for reason in advice.reasons)
 
 
+def test_text_without_spaces_is_text() -> None:
+    draw = random.Random(4)
+    lines = ["".join(chr(draw.randint(0x4E00, 0x9FFF)) for _ in range(draw.randint(9, 40))) for _ in range(400)]
+    advice = advise(survey([(latin, line) for (latin, _), line in zip(text(400), lines, strict=True)]))
+    assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
+    short = advise(survey([(line[:3], " ".join(line[:3])) for line in lines]))
+    assert short.tables["tokenizer"]["source_kind"] == "character"
+
+
+def test_the_pieces_of_the_one_side_that_is_text_grow_with_the_corpus() -> None:
+    tables = advise(Survey(400_000, TEXT, WORD)).tables["tokenizer"]
+    assert (tables["source_kind"], tables["target_kind"], tables["vocab_size"]) == ("bpe", "character", 32_000)
+
+
 def test_few_symbols_on_both_sides_are_words(tmp_path: Path) -> None:
     draw = random.Random(3)
     lines = [" ".join(draw.choice(LETTERS[:7]) for _ in range(5)) for _ in range(101)]

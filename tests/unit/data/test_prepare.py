@@ -108,6 +108,30 @@ def test_sources_with_many_pairs_do_not_empty_the_training_corpus(tmp_path: Path
     assert len(prepared.train) == 2700
 
 
+def test_a_source_with_more_pairs_than_are_wanted_is_passed_over(tmp_path: Path) -> None:
+    many = [(f"many {source}", f"target {row}") for source in range(200) for row in range(3)]
+    train = [*many, *[(f"source {row}", "x") for row in range(40)]]
+    held = texts(run(tmp_path, train, validation_share=0.5, validation_max=2), "validation")
+    assert 1 <= len(held) <= 2 and all(source.startswith("source") for source, _ in held)
+    assert len(texts(run(tmp_path, many, validation_share=0.5, validation_max=2), "validation")) == 3
+
+
+def test_pairs_that_are_dropped_count_for_nothing_when_some_are_held_out(tmp_path: Path) -> None:
+    train = [(f"source {row}", "x") for row in range(5)]
+    heaviest = texts(run(tmp_path, train, validation_share=0.2), "validation")
+    prepared = run(tmp_path, [*train, *heaviest * 40], validation_share=0.2)
+    assert texts(prepared, "validation") == heaviest
+
+
+def test_equal_pairs_of_two_languages_are_two_pairs(tmp_path: Path) -> None:
+    for name in ("de", "nl"):
+        (tmp_path / f"{name}.tsv").write_text(f"OK\tOK\nOK\tOK\na 3\td 3\nb\t{name}\n")
+    train = [{"path": str(tmp_path / f"{name}.tsv"), "target_language": name} for name in ("de", "nl")]
+    data = DataConfig.from_table({"train": train, "validation_share": 0.0}, "a test")
+    report = prepare(data, TokenizerConfig(kind="word", min_frequency=1), tmp_path / "prepared")
+    assert [corpus.kept for corpus in report.train.corpora] == [3, 3]
+
+
 def test_a_single_source_is_not_held_out(tmp_path: Path) -> None:
     prepared = run(tmp_path, [("a", "b"), ("a", "c")], validation_share=0.5)
     assert prepared.validation is None

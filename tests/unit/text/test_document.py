@@ -46,6 +46,17 @@ def test_subtitles_keep_numbers_times_and_tags_around_them() -> None:
     ).replace("<i>fine</i>", "<i>FINE</i>").replace("}up here", "}UP HERE")
 
 
+def test_no_text_of_a_subtitle_is_passed_over_and_no_times_are_translated() -> None:
+    split = "1\n0:01 --> 0:02\nfirst\n\nsecond --> more\n\n2\n0:03 --> 0:04\n\nthird\n"
+    assert translated("srt", split) == split.upper()
+    close = "1\n0:01 --> 0:02\nfirst\n2\n0:03 --> 0:04\nsecond\n"
+    assert [part.texts for part in segments("srt", close.splitlines(), None, "file") if part.texts] == [
+        ["first"],
+        ["second"],
+    ]
+    assert translated("srt", close) == close.upper()
+
+
 def test_a_longer_subtitle_is_broken_into_lines() -> None:
     (_, part) = segments("srt", ["1", "0 --> 1", "one two", "three four"][1:], None, "file")
     assert part.texts == ["one two three four"]

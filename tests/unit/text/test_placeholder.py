@@ -19,6 +19,7 @@ FOUND = pattern(USUAL)
         ("%(count)d of %s, %1$s at %.2f", ["%(count)d", "%s", "%1$s", "%.2f"]),
         ('<a href="x">big</a> &amp; ${path} {{deep}}', ['<a href="x">', "</a>", "&amp;", "${path}", "{{deep}}"]),
         ("write to jane.doe@mail.example.com!", ["jane.doe@mail.example.com"]),
+        ("%@ files, open %@.", ["%@", "%@"]),
         ("50 % sure, 100% off, a < b > c, me @ home, AT&T", []),
     ],
 )

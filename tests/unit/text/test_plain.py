@@ -72,6 +72,16 @@ def test_so_do_those_of_an_imported_tokenizer(long_text: str) -> None:
     assert [token for row in encode_pieces(tokenizer, pieces) for token in row] == tokenizer.encode(long_text)
 
 
+def test_white_space_without_end_is_looked_at_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(plain, "PIECE_CHARACTERS", 16)
+    usual = plain._place
+    monkeypatch.setattr(plain, "_place", lambda text: looks.append(len(text)) or usual(text))
+    pieces = list(plain._pieces(["a", *["\n"] * 10_000, "b"]))
+    assert "".join(piece.text for piece in pieces) == f"a{10_000 * chr(10)}b"
+    assert sum(looks) < 40_000
+
+
 def test_a_text_without_white_space_is_cut_for_letters_and_refused_for_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "PIECE_CHARACTERS", 16)
     monkeypatch.setattr(plain, "MOST_CHARACTERS", 50)

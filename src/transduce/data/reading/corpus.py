@@ -81,9 +81,10 @@ def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
     _refuse_shared(places, files.path)
     for number, line in lines:
         cells = line.split("\t")
-        yield _checked(
-            number, [cells[place].strip() if -len(cells) <= place < len(cells) else None for place in places]
-        )
+        count = len(cells)
+        there = [place % count if -count <= place < count else None for place in places]
+        shared = len(set(there)) < len(there)  # counted from the end, one may be another
+        yield _checked(number, [None if place is None or shared else cells[place].strip() for place in there])
 
 
 def _refuse_shared(columns: Sequence[object], path: str) -> None:
@@ -106,9 +107,14 @@ def _checked(number: int, values: list[str | None]) -> Example:
     if any(value is None for value in values) or not label:
         return Example(number, tuple(text or "" for text in texts), (label or "",), fault="columns")
     found = tuple(text or "" for text in texts)
-    if any(unicodedata.category(character) in BREAKING for character in label):
+    if _breaks(label):
         return Example(number, found, (label,), fault="label")
     return Example(number, found, (label,), fault=None if all(found) else "empty")
+
+
+def _breaks(label: str) -> bool:
+    """Whether a label holds what would end its line somewhere, or steer a terminal."""
+    return any(unicodedata.category(character) in BREAKING for character in label)
 
 
 def _scalar(value: Any, where: str) -> str | None:
@@ -169,6 +175,9 @@ def _sentences(files: ReadingFiles) -> Iterator[Example]:
         there = all(-count <= column < count for column in (word, label)) and word % count != label % count
         if not there or not cells[word].strip() or not cells[label]:
             fault = "columns"
+            continue
+        if _breaks(cells[label]):
+            fault = "label"
             continue
         words.append(cells[word])
         labels.append(cells[label])

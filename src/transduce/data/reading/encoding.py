@@ -92,17 +92,18 @@ class AnswerEncoder(Encoder):
                 notes.append((example, "unanswered"))
                 continue
             several = windows(self.tokenizer, question, context, self.data.max_length, self.data.stride)
+            said, start = example.answers[0] if example.answers else ("", -1)
+            wanted = [answer_wanted(window, start, start + len(said)) if said else [0, 0] for window in several]
+            if said and not any(map(any, wanted)):  # to learn from it would be to learn that there is none
+                notes.append((example, "no_window"))
+                continue
             if len(several) > 1:
                 notes.append((example, "split"))
             if several[0].cut:
                 notes.append((example, "question_cut"))
             text, gold = json.dumps(example.texts), json.dumps([answer for answer, _ in example.answers])
-            for window in several:
-                wanted = [0, 0]
-                if example.answers:
-                    said, start = example.answers[0]
-                    wanted = answer_wanted(window, start, start + len(said))
-                rows.append(Row(window.tokens, wanted, text, gold))
+            for window, places in zip(several, wanted, strict=True):
+                rows.append(Row(window.tokens, places, text, gold))
                 text, gold = "", ""
         return rows, notes
 

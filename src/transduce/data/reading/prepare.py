@@ -32,6 +32,7 @@ from transduce.errors import DataError, SettingsError
 from transduce.storage import write_json
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import Pair
+from transduce.text.line import is_stream, shown
 from transduce.text.tokenizer import TokenizerConfig
 from transduce.text.tokenizer_training import train_reading_tokenizer
 
@@ -137,13 +138,27 @@ class _Preparation:
         examples = read_examples(files, self.data.task)
         return documents(examples) if self.data.task == "mask" else ([example] for example in examples)
 
+    def _again(self, one: _Survey) -> Iterator[Unit]:
+        """Read a file once more, which must be what it was."""
+        count = 0
+        for count, unit in enumerate(self._units(one.files), start=1):
+            if count > len(one.texts):
+                break
+            yield unit
+        if count != len(one.texts):
+            raise DataError(f"{one.files.path}: changed while it was being read; try again when nobody writes to it")
+
     def _survey(self, name: str, files: ReadingFiles) -> _Survey:
+        if is_stream(files.path):
+            raise DataError(
+                f"{shown(files.path)}: examples are read several times, and this can be read once only; give a file"
+            )
         texts, wholes, usable = [], [], []
         for count, unit in enumerate(self._units(files), start=1):
             self.labels.update(label for example in unit if example.fault is None for label in example.labels)
             text = _hash(example.texts[-1:] if self.data.task == "answer" else example.texts for example in unit)
             texts.append(text)
-            wholes.append(_hash((*example.texts, *example.labels) for example in unit))
+            wholes.append(_hash((*example.texts, *example.labels, *_said(example)) for example in unit))
             usable.append(all(self._is_usable(example) for example in unit))
             if count % WRITTEN_TOGETHER == 0:
                 self.progress(f"reading {name}", count)
@@ -210,7 +225,7 @@ class _Preparation:
     def _texts(self, train: list[_Survey], chosen: list[NDArray[np.bool_]]) -> Iterator[str]:
         joined = self.data.task == "tag"
         for one, some in zip(train, chosen, strict=True):
-            for unit, wanted in zip(self._units(one.files), some.tolist(), strict=True):
+            for unit, wanted in zip(self._again(one), some.tolist(), strict=True):
                 for example in unit if wanted else ():
                     yield from [" ".join(example.texts)] if joined else example.texts
 
@@ -234,13 +249,18 @@ class _Preparation:
                 for split, writer in writers.items():
                     weight = one.files.weight or 1.0
                     writer.begin(Tally(one.files.name if several else None, weight if split == name else 1.0))
-                for place, unit in enumerate(self._units(one.files)):
+                for place, unit in enumerate(self._again(one)):
                     split = "validation" if out[place] and name == "train" else name
                     because = next((reason for reason, which in reasons.items() if which[place]), None)
                     writers[name].tally.held_out += len(unit) if split != name else 0
                     writers[name].tally.read += len(unit) if split != name else 0
                     writers[split].add(unit, None if split != name else because)
             return {split: writer.finish() for split, writer in writers.items()}
+
+
+def _said(example: Example) -> Iterator[str]:
+    """The answers to a question, told apart by where they stand."""
+    return (f"{start}:{answer}" for answer, start in example.answers)
 
 
 class _Writer:

@@ -26,6 +26,16 @@ def test_a_tsv_has_text_and_label_by_number(tmp_path: Path) -> None:
     assert found[4] == Example(5, ("bad",), ("neg",))
 
 
+def test_columns_that_are_counted_from_the_end_are_never_the_same(tmp_path: Path) -> None:
+    files = written(tmp_path, "a.tsv", "good film\tpos\nthis line has no tab\n").but(label=-1)
+    assert [example.fault for example in read_examples(files, "classify")] == [None, "columns"]
+
+
+def test_labels_of_words_are_checked_as_those_of_texts_are(tmp_path: Path) -> None:
+    files = written(tmp_path, "a.conll", "ein\tX\x0bY\nHund\tN\n\nda\tR\n")
+    assert [example.fault for example in read_examples(files, "tag")] == ["label", None]
+
+
 def test_a_tsv_has_columns_by_the_names_of_its_first_line(tmp_path: Path) -> None:
     files = written(tmp_path, "a.tsv", "gold\tfirst\tsecond\nyes\tA cat.\tAn animal.\n")
     named = files.but(text="first", second="second", label="gold")

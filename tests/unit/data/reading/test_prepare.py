@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -265,6 +266,50 @@ def test_questions_that_have_no_answer_are_said_to_need_a_setting(tmp_path: Path
     (tmp_path / "a.jsonl").write_text(json.dumps({"question": "wo?", "context": "am tor", "answers": []}) + "\n")
     with pytest.raises(DataError, match=r"none of the 1 examples can be used .*, or set data\.no_answer=true"):
         prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")})
+
+
+def test_an_answer_longer_than_what_is_read_at_once_is_not_taught_as_none(tmp_path: Path) -> None:
+    context = " ".join(WORDS * 4)
+    rows = [("tor", context.index("tor")), (context[:200], 0)]
+    lines = [
+        json.dumps({"question": "wo?", "context": context, "answers": [{"text": text, "answer_start": at}]})
+        for text, at in rows
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0)
+    report = found.report.train
+    assert (report.kept, report.findings["no_window"].dropped, report.findings["split"].kept) == (1, 1, 1)
+
+
+def test_two_answers_to_one_question_are_two_examples(tmp_path: Path) -> None:
+    rows = [("am", 0), ("tor", 3), ("tor", 3)]
+    lines = [
+        json.dumps({"question": "wo?", "context": "am tor", "answers": [{"text": text, "answer_start": at}]})
+        for text, at in rows
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    report = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}).report.train
+    assert (report.kept + report.held_out, report.findings["duplicate"].dropped) == (2, 1)
+
+
+def test_a_pipe_is_refused_since_examples_are_read_several_times(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tsv")
+    for path in (str(tmp_path / "a.tsv"), "-"):
+        with pytest.raises(DataError, match="this can be read once only; give a file"):
+            prepared(tmp_path, task="classify", train={"path": path, "format": "tsv"})
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("am tor\ta\nam hund\tb\n")
+
+    def learn(*_: object) -> object:
+        path.write_text(path.read_text() + "die wiese\ta\n")
+        return train_tokenizer("wordpiece", ["am tor hund wiese"], PIECES)
+
+    monkeypatch.setattr("transduce.data.reading.prepare.train_reading_tokenizer", learn)
+    with pytest.raises(DataError, match="changed while it was being read"):
+        prepared(tmp_path, task="classify", train={"path": str(path)}, validation_share=0.0)
 
 
 def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
