@@ -7,7 +7,7 @@ import os
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError
@@ -24,7 +24,8 @@ class Journal:
         with storage_errors(self.path):
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("ab")
-            self._timing = self.timing_path.open("ab")
+            self._timing = self.timing_path.open("a+b")
+            _end_at_a_line(self._timing)
             sync(folder)
         self._began = time.monotonic()
 
@@ -64,6 +65,21 @@ class Journal:
         """Close both files; what could not be written before is tried once more, and may fail once more."""
         with storage_errors(self.path), closing(self._file), closing(self._timing):
             pass
+
+
+def _end_at_a_line(file: IO[bytes]) -> None:
+    """Cut off half a line, which a full disk or a power cut left at the end of a file."""
+    size = end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - 4096)
+        file.seek(start)
+        last = file.read(end - start).rfind(b"\n")
+        end = start + last + 1 if last >= 0 else start
+        if last >= 0:
+            break
+    if end < size:
+        file.truncate(end)
+    file.seek(0, os.SEEK_END)
 
 
 class NoJournal:

@@ -89,6 +89,7 @@ def train(
                 trainer.resume(reporter)
                 if not finish:
                     with listening(str(folder)) as interruption, ranks.listening():
+                        interruption.patient = ranks.world > 1
                         trainer.run(reporter, interruption)
                 elif trainer.checkpoints.latest() is None:
                     raise SettingsError(f"{folder}: has no checkpoint to make a model of; go on with --resume {folder}")

@@ -100,6 +100,16 @@ def test_a_journal_shorter_than_its_checkpoint_says_is_refused(tmp_path: Path) -
     journal.close()
 
 
+@pytest.mark.parametrize("half", ['{"ev', "x" * 9000])
+@pytest.mark.parametrize("whole", ['{"event": "a"}\n', ""])
+def test_half_a_line_of_times_is_cut_away_when_the_file_is_opened_again(tmp_path: Path, whole: str, half: str) -> None:
+    (tmp_path / "timing.jsonl").write_text(whole + half)
+    journal = Journal(tmp_path)
+    journal.time("b")
+    journal.close()
+    assert [line["event"] for line in read_journal(tmp_path / "timing.jsonl")] == [*"a"[: len(whole)], "b"]
+
+
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotCreate):

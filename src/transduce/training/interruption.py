@@ -29,6 +29,9 @@ class Interruption:
         self.wanted: int | None = None
         self.run = run
         """What the run is called when it is said how to go on."""
+        self.patient = False
+        """Whether a second signal asks for nothing more: of several processes each is told by whoever asks and again by
+        `torchrun`, which kills them itself if they take too long."""
         self._before = before or {}
         """What each signal does when nobody listens."""
 
@@ -40,8 +43,8 @@ class Interruption:
         raise stopped
 
     def _hear(self, number: int, _: FrameType | None) -> None:
-        if self.wanted is None:
-            self.wanted = number
+        if self.wanted is None or self.patient:
+            self.wanted = self.wanted or number
             return
         signal.signal(number, self._before[number])  # impatient: as if nobody listened, so files aside are removed
         signal.raise_signal(number)

@@ -92,6 +92,7 @@ class Trainer:
                 break
             if self.ranks.agree(interruption):
                 self.keeper.save(self.progress)
+                self.ranks.wait()  # for the leader to have saved: who leaves before has `torchrun` end it in the middle
                 interruption.stop(self.progress.update, said=not self.ranks.leads)
         self.journal.time("ended", update=self.progress.update)
         return self.progress

@@ -3,7 +3,8 @@
     torchrun --nproc_per_node=2 -m tests.unit.training.ranked PLAN.json
 
 The plan lists runs: a name, changes of the small recipe, whether to resume, an update after which the leader gets a
-SIGTERM, and one in which the last rank runs out of memory. What each rank saw is written beside the plan.
+SIGTERM, one after which the last rank gets one and the leader, slow to save, another, and one in which the last rank
+runs out of memory. What each rank saw is written beside the plan.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from transduce.run import train
 from transduce.training.interruption import Interrupted
 from transduce.training.loop import Trainer
 from transduce.training.reporter import Silent, Step
+from transduce.training.resume import Checkpoints
 from transduce.training.sharding import local
 from transduce.training.update import Updater
 
@@ -62,10 +65,19 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
     """Carry out one run, and return what this rank saw of it."""
     seen: dict[str, Any] = {"said": None, "rows": []}
     run, update, learn, short = Trainer.run, Updater.update, Updater._learn, Short(plan.get("short"))
+    save = Checkpoints.save
 
     def read(updater: Updater, batches: list[Batch], *arguments: Any) -> Any:
         seen["rows"].append([batch.rows.tolist() for batch in batches])
+        if os.environ.get("RANK") == "1" and arguments[0] == plan.get("late"):
+            signal.raise_signal(signal.SIGTERM)
         return update(updater, batches, *arguments)
+
+    def slowly(checkpoints: Checkpoints, *arguments: Any) -> None:
+        if plan.get("late"):
+            signal.raise_signal(signal.SIGTERM)  # as `torchrun` does when another has left
+            time.sleep(1)
+        save(checkpoints, *arguments)
 
     def refused(updater: Updater, model: Any, part: Any, update: int, tokens: int) -> float:
         short.refuse(update)
@@ -76,9 +88,11 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
             return run(trainer, *arguments)
         finally:
             seen["update"], seen["weights"] = trainer.progress.update, digest(trainer)
+            seen["saved"] = trainer.checkpoints.updates()
             seen["held"] = sum(local(parameter).numel() for parameter in trainer.model.parameters())
 
     Trainer.run, Updater.update, Updater._learn = watched, read, refused  # type: ignore[method-assign]
+    Checkpoints.save = slowly  # type: ignore[method-assign]
     folder = place / plan["name"]
     what = resume_recipe(folder) if plan.get("resume") else recipe(**plan["changes"])
     try:
@@ -87,6 +101,7 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
         seen["said"] = str(stop)
     finally:
         Trainer.run, Updater.update, Updater._learn = run, update, learn  # type: ignore[method-assign]
+        Checkpoints.save = save  # type: ignore[method-assign]
     return seen
 
 

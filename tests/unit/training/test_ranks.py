@@ -72,6 +72,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[
     plans: list[Table] = [{"name": name, "changes": changes} for name, changes in TOGETHER.items()]
     plans += [{"name": "stopped", "changes": merge(RICH, SHARD), "stop": STOP}]
     plans += [{"name": "handed over", "resume": True}, {"name": "short", "changes": EVEN, "short": STOP}]
+    plans += [{"name": "late", "changes": EVEN, "late": 3}]
     began = {"name": "handed over", "changes": RICH, "stop": STOP}
     assert go(began, place)["update"] == STOP
     spread(place / "handed over", True)
@@ -175,6 +176,13 @@ def test_the_model_of_a_sharded_run_is_as_any_other(
 def test_all_ranks_stop_after_the_same_update(together: tuple[Path, list[dict[str, Any]]]) -> None:
     assert [seen["stopped"]["update"] for seen in together[1]] == [STOP, STOP]
     assert all(f"stopped at update {STOP} " in seen["stopped"]["said"] for seen in together[1])
+
+
+def test_no_rank_leaves_before_the_leader_has_saved_whatever_signals_come(
+    together: tuple[Path, list[dict[str, Any]]],
+) -> None:
+    assert [(seen["late"]["update"], seen["late"]["saved"]) for seen in together[1]] == [(3, [3])] * 2
+    assert all("stopped at update 3 " in seen["late"]["said"] for seen in together[1])
 
 
 def test_a_sharded_run_goes_on_in_one_process_and_the_other_way_round(
