@@ -39,7 +39,7 @@ from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error,
 from transduce.training.sharding import shard, whole
 from transduce.training.starting import begin, freeze
 from transduce.training.update import Updater
-from transduce.training.vectors import start_from_vectors
+from transduce.training.vectors import start_from_vectors, vectors_fingerprint
 
 
 def train(
@@ -138,6 +138,8 @@ def _set_up(
         corpus = _corpus(folder, recipe, prepared, progress)
         if not resume:
             refuse_unmeasured(recipe.training, corpus)
+        if recipe.training.patience and corpus.validation is None:
+            reporter.warn("there are no validation pairs, so that training.patience ends nothing early")
         chosen = with_labels(recipe, corpus)
         if recipe.training.tokens == "auto":
             chosen = _sized(chosen, corpus, reporter)
@@ -154,17 +156,18 @@ def _write(recipe: Recipe, folder: Path) -> None:
 
 
 def _trainer(recipe: Recipe, corpus: Prepared, folder: Path, ranks: Ranks, reporter: Reporter) -> Trainer:
-    facts, start = _facts(recipe, corpus, ranks), recipe.training.start_from
-    if start is None:
-        return Trainer(_build(recipe, corpus, reporter), corpus, recipe.training, folder, facts, ranks)
+    facts, training = _facts(recipe, corpus, ranks), recipe.training
     checkpoints = Checkpoints(folder)
     found = checkpoints.latest()
-    if found is not None and not Path(start).exists():  # it was needed for the beginning only
-        facts["start"] = checkpoints.facts(found[0]).get("start")
-    else:
-        facts["start"] = fingerprint(start)
-    model = _build(recipe, corpus, reporter, start if found is None else None)
-    return Trainer(model, corpus, recipe.training, folder, facts, ranks)
+    needed = {"start": training.start_from}  # for the beginning only
+    needed |= {"source_vectors": training.source_vectors, "target_vectors": training.target_vectors}
+    for name, path in needed.items():
+        if path is not None and found is not None and not Path(path).exists():
+            facts[name] = checkpoints.facts(found[0]).get(name)
+        elif path is not None:
+            facts[name] = fingerprint(path) if name == "start" else vectors_fingerprint(path)
+    model = _build(recipe, corpus, reporter, begun=found is not None)
+    return Trainer(model, corpus, training, folder, facts, ranks)
 
 
 def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
@@ -174,7 +177,7 @@ def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
     keep_freed_memory()
     slices = min(recipe.training.slice_size, tokens * recipe.training.accumulate // 2)
     trial = recipe.but_training(tokens=tokens, slice_tokens=slices, threads=recipe.training.threads)
-    updater = Updater(_build(trial, corpus, Silent()), trial.training)
+    updater = Updater(_build(trial, corpus, Silent(), begun=True), trial.training)
     try:
         slices = fitting_slice(updater, corpus, slices)
     finally:
@@ -201,24 +204,31 @@ def _corpus(
     return load_prepared(place, block=recipe.data.block)
 
 
-def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, start: str | None = None) -> Model:
-    """Build the model with the weights that it begins with: drawn, or those of the folder `start`."""
+def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: bool = False) -> Model:
+    """Build the model with the weights that it begins with: drawn, or another folder's, or with vectors of a file.
+
+    One that has begun already gets a checkpoint's weights, and needs none of these.
+    """
     torch.set_num_threads(1)  # several slices side by side instead, see training.workers
     sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
     refuse_too_large(outline(recipe.model, sizes), recipe.training)
     model = catalog.build(recipe.model, sizes, recipe.training.seed)
     refuse_too_long(model, corpus)
-    if start is not None:
+    start = recipe.training.start_from
+    if start is not None and not begun:
         reporter.warn(begin(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer))
     sides = (
         ("source", recipe.training.source_vectors, corpus.source_tokenizer),
         ("target", recipe.training.target_vectors, corpus.target_tokenizer),
     )
     for side, path, tokenizer in sides:
-        if path is not None:
-            embedding = getattr(model, f"{side}_embedding")
-            found = start_from_vectors(embedding, tokenizer, path, recipe.training.freeze_vectors)
-            reporter.warn(f"{path}: gave vectors to {found:,} of {tokenizer.size:,} {side} tokens")
+        if path is None:
+            continue
+        embedding = getattr(model, f"{side}_embedding")
+        embedding.weight.requires_grad_(not recipe.training.freeze_vectors)
+        if not begun:
+            known = start_from_vectors(embedding, tokenizer, path)
+            reporter.warn(f"{path}: gave vectors to {known:,} of {tokenizer.size:,} {side} tokens")
     if recipe.training.freeze:
         still = freeze(model, recipe.training.freeze)
         count = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)

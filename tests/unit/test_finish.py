@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.training.example import StopAt, recipe
+from tests.unit.training.example import TABLES, Listener, StopAt, recipe
+from transduce.config import merge
 from transduce.errors import SettingsError
 from transduce.journal import read_journal
 from transduce.recipe import Recipe
@@ -42,6 +43,18 @@ def test_a_stopped_run_becomes_a_model_and_can_go_on_as_if_it_never_had(
     assert sha256(tmp_path / "run" / WEIGHTS) == sha256(tmp_path / "whole" / WEIGHTS) != early
     journals = [(tmp_path / name / "journal.jsonl").read_bytes() for name in ("run", "whole")]
     assert journals[0] == journals[1]
+
+
+def test_without_validation_pairs_the_newest_checkpoint_is_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = merge(TABLES, {"data": {"validation_share": 0.0}, "training": {"patience": 3}})
+    del tables["data"]["validation"]
+    wanted, listener = Recipe.from_tables(tables, "a test"), Listener()
+    stopped(wanted, tmp_path / "run", 12, monkeypatch)
+    train(wanted, tmp_path / "run", resume=True, finish=True, reporter=listener)
+    assert "of update 12" in (tmp_path / "run" / "model" / "README.md").read_text()
+    assert any("training.patience ends nothing early" in warning for warning in listener.warnings)
 
 
 def test_a_run_without_a_checkpoint_has_nothing_to_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,9 +74,12 @@ class Speed:
 
     def __init__(self) -> None:
         self._seconds, self._tokens, self._updates = 0.0, 0.0, 0.0
+        self._began, self._learning, self._seen = 0.0, 0.0, 0
 
     def add(self, step: Step) -> None:
         """Take one update in; old ones count less and less."""
+        self._began = self._began if self._seen else time.monotonic() - step.seconds
+        self._learning, self._seen = self._learning + step.seconds, self._seen + 1
         keep = 0.98
         self._seconds = keep * self._seconds + step.seconds
         self._tokens = keep * self._tokens + step.tokens
@@ -86,8 +89,9 @@ class Speed:
         return self._tokens / max(self._seconds, 1e-9)
 
     def left(self, updates: int) -> str:
-        """Time for so many more updates, as 1:02:03."""
-        seconds = int(updates * self._seconds / max(self._updates, 1e-9))
+        """Time for so many more updates, as 1:02:03, with the validations and saves that have come to each so far."""
+        others = max(0.0, time.monotonic() - self._began - self._learning) / max(1, self._seen)
+        seconds = int(updates * (self._seconds / max(self._updates, 1e-9) + others))
         return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 

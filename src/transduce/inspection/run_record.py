@@ -109,6 +109,8 @@ class Times:
     """When the last line was written, in seconds since 1970."""
     ended: bool = False
     """Whether the last process came to the run's end; an interrupted one writes nothing about it."""
+    reached: int = 0
+    """The update of the last line that names one."""
     _before: float = 0.0
     _now: float = 0.0
     _mark: tuple[float, float | None] | None = None
@@ -132,6 +134,7 @@ class Times:
             self._forget_after(line.update - 1)
         self._now, self.seconds, self.heard = now, self._before + now, line.number("at")
         self.ended = line.event == "ended"
+        self.reached = line.update if "update" in line.facts else self.reached
         if line.event == "update":
             self._take_update(line, now, line.number("tokens"))
 
@@ -173,14 +176,15 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
-        return self.final is not None or self.times.ended
+        """Whether the run came to its end; one that was stopped may have a model all the same."""
+        return self.times.ended or (self.final is not None and self.times.heard is None)
 
     @property
     def updates(self) -> int:
         """How far the run came, as far as its journal says."""
         places = [curve[-1][0] for curve in (*self.progress.values(), self.times.hours) if curve]
-        return max([0, *places, *(check.update for check in self.checks), *(note.update or 0 for note in self.skipped)])
+        noted = [*(check.update for check in self.checks), *(note.update or 0 for note in self.skipped)]
+        return max([self.times.reached, *places, *noted])
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -189,7 +193,7 @@ def read_run(folder: Path) -> RunRecord:
         raise MissingInput(f"{folder}: there is no such folder; give the folder of a run")
     if not (folder / JOURNAL).exists():
         raise ModelFolderError(f"{folder}: is not a run (no {JOURNAL}); give a folder that `transduce train` made")
-    lines = read_lines(folder / JOURNAL)
+    lines = _of_the_way_taken(read_lines(folder / JOURNAL))
     known = {"began", "update", "validation", "skipped", "final"}
     began, final = _last("began", lines), _last("final", lines)
     timing, recipe, report = folder / TIMING, folder / RECIPE, folder / REPORT
@@ -223,6 +227,16 @@ def read_lines(path: Path) -> list[Line]:
             raise Line(path, at, {}).damage("is not an event")
         lines.append(Line(path, at, facts))
     return lines
+
+
+def _of_the_way_taken(lines: Iterable[Line]) -> list[Line]:
+    """Leave out what was learnt on a way that the run went back from."""
+    kept: list[Line] = []
+    for line in lines:
+        if line.event == "rolled_back" and (to := line.number("to")) is not None:
+            kept = [one for one in kept if one.event not in ("update", "skipped") or one.update <= to]
+        kept.append(line)
+    return kept
 
 
 def read_times(lines: Iterable[Line]) -> Times:

@@ -32,7 +32,7 @@ def state(run: RunRecord) -> Facts:
     training = (run.recipe or {}).get("training")
     planned = training.get("updates") if isinstance(training, dict) else None
     facts = {
-        "state": "finished" if run.finished else "not finished: still running, or interrupted",
+        "state": _ending(run),
         "updates": f"{run.updates:,} of {planned:,}" if isinstance(planned, int) else f"{run.updates:,}",
     }
     if run.progress["epoch"]:
@@ -41,6 +41,14 @@ def state(run: RunRecord) -> Facts:
         facts["target tokens learnt from"] = f"{run.progress['tokens'][-1][1]:,.0f}"
     resumed = len(run.times.resumed)
     return {**facts, "skipped updates": f"{len(run.skipped):,}", "times resumed": f"{resumed:,}"}
+
+
+def _ending(run: RunRecord) -> str:
+    if run.finished:
+        return "finished"
+    if run.final is not None:
+        return "stopped before its end, with a model made of what there was; can be resumed"
+    return "not finished: still running, or interrupted"
 
 
 def glance(run: RunRecord) -> dict[str, Facts]:

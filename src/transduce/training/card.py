@@ -48,6 +48,8 @@ def model_card(
     weights = f"the average of the checkpoints of updates {', '.join(f'{u:,}' for u in updates)}"
     if len(updates) == 1:
         weights = f"the checkpoint of update {updates[0]:,}"
+    if training.ema:
+        weights += ", of the running average of all updates"
     lines = [
         "---",
         "library_name: transduce",

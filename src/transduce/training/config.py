@@ -174,6 +174,10 @@ class TrainingConfig(Config):
             raise ValueError("tokens = 'auto' tries out the whole model, which shard avoids; give a number of tokens")
         if self.shard and (self.gradient_noise or self.join_sets):
             raise ValueError("gradient_noise and join_sets need all weights in one place; leave them out, or shard")
+        if self.r_drop_after and not self.r_drop:
+            raise ValueError("r_drop_after says when R-Drop begins, and there is none; set r_drop, or leave it out")
+        if self.average_window == "best" and not self.average:
+            raise ValueError("average_window says which checkpoints are averaged, and none are; set average too")
         if self.freeze_vectors and not (self.source_vectors or self.target_vectors):
             raise ValueError("freeze_vectors needs source_vectors or target_vectors")
         return self

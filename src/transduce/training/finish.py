@@ -58,7 +58,7 @@ def _candidates(trainer: Trainer, kept: list[int]) -> list[list[int]]:
     count, best = trainer.config.average, trainer.progress.best_update
     single = [[best]] if best in kept else [[update] for update in reversed(kept)]
     if trainer.validator is None:  # nothing to judge by
-        single = single[:1]
+        single = [[kept[-1]]]
     if count < 2:
         return single
     windows = [kept[start : start + count] for start in range(max(1, len(kept) - count + 1))]

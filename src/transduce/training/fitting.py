@@ -48,7 +48,7 @@ def outline(config: Config, sizes: VocabularySizes) -> Model:
 def refuse_too_large(outlined: Model, training: TrainingConfig) -> None:
     """Say no to a model that this machine cannot hold, instead of filling its memory to find out."""
     parameters = sum(parameter.numel() for parameter in outlined.parameters())
-    here = training.device == "cpu" and not training.shard
+    here = training.device == "cpu" and not training.shard and not training.freeze  # how many learn is known later
     needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there > 0:

@@ -45,15 +45,16 @@ def batch_for(corpus_tokens: int) -> int:
 
 
 def available_bytes(device: torch.device) -> int:
-    """Memory that this process could still take where training happens."""
+    """Memory that this process could still take where training happens, beside its likes on the same machine."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    alike = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # as `torchrun` has it
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(min(free, _left_in_container()))
+    return int(min(free, _left_in_container()) / max(1, alike))
 
 
 def _left_in_container() -> float:
@@ -93,10 +94,12 @@ def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
     before = _held(updater.device)
     updater.try_out(_longest(corpus, slice_tokens), slice_tokens)
     one = max(0, _held(updater.device) - before)
-    weights = sum(local(parameter).nbytes for parameter in updater.model.parameters())
-    threads = len(updater.workers.models)
-    gradients, moments = weights, 0 if isinstance(updater.optimizer, torch.optim.SGD) else 2 * weights
-    return before + threads * max(0, one - gradients) + gradients + moments
+    parts = [(local(parameter).nbytes, parameter.requires_grad) for parameter in updater.model.parameters()]
+    gradients = sum(size for size, learns in parts if learns)
+    no_moments = updater.optimizer.state or isinstance(updater.optimizer, torch.optim.SGD)  # held already, or never
+    moments = 0 if no_moments else 2 * gradients
+    aside = sum(size for size, _ in parts) if updater.config.ema else 0  # while the average stands in their place
+    return before + len(updater.workers.models) * max(0, one - gradients) + gradients + moments + aside
 
 
 def _forget_trials(device: torch.device) -> None:

@@ -190,11 +190,11 @@ class Checkpoints:
         return average if average.is_file() else self.path(update) / WEIGHTS
 
     def thin_out(self, keep_last: int, best: int) -> None:
-        """Remove all but the newest few and the best, now that a regular one was saved."""
+        """Remove all but the newest few regular ones, the newest of all, and the best."""
         updates = self.updates()
-        regular = [update for update in updates if update % self.every == 0 or update == updates[-1]]
+        regular = [update for update in updates if update % self.every == 0]
         for update in updates:
-            if update not in regular[-keep_last:] and update != best:
+            if update not in (*regular[-keep_last:], updates[-1], best):
                 shutil.rmtree(self.path(update))
 
     def room(self, model: Model, ema: Ema | None = None) -> tuple[int, int]:

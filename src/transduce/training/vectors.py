@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
-from transduce.errors import DataError
+from transduce.errors import DataError, MissingInput
 from transduce.nn.embedding import Embedding
+from transduce.storage import sha256
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import read_lines
 from transduce.text.tokenizer import SPACE_MARK
 
 
-def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str, freeze: bool) -> int:
+def vectors_fingerprint(path: str) -> str:
+    """Return what tells this file from any other."""
+    try:
+        return sha256(Path(path))
+    except OSError as error:
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+
+
+def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str) -> int:
     """Copy the vectors of the tokens that a file knows; return how many it knew.
 
     The file has a word and its numbers on each line, separated by spaces; a first line of two numbers (word2vec)
@@ -39,7 +50,6 @@ def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str,
                 found.add(token)
     if not found:
         raise DataError(f"{path}: knows none of the {tokenizer.size:,} tokens; is it of this language?")
-    embedding.weight.requires_grad_(not freeze)
     return len(found)
 
 

@@ -5,10 +5,22 @@ from __future__ import annotations
 import io
 import math
 
+import pytest
 from rich.console import Console
 
-from transduce.cli.display import LiveDisplay
+from transduce.cli.display import LiveDisplay, Speed
 from transduce.training.reporter import Step
+
+
+def test_time_left_counts_what_comes_between_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two updates of half a second, and a validation of three and a half between them."""
+    moments = iter((100.0, 104.0))
+    monkeypatch.setattr("transduce.cli.display.time.monotonic", lambda: next(moments))
+    speed = Speed()
+    for update in (1, 2):
+        speed.add(Step(update, 0, 1.0, 0.001, 1.0, 100, 0.5))
+    assert speed.tokens_per_second() == pytest.approx(200)
+    assert speed.left(100) == "0:03:45"
 
 
 def test_a_loss_that_is_not_a_number_is_forgotten() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.inspection.run_example import check, folder_of, moment, update
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.inspection.run_record import Line, read_run, read_times
+from transduce.inspection.run_tables import state
 
 
 def curves_of(*timing: dict[str, Any]) -> Any:
@@ -81,6 +82,24 @@ def test_a_run_without_validation_pairs_is_finished_when_its_last_process_ended(
     resumed = {"event": "resumed", "seconds": 0.1, "at": 1.79e9, "update": 2}
     for timing, finished in (([moment(2, 1.0)], False), ([moment(2, 1.0), ended], True), ([ended, resumed], False)):
         assert read_run(folder_of(tmp_path, [update(2)], timing)).finished is finished
+
+
+def test_a_stopped_run_with_a_model_is_not_finished_and_its_updates_are_all_counted(tmp_path: Path) -> None:
+    resumed = {"event": "resumed", "seconds": 0.1, "at": 1.79e9, "update": 33}
+    final = {"event": "final", "updates": [30], "loss": 1.0}
+    found = read_run(folder_of(tmp_path, [update(30), final], [moment(30, 1.0), resumed]))
+    assert (found.finished, found.updates) == (False, 33)
+    assert state(found)["state"].startswith("stopped before its end, with a model")
+
+
+def test_a_way_that_was_given_up_is_not_shown(tmp_path: Path) -> None:
+    back = {"event": "rolled_back", "update": 35, "to": 20}
+    lost = {"event": "skipped", "update": 34, "loss": "nan", "norm": "nan"}
+    lines = [update(20), update(30), lost, update(35), back, update(21), update(23)]
+    found = read_run(folder_of(tmp_path, lines, []))
+    assert [place for place, _ in found.progress["loss"]] == [20, 21, 23]
+    assert (found.updates, found.skipped) == (23, ())
+    assert [note.event for note in found.notes] == ["rolled_back"]
 
 
 def test_a_folder_without_a_journal_is_refused_in_a_sentence(tmp_path: Path) -> None:

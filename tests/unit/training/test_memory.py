@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.unit.training.example import Listener, StopAt, run, trainer
+from tests.unit.training.example import Listener, StopAt, run, small_model, trainer
 from tests.unit.training.test_loop import resumed, snapshot
 from transduce.data.store import Prepared
 from transduce.errors import TransduceError
@@ -17,8 +18,9 @@ from transduce.training import memory
 from transduce.training.allocator import keep_freed_memory
 from transduce.training.interruption import Interrupted
 from transduce.training.loop import Trainer
-from transduce.training.memory import batch_for, expected_peak, fitting_slice
+from transduce.training.memory import available_bytes, batch_for, expected_peak, fitting_slice
 from transduce.training.reporter import Validation
+from transduce.training.resident import resident_bytes
 from transduce.training.shortage import ran_out_of_memory
 from transduce.training.validation import Validator
 
@@ -181,6 +183,34 @@ def test_a_trial_leaves_no_trace(prepared: Prepared, tmp_path: Path) -> None:
     training.close()
     assert all(torch.equal(tensor, before[name]) for name, tensor in snapshot(training).items())
     assert all(parameter.grad is None for parameter in training.model.parameters())
+
+
+def test_what_is_held_already_or_never_is_not_expected_again(prepared: Prepared, tmp_path: Path) -> None:
+    """Of 36 million parameters: moments that were restored, weights that are held still, and an average's guests."""
+    wide = {"model_dim": 1024, "ffn_dim": 4096, "num_layers": 1, "dropout": 0.0}
+    weights = 4 * sum(weight.numel() for weight in small_model(prepared, **wide).parameters())
+
+    def expected(began: bool = False, still: bool = False, **changes: Any) -> int:
+        training = trainer(prepared, tmp_path / str(len(list(tmp_path.iterdir()))), wide, **changes)
+        training.close()
+        for parameter in training.model.parameters() if still else ():
+            parameter.requires_grad_(parameter.dim() < 2)
+        if began:
+            training.updater.optimizer.state[next(training.model.parameters())] = {}
+        before = resident_bytes()
+        return expected_peak(training.updater, prepared, 101) - before
+
+    usual = expected()
+    assert usual > 2.5 * weights
+    assert usual - expected(began=True) > 1.5 * weights
+    assert usual - expected(still=True) > 1.5 * weights
+    assert expected(ema=0.9) - usual > 0.5 * weights
+
+
+def test_ranks_of_one_machine_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = available_bytes(torch.device("cpu"))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert available_bytes(torch.device("cpu")) < whole / 2
 
 
 def test_a_small_trial_after_a_large_one_takes_what_it_would_have_taken_before(

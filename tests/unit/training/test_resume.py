@@ -197,6 +197,17 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path, keep_last: int, best: 
     assert checkpoints.updates() == left
 
 
+def test_one_of_an_interruption_takes_no_regular_one_s_place(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, every=100)
+    for update in (200, 300, 350):
+        checkpoints.path(update).mkdir(parents=True)
+    checkpoints.thin_out(keep_last=1, best=200)
+    assert checkpoints.updates() == [200, 300, 350]
+    checkpoints.path(400).mkdir()
+    checkpoints.thin_out(keep_last=1, best=200)
+    assert checkpoints.updates() == [200, 400]
+
+
 def test_a_checkpoint_needs_room_for_weights_and_two_moments(prepared: Prepared, tmp_path: Path) -> None:
     model = small_model(prepared)
     parameters = sum(parameter.numel() for parameter in model.parameters())
