@@ -69,9 +69,9 @@ def consensus(candidates: Sequence[Translation]) -> list[Translation]:
     weight = Counter(candidate.text for candidate in candidates)
     first = {candidate.text: candidate for candidate in reversed(candidates)}
     found = []
+    others = [[other] for other in weight]
     for text in weight:
-        gain = sum(
-            count * metric.value(metric.statistics([text], [[other]]).sum(axis=0)) for other, count in weight.items()
-        )
+        shared = metric.statistics([text] * len(others), others)
+        gain = sum(count * metric.value(one) for one, count in zip(shared, weight.values(), strict=True))
         found.append(replace(first[text], score=gain / len(candidates)))
     return sorted(found, key=lambda answer: -answer.score)

@@ -213,8 +213,9 @@ class Translator:
         wished, constraints = options or self.options(), constraints or self.constraints()
         prefix, before, space, lead = constraints.next_prefix(), "", "", self.languages.lead()
         for piece in self._sentences(text) if split else [Piece(text, "")]:
-            for place, part in enumerate(self._answers.parts_of([piece.sentence])[0]):
-                read = self.source.decode(part.tokens) if place else piece.sentence
+            parts = self._answers.parts_of([piece.sentence])[0]
+            for place, part in enumerate(parts):
+                read = self.source.decode(part.tokens) if len(parts) > 1 else piece.sentence
                 tokens, opening = part.after(lead.source), [*lead.target, *prefix]
                 request, said = self._answers.request(tokens, wished, constraints, opening, read), ""
                 for longer, is_over in self._answers.said(request, constraints) if part.tokens else ():

@@ -157,6 +157,7 @@ def test_no_answer_is_said_only_where_that_was_taught(tokenizer: Tokenizer) -> N
         engine = ReadingEngine(Echo(nowhere, 30), tokenizer, may_be_empty=taught)
         (found,) = engine.answer([("wo ?", "am tor")])
         assert bool(found.text) is expected and isinstance(found, Found)
+        assert (found.probability > 0.9) is taught
 
 
 def test_what_is_missing_is_guessed_at_every_mask(tokenizer: Tokenizer) -> None:

@@ -25,4 +25,4 @@ def fingerprint(asked: dict[str, Any], fast: bool) -> Table:
 
 
 def _option(name: str) -> str:
-    return "--n-best" if name == "nbest" else f"--{name.replace('_', '-')}"
+    return {"nbest": "--n-best", "of": "--from"}.get(name, f"--{name.replace('_', '-')}")

@@ -210,6 +210,8 @@ def _refuse_contradictions(nbest: int | None, output: str, asked: dict[str, Any]
         raise click.UsageError("--stream prints one answer as it grows: no --n-best, --mbr, --align or --keep")
     if asked["stream"] and (asked["placeholders"] or output != "-"):
         raise click.UsageError("--stream prints answers as they grow: no --placeholders, no --output")
+    if asked["stream"] and (asked["field"] or asked["to_field"] or asked["threads"] is not None):
+        raise click.UsageError("--stream reads lines of text, in one thread: no --field, --to-field or --threads")
     if asked["stream"] and (asked["int8"] or asked["engine"] == "ctranslate2" or asked["workers"] is not None):
         raise click.UsageError("--stream is PyTorch's alone: no --int8, --engine ctranslate2 or --workers")
     if asked["int8"] and asked["engine"] == "torch":

@@ -50,10 +50,10 @@ def looked_at(
 
 def _looked_at(model: AnyTransducer, read: tuple[Tensor, Tensor], written: Tensor) -> Tensor | None:
     """The mean over heads and layers, -> (B T S); None of a model that does not attend."""
-    with record(model) as heard, torch.inference_mode():
+    with record(model, inside="cross_attention", last=2) as heard, torch.inference_mode():
         model(written, model.encode(*read))
-    layers = [weight_BHTS for path, weight_BHTS in heard.items() if "cross_attention" in path]
-    return torch.stack([weight.float().mean(dim=1) for weight in layers[-2:]]).mean(dim=0) if layers else None
+    layers = [weight_BHTS.float().mean(dim=1) for weight_BHTS in heard.values()]
+    return torch.stack(layers).mean(dim=0) if layers else None
 
 
 def looked_at_all(

@@ -55,7 +55,8 @@ class SearchOptions(Config):
     frequency_penalty: Penalty = 0.0
     """What is taken off for each time that it was written."""
     no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
-    """How many tokens in a row are never written twice; 0 for no such rule."""
+    """How many tokens in a row are never written twice; 0 for no such rule. This and the penalties look at what the
+    model still sees: of a text longer than a language model's window, at the end of it."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
     """Of a sample: below 1 likely tokens are drawn more often than they are likely, above 1 less often."""
     top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
@@ -80,6 +81,8 @@ class SearchOptions(Config):
             raise ValueError(
                 f"{self.groups} groups need a beam that divides by {self.groups}; choose such a beam, or fewer groups"
             )
+        if self.diversity != type(self).model_fields["diversity"].default and self.groups == 1:
+            raise ValueError("diversity tells the groups of a beam apart, and there is one only; ask for groups too")
         if self.coverage and (self.method != "beam" or self.stop == "exact"):
             raise ValueError(
                 "coverage puts the answers of a beam search in another order, which the stop rule 'exact' cannot "

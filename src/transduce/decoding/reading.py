@@ -112,7 +112,7 @@ class ReadingEngine:
         self.cut += sum(several[0].cut for several in parts)
         flat = [window for several in parts for window in several]
 
-        def say(reading: Reading, which: Sequence[int]) -> list[tuple[float, float, Found]]:
+        def say(reading: Reading, which: Sequence[int]) -> list[tuple[float, Found, float, Found]]:
             head = self.model.head
             assert isinstance(head, SpanHead)
             return [_best_span(scores, flat[place]) for scores, place in zip(head.places(reading), which, strict=True)]
@@ -121,9 +121,10 @@ class ReadingEngine:
         found = []
         for (_, context), several in zip(questions, parts, strict=True):
             seen = [next(said) for _ in several]
-            score, _, best = max(seen, key=lambda one: one[0])
-            if self.may_be_empty and min(empty for _, empty, _ in seen) > score:
-                best = Found("", 0, 0, best.probability)
+            score, best, *_ = max(seen, key=lambda one: one[0])
+            *_, empty, none = min(seen, key=lambda one: one[2])
+            if self.may_be_empty and empty > score:
+                best = none
             found.append(best._replace(text=context[best.start : best.end]))
         return found
 
@@ -233,19 +234,20 @@ def _pooled(reading: Reading, pool: str) -> Tensor:
     return (reading.states * real_BN1).sum(dim=1) / real_BN1.sum(dim=1)
 
 
-def _best_span(score_2N: Tensor, window: Window) -> tuple[float, float, Found]:
-    """Return the score of the best span that this window sees best, the score of none, and the span itself."""
+def _best_span(score_2N: Tensor, window: Window) -> tuple[float, Found, float, Found]:
+    """Return the score of the best span that this window sees best, that span, the score of none, and none itself."""
     start_N, end_N = score_2N.cpu().double()
     low, high = window.inner
     last = window.first + len(window.places)
-    empty = float(start_N[0] + end_N[0])
+    begins_N, ends_N = start_N.softmax(0), end_N.softmax(0)
+    none = float(start_N[0] + end_N[0]), Found("", 0, 0, float(begins_N[0] * ends_N[0]))
     if low >= high:
-        return -np.inf, empty, Found("", 0, 0, 0.0)
+        return -np.inf, Found("", 0, 0, 0.0), *none
     score_SE = start_N[low:high, None] + end_N[None, low:last]
     ahead_SE = torch.arange(low, last)[None] - torch.arange(low, high)[:, None]
     score_SE = score_SE.masked_fill((ahead_SE < 0) | (ahead_SE >= LONGEST_ANSWER), -torch.inf)
     best = int(score_SE.argmax())
     first, final = low + best // score_SE.shape[1], low + best % score_SE.shape[1]
-    chance = float(start_N.softmax(0)[first] * end_N.softmax(0)[final])
+    chance = float(begins_N[first] * ends_N[final])
     place = window.places[first - window.first][0], window.places[final - window.first][1]
-    return float(score_SE.max()), empty, Found("", *place, chance)
+    return float(score_SE.max()), Found("", *place, chance), *none

@@ -38,9 +38,12 @@ def is_heard(module: nn.Module) -> bool:
 
 
 @contextmanager
-def record(model: nn.Module, names: Sequence[str] = ("weight",)) -> Iterator[dict[str, Tensor]]:
+def record(
+    model: nn.Module, names: Sequence[str] = ("weight",), inside: str = "", last: int | None = None
+) -> Iterator[dict[str, Tensor]]:
     """Collect what passes the taps of these names, by the path of the tap, for as long as the context lasts.
 
+    `inside` is what a path has to contain, and `last` how many of those that do are listened to, counted from the end.
     Paths are those of `named_modules`, layers in order. A tap that is passed again keeps the newest value. Values are
     detached from the graph but not copied. The listeners go when the context ends, however it ends.
     """
@@ -57,9 +60,10 @@ def record(model: nn.Module, names: Sequence[str] = ("weight",)) -> Iterator[dic
         listeners.append(tap.register_forward_hook(keep))
 
     try:
-        for path, module in model.named_modules():
-            if isinstance(module, Tap) and path.rpartition(".")[2] in names:
-                listen(path, module)
+        taps = [(path, module) for path, module in model.named_modules() if isinstance(module, Tap)]
+        wanted = [(path, tap) for path, tap in taps if path.rpartition(".")[2] in names and inside in path]
+        for path, tap in wanted if last is None else wanted[-last:]:
+            listen(path, tap)
         yield heard
     finally:
         for listener in listeners:

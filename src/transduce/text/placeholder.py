@@ -86,7 +86,7 @@ def put_back(answer: str, taken: Sequence[Placeholder], links: Sequence[tuple[in
     """Put placeholders into the translation of what was left; `links` are (source word, target word)."""
     words = list(re.finditer(r"\S+", answer))
     linked: dict[int, list[int]] = {}
-    for source, target in sorted(links):
+    for source, target in sorted(link for link in links if link[1] < len(words)):
         linked.setdefault(source, []).append(target)
     sources = [*linked]
     places = [(*_place(one, words, linked, sources), number) for number, one in enumerate(taken)]

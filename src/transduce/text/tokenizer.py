@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import Self
 
@@ -249,6 +249,8 @@ class Tokenizer(Framer):
             counts = [len(self.decode(tokens[: place + 1]).split()) for place in range(len(tokens))]
             return [count - 1 if is_said else None for count, is_said in zip(counts, said, strict=True)]
         written = [b"" if token in self._silent else self._bytes(self._pieces[token]) for token in tokens]
+        if self.kind == "character":
+            self._without_broken_bytes(tokens, written)
         owners: list[int | None] = []  # of every byte
         word, inside = -1, False
         for character in b"".join(written).decode("utf-8", errors="surrogateescape"):
@@ -258,6 +260,17 @@ class Tokenizer(Framer):
         ends = list(accumulate(map(len, written), initial=0))
         own = [owners[start:end] for start, end in pairwise(ends)]
         return [next((owner for owner in several if owner is not None), None) for several in own]
+
+    def _without_broken_bytes(self, tokens: Sequence[int], written: list[bytes]) -> None:
+        """Of bytes in a row that are no text together, `decode` writes a sign for each, never a space: so here too."""
+        spoken = [place for place, token in enumerate(tokens) if token not in self._silent]
+        for are_bytes, row in groupby(spoken, key=lambda place: bool(_BYTE_PIECE.match(self._pieces[tokens[place]]))):
+            places = [*row] if are_bytes else []
+            try:
+                b"".join(written[place] for place in places).decode("utf-8")
+            except UnicodeDecodeError:
+                for place in places:
+                    written[place] = b"?"
 
     def words_of(self, text: str) -> list[int | None]:
         """Return which word of a text each token of `encode(text)` is of; WordPiece would not decode its spaces."""

@@ -139,6 +139,14 @@ def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam: 
     assert len(pieces) > 1
 
 
+def test_a_term_is_streamed_in_the_part_of_a_long_line_that_has_its_word_only() -> None:
+    translator = copier("bpe", limit=11)
+    text, terms = "the quick brown the quick brown the quick brown fox", {"fox": "dog"}
+    streamed = "".join(translator.stream(text, translator.options(beam=4), translator.constraints(terms=terms)))
+    assert streamed == translator.translate([text], terms=terms, beam=4)[0]
+    assert streamed.count("dog") == 1
+
+
 def test_a_stream_holds_back_what_may_be_a_stop_string() -> None:
     translator = copier("character")
     constraints = translator.constraints(stop_at=["brown"])

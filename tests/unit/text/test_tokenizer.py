@@ -245,6 +245,15 @@ def test_tokens_know_the_word_they_are_of(kind, text):
     assert [known.decode(several).strip() for _, several in sorted(words.items())] == text.split()
 
 
+def test_bytes_that_are_no_text_are_no_spaces_either():
+    known = trained("character")
+    of = {piece: token for token, piece in enumerate(known.vocabulary)}
+    for spelled in (["<0x0D>", "<0xFF>"], ["<0x1F>"], ["<0xE2>", "<0x20>", "<0x0D>"], ["<0xC3>", "<0xA4>"]):
+        tokens = [*known.encode("cat"), *(of[piece] for piece in spelled), *known.encode("sat")]
+        numbers = [number for number in known.words(tokens) if number is not None]
+        assert max(numbers) + 1 == len(known.decode(tokens).split())
+
+
 def test_words_of_models_that_know_words():
     for kind in ("word", "wordpiece"):
         known = trained(kind)
