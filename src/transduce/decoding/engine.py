@@ -10,9 +10,13 @@ import torch
 
 from transduce.decoding.options import Hypothesis, Request
 from transduce.decoding.search import Search
+from transduce.decoding.sentence import longest_wanted
 from transduce.models.interface import AnyTransducer
 from transduce.nn.mode import as_used
 from transduce.text.specials import Specials
+
+WRITTEN_BEHIND = 8
+"""Times its tokens that a batch may hold when a language model has written all that it was asked for."""
 
 
 class TorchEngine:
@@ -71,7 +75,7 @@ class TorchEngine:
         A request too large for any batch stands alone.
         """
         ordered = sorted(requests, key=lambda request: -_tokens_read(request))
-        costs = [(_tokens_read(request) + 1) * request.options.width for request in ordered]
+        costs = [_cost(request) for request in ordered]
         needed = -(-sum(costs) // self.batch_tokens)
         count, total = -(-max(1, needed) // threads) * threads, sum(costs)
         batch: list[Request] = []
@@ -84,6 +88,17 @@ class TorchEngine:
             spent, held = spent + cost, held + cost
         if batch:
             yield batch
+
+
+def _cost(request: Request) -> int:
+    """What a request takes of a batch: the tokens that it reads, openings counted each.
+
+    A language model may be asked for a long text behind a short one, and keeps all of it: so much of it counts that no
+    batch holds more than a few times its tokens in the end.
+    """
+    read = _tokens_read(request) + 1
+    kept = 0 if request.first is None else (read + longest_wanted(request)) // WRITTEN_BEHIND
+    return max(read, kept) * request.options.width
 
 
 def _tokens_read(request: Request) -> int:

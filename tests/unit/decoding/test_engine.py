@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.unit.decoding.toy import SPECIALS, WORDS, Prefix, Toy, random_table, translate
-from transduce.decoding.engine import TorchEngine
+from transduce.decoding.engine import WRITTEN_BEHIND, TorchEngine
 from transduce.decoding.options import Hypothesis, Request, SearchOptions
 
 OPTIONS = [SearchOptions(), SearchOptions(method="greedy"), SearchOptions(beam=7, nbest=3), SearchOptions(beam=2)]
@@ -48,6 +48,15 @@ def test_what_an_answer_begins_with_counts_for_the_budget() -> None:
     asked = [Request(number, [4], SearchOptions(method="greedy", max_length=2), prefix=[5] * 8) for number in range(6)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, batch_tokens=20)
     assert [len(batch) for batch in engine._batches(asked, threads=1)] == [2, 2, 2]
+
+
+def test_a_long_text_behind_a_short_one_is_not_asked_for_a_thousand_times_at_once() -> None:
+    wished = SearchOptions(method="sample", nbest=16, max_length=200)
+    asked = [Request(number, (), wished, prefix=[5] * 3, first=1) for number in range(64)]
+    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)
+    batches = list(engine._batches(asked, threads=1))
+    assert max(16 * len(batch) * (4 + 200) for batch in batches) <= WRITTEN_BEHIND * engine.batch_tokens
+    assert sum(map(len, batches)) == 64 and len(batches) < 10
 
 
 def test_threads_get_batches_of_about_equal_cost_and_the_same_answers() -> None:
