@@ -71,6 +71,8 @@ def import_model(
     Where a model knows several languages, `source_language` and `target_language` say which it is to translate.
     """
     path = Path(path)
+    if path.suffix == ".gguf" and (source_language or target_language):
+        raise SettingsError(f"{path}: holds a language model, which translates nothing; leave out its languages")
     contents = _from_gguf(path) if path.suffix == ".gguf" else _from_folder(path, source_language, target_language)
     save_model(Path(output), contents, _card(contents, path))
     return contents

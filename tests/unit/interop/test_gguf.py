@@ -12,7 +12,7 @@ from tokenizers import Regex, pre_tokenizers
 
 import transduce
 from transduce.cli.main import run
-from transduce.errors import ModelFolderError
+from transduce.errors import ModelFolderError, SettingsError
 from transduce.generator import Generator
 from transduce.interop.gguf import GgufFile
 from transduce.interop.importing import import_model
@@ -81,6 +81,13 @@ def test_a_small_file_is_read_and_goes_on(tmp_path: Path) -> None:
     assert isinstance(model, Generator)
     assert model.tokenizer.pieces(model.tokenizer.encode("the")) == ["the"]
     assert model.generate(["the"], nbest=1, method="greedy", max_length=4)[0][0].tokens > 0
+
+
+def test_a_language_model_has_no_languages_to_translate(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.gguf", FIELDS, SHAPES)
+    with pytest.raises(SettingsError, match="translates nothing; leave out its languages"):
+        import_model(path, tmp_path / "ours", source_language="de")
+    assert not (tmp_path / "ours").exists()
 
 
 def test_the_default_splitting_is_as_falcons_and_not_as_gpt2s(tmp_path: Path) -> None:
