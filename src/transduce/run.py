@@ -35,7 +35,7 @@ from transduce.training.memory import batch_for, fitting_slice
 from transduce.training.ranks import Ranks, joined
 from transduce.training.reporter import Reporter, Silent
 from transduce.training.resume import SETTINGS, Checkpoints
-from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held
+from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held, kept_on_error
 from transduce.training.sharding import shard, whole
 from transduce.training.starting import begin, freeze
 from transduce.training.update import Updater
@@ -63,13 +63,7 @@ def train(
     if not isinstance(recipe, Recipe):
         recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
     folder, reporter = Path(output), reporter or Silent()
-    begun = fill_in(resume_recipe(folder)) if resume else None
-    if begun is not None and recipe.training.tokens == "auto":  # what was chosen then
-        slices = recipe.training.slice_tokens or begun.training.slice_tokens
-        recipe = recipe.but_training(tokens=begun.training.tokens, slice_tokens=slices)
-    recipe = fill_in(recipe)
-    if begun is not None:
-        _refuse_other_recipe(begun, recipe, folder)
+    recipe = _as_begun(recipe, folder) if resume else fill_in(recipe)
     with joined(recipe.training.device) as ranks, _as_found():
         if recipe.training.shard and ranks.world == 1:
             raise SettingsError(
@@ -82,17 +76,21 @@ def train(
             reporter = Silent()
         with held(folder, resume) if ranks.leads else contextlib.nullcontext():
             given = None if prepared is None else Path(prepared)
-            trainer = _set_up(recipe, folder, resume, given, ranks, reporter, progress)
-            recipe = with_labels(recipe, trainer.prepared)
+            with kept_on_error(folder / RECIPE) if resume and ranks.leads else contextlib.nullcontext():
+                trainer = _set_up(recipe, folder, resume, given, ranks, reporter, progress)
+                recipe = with_labels(recipe, trainer.prepared)
+                with trainer.closed_on_error():
+                    _refuse_changes(trainer, recipe)
+                    trainer.resume(reporter)
             try:
-                _refuse_changes(trainer, recipe)
-                trainer.resume(reporter)
                 if not finish:
                     with listening(str(folder)) as interruption, ranks.listening():
                         interruption.patient = ranks.world > 1
                         trainer.run(reporter, interruption)
                 elif trainer.checkpoints.latest() is None:
                     raise SettingsError(f"{folder}: has no checkpoint to make a model of; go on with --resume {folder}")
+                elif trainer.is_over():
+                    trainer.journal.time("ended", update=trainer.progress.update)
                 with whole(trainer.model):
                     if ranks.leads:
                         _finish(trainer, recipe, folder, reporter)
@@ -292,8 +290,13 @@ def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
     }
 
 
-def _refuse_other_recipe(begun: Recipe, recipe: Recipe, folder: Path) -> None:
-    """A run goes on with the recipe that it was begun with; it may only go on for longer."""
+def _as_begun(recipe: Recipe, folder: Path) -> Recipe:
+    """Fill in the recipe of a run that goes on; it must be the one that it was begun with, but for more updates."""
+    begun = fill_in(resume_recipe(folder))
+    if recipe.training.tokens == "auto":  # what was chosen then
+        slices = recipe.training.slice_tokens or begun.training.slice_tokens
+        recipe = recipe.but_training(tokens=begun.training.tokens, slice_tokens=slices)
+    recipe = fill_in(recipe)
     if without_labels(begun.but_training(updates=recipe.training.updates)) != without_labels(recipe):
         raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
     if recipe.training.updates < begun.training.updates:
@@ -301,6 +304,7 @@ def _refuse_other_recipe(begun: Recipe, recipe: Recipe, folder: Path) -> None:
             f"{folder}: is a run of {begun.training.updates:,} updates, which can become longer but not shorter; to "
             f"end it earlier, stop it and make its model with `transduce train --finish {folder}`"
         )
+    return recipe
 
 
 def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
@@ -327,7 +331,8 @@ def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
     if settings is not None:  # a run may become longer
         settings = merge(settings, {"training": {"updates": recipe.training.updates}})
     for name in now:
-        if name in ("ranks", SETTINGS) or before.get(name) == now[name]:
+        is_newer = name.endswith("_vectors") and name not in before  # than this checkpoint, which does not say
+        if name in ("ranks", SETTINGS) or before.get(name) == now[name] or is_newer:
             continue
         setting, old, new = name, before.get(name), now[name]
         if name == "recipe" and settings is not None:

@@ -30,6 +30,26 @@ def test_a_run_made_longer_is_the_run_that_was_that_long_from_the_beginning(tmp_
     train(recipe(), tmp_path / "run", resume=True)  # it is a run of 17 updates now
 
 
+def test_so_it_is_where_it_had_ended_between_two_checkpoints(tmp_path: Path) -> None:
+    """At 12 it was validated and saved because it was over; a run of 17 does neither there."""
+    train(recipe(training={"average": 2}), tmp_path / "whole")
+    train(recipe(training={"average": 2, "updates": 12}), tmp_path / "run")
+    train(recipe(training={"average": 2}), tmp_path / "run", resume=True)
+    assert sha256(tmp_path / "run" / WEIGHTS) == sha256(tmp_path / "whole" / WEIGHTS)
+    lines, whole = (read_journal(tmp_path / name / "journal.jsonl") for name in ("run", "whole"))
+    assert {"event": "longer", "update": 10, "before": 12, "now": 17} in lines
+    assert [line for line in lines if line["event"] != "longer"][1:] == whole[1:]
+
+
+def test_a_run_that_ended_by_its_patience_is_not_made_longer(tmp_path: Path) -> None:
+    still = {"learning_rate": 1e-30, "validate_every": 2, "patience": 2}
+    train(recipe(training=still), tmp_path / "run")
+    before = (tmp_path / "run" / "recipe.toml").read_bytes()
+    with pytest.raises(SettingsError, match=r"ended by training\.patience, after 2 validations"):
+        train(recipe(training={**still, "updates": 30}), tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "recipe.toml").read_bytes() == before
+
+
 def test_a_schedule_that_ended_with_the_run_leaps_and_that_is_said(tmp_path: Path) -> None:
     train(recipe(training={"updates": 10, "schedule": "cosine"}), tmp_path / "run")
     listener = Listener()
@@ -61,7 +81,9 @@ def test_the_command_asks_for_more(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "give --resume alone, or with --updates" in capsys.readouterr().err
     assert main(["train", "--resume", str(run), "--updates", "12"]) == 0
     assert main(["report", str(run), "--output", str(tmp_path / "page.html")]) == 0
-    assert "12 updates, finished" in capsys.readouterr().out
+    assert main(["train", "--finish", str(run)]) == 0
+    assert main(["report", str(run), "--output", str(tmp_path / "page.html")]) == 0
+    assert capsys.readouterr().out.count("12 of 12 updates, finished") == 2
 
 
 def test_a_run_whose_journal_is_gone_goes_on_without_it(tmp_path: Path) -> None:

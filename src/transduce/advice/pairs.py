@@ -86,8 +86,8 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     """Choose tokenizer, model and training for a corpus; `given` is what a person said of the tokenizer."""
     tokens = advise_tokenizer(found, given)
     tokenizer, reasons = tokens.tables["tokenizer"], tokens.reasons
-    by_words, as_text = found.target.words, found.target.characters / 4
-    per_line = {"word": by_words, "character": found.target.characters}.get(tokenizer.get("target_kind", ""), as_text)
+    lengths = {"word": found.target.words, "character": found.target.characters}
+    per_line = lengths.get(tokenizer.get("target_kind", tokenizer.get("kind")), found.target.characters / 4)
     model, training = _model(found.pairs, per_line, reasons)
     chosen = bool(KINDS & (given or {}).keys())
     if not {**({"joint": True} if chosen else tokenizer), **(given or {})}["joint"]:

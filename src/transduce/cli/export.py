@@ -42,7 +42,8 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
     contents = load_model(Path(run))
     if kind == "huggingface":
         exporting.export(contents, Path(output))
-        for wish in left_out(contents.notes.get("search") or {}):
+        search = contents.notes.get("search")
+        for wish in left_out(search) if search else ():
             click.echo(f"note: transformers have nothing for search.{wish}", err=True)
     else:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer

@@ -37,7 +37,7 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     Reads pairs of text in a stream, leaves out what cannot be used, counts every pair left out with its reason, learns
     the tokenizer and writes everything into one folder that training reads. Memory does not grow with the corpus.
     Without a validation corpus some pairs are held out. What is not said of the tokenizer is chosen from the corpus,
-    as `transduce train` does.
+    as `transduce train` does; but nothing is of standard input, which can be read once only.
     """
     from transduce.advice.origin import given_tokenizers
     from transduce.data.prepare import prepare

@@ -67,10 +67,13 @@ def hold_out(train: Spool, dropped: int, share: float, most: int) -> None:
     """
     usable = train.count(lambda marks: marks & dropped == 0)
     wanted = min(most, max(1, round(share * usable)))
-    first, held = _smallest(train, dropped, wanted), np.zeros(0, dtype=np.uint64)
-    smallest = first
+    first = smallest = _smallest(train, dropped, wanted)
+    held = first[:0]
     for _ in range(TRIES):
-        held = smallest[smallest < smallest[-1]] if len(smallest) > wanted else held
+        if len(smallest) > wanted:
+            held = smallest[smallest < smallest[-1]]
+        elif smallest is not first:  # all that is left
+            held = smallest
         if len(held) or len(smallest) <= wanted:
             break
         smallest = _smallest(train, dropped, wanted, above=smallest[0])

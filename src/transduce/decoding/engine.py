@@ -97,7 +97,7 @@ def _cost(request: Request) -> int:
     batch holds more than a few times its tokens in the end.
     """
     read = _tokens_read(request) + 1
-    kept = 0 if request.first is None else (read + longest_wanted(request)) // WRITTEN_BEHIND
+    kept = 0 if request.first is None else (1 + longest_wanted(request)) // WRITTEN_BEHIND
     return max(read, kept) * request.options.width
 
 

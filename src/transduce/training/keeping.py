@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transduce.errors import StorageError
+from transduce.errors import SettingsError, StorageError
 from transduce.journal import Journal, NoJournal
 from transduce.training.config import TrainingConfig
 from transduce.training.ema import Ema
@@ -30,7 +30,7 @@ class Keeper:
     def resume(self, reporter: Reporter) -> Progress:
         """Go back to the newest whole checkpoint, if there is one."""
         progress = Progress(slice_tokens=self.config.slice_size)
-        found = self.checkpoints.latest() if self.ranks.leads else None
+        found = self._found() if self.ranks.leads else None
         update = int(self.ranks.from_leader(-1 if found is None else found[0]))
         if update < 0:
             self.journal.cut(0)
@@ -38,11 +38,36 @@ class Keeper:
         for complaint in found[1] if found is not None else ():
             reporter.warn(f"{complaint}; going back to update {update:,}")
         progress = self._restore(update)
-        if not self.journal.cut(progress.journal_size):
-            reporter.warn(f"{self.journal.path}: is gone; the run goes on, and its record begins at update {update:,}")
+        self._refuse_tired(update, progress)
+        lost = bool(self.ranks.from_leader(not self.journal.cut(progress.journal_size)))
         self._note_changes(update, reporter)
+        if lost:
+            reporter.warn(f"{self.journal.path}: is gone; the run goes on, and its record begins at update {update:,}")
+            self.save(progress)  # which counts on the new one
         self.journal.time("resumed", update=update)
         return progress
+
+    def _found(self) -> tuple[int, list[str]] | None:
+        """The checkpoint to go on from: the newest, or where a run was over there and is to be longer, the newest that
+        a run begun for so long would have."""
+        found = self.checkpoints.latest()
+        if found is not None and found[0] == self._planned(found[0]) < self.config.updates:
+            return self.checkpoints.latest(regular=True) or found
+        return found
+
+    def _planned(self, update: int) -> int:
+        """How many updates the run had before it when it saved this checkpoint."""
+        settings = self.checkpoints.facts(update).get(SETTINGS, {})
+        return int(settings.get("training", {}).get("updates", self.config.updates))
+
+    def _refuse_tired(self, update: int, progress: Progress) -> None:
+        """More updates are no help to a run that ended for another reason."""
+        tired = 0 < self.config.patience <= progress.validations_since_best
+        if tired and self.ranks.leads and self._planned(update) < self.config.updates:
+            raise SettingsError(
+                f"{self.checkpoints.folder.parent}: ended by training.patience, after {self.config.patience} "
+                "validations without a better one, not for want of updates; start a new run from its model with --from"
+            )
 
     def _note_changes(self, update: int, reporter: Reporter) -> None:
         """Say from where on a run is another than it was begun as: one of more or fewer ranks, or a longer one."""
@@ -50,8 +75,8 @@ class Keeper:
         before, now = facts.get("ranks"), self.ranks.world
         if before not in (None, now):  # order and dropout stay the same, sums round differently
             self.journal.write("ranks", update=update, before=before, now=now)
-        before, now = facts.get(SETTINGS, {}).get("training", {}).get("updates"), self.config.updates
-        if before not in (None, now):
+        before, now = self._planned(update) if self.ranks.leads else self.config.updates, self.config.updates
+        if before != now:
             self.journal.write("longer", update=update, before=before, now=now)
             if self.config.schedule in ENDING:
                 reporter.warn(

@@ -6,6 +6,7 @@ functions of the seed and the position, so that stopping and resuming changes no
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -88,7 +89,7 @@ class Trainer:
                 self._log(step)
                 if self._is_time_to_validate():
                     self._validate(reporter)
-            if self._is_over():
+            if self.is_over():
                 break
             if self.ranks.agree(interruption):
                 self.keeper.save(self.progress)
@@ -102,9 +103,18 @@ class Trainer:
         self.updater.workers.close()
         self.journal.close()
 
+    @contextlib.contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """Let go of it if it does not even begin."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
     def _updates(self) -> Iterator[tuple[list[AnyBatch], Position, float]]:
         """Yield the batches of each update, the position behind them, and when they were asked for."""
-        if self._is_over():
+        if self.is_over():
             return
         batches: list[AnyBatch] = []
         began = time.perf_counter()
@@ -254,7 +264,8 @@ class Trainer:
         )
         reporter.validation(validation)
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the run has come to its end, by its updates or by its patience."""
         patience = self.config.patience
         tired = patience > 0 and self.progress.validations_since_best >= patience
         return tired or self.progress.update >= self.config.updates

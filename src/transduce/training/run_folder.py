@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transduce.errors import CannotCreate
-from transduce.storage import locked, parents_of, put_right, storage_errors
+from transduce.storage import file_aside, locked, parents_of, put_right, storage_errors
 
 RECIPE, DATA, MODEL, CHECKPOINTS, LOCK = "recipe.toml", "data", "model", "checkpoints", ".lock"
 
@@ -41,6 +41,19 @@ def emptied_on_error(folder: Path) -> Iterator[None]:
     except BaseException:
         for entry in sorted(folder.iterdir(), key=lambda entry: (entry.name == LOCK, entry.name == RECIPE)):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def kept_on_error(path: Path) -> Iterator[None]:
+    """Leave a file as it was when what it was changed for is refused."""
+    before = path.read_bytes()
+    try:
+        yield
+    except BaseException:
+        if path.read_bytes() != before:
+            with file_aside(path) as aside:
+                aside.write_bytes(before)
         raise
 
 

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import torch
 
-from transduce.errors import DataError, MissingInput
+from transduce.errors import DataError, MissingInput, SettingsError
 from transduce.nn.embedding import Embedding
 from transduce.storage import sha256
 from transduce.text.any_tokenizer import AnyTokenizer
 from transduce.text.corpus import read_lines
+from transduce.text.line import is_stream
 from transduce.text.tokenizer import SPACE_MARK
 
 
 def vectors_fingerprint(path: str) -> str:
     """Return what tells this file from any other."""
+    if is_stream(path):
+        raise SettingsError(f"{path}: vectors are read twice, and this can be read once only; give a file")
     try:
         return sha256(Path(path))
     except OSError as error:

@@ -72,6 +72,13 @@ def test_the_pieces_of_the_one_side_that_is_text_grow_with_the_corpus() -> None:
     assert (tables["source_kind"], tables["target_kind"], tables["vocab_size"]) == ("bpe", "character", 32_000)
 
 
+def test_one_vocabulary_of_characters_is_counted_in_characters() -> None:
+    words = Survey(9_000, WORD, WORD)
+    apart, joint = (advise(words, given).tables for given in ({}, {"joint": True}))
+    assert joint["tokenizer"]["kind"] == "character" and joint["tokenizer"]["joint"] is True
+    assert joint["training"]["updates"] == apart["training"]["updates"]
+
+
 def test_few_symbols_on_both_sides_are_words(tmp_path: Path) -> None:
     draw = random.Random(3)
     lines = [" ".join(draw.choice(LETTERS[:7]) for _ in range(5)) for _ in range(101)]

@@ -114,6 +114,9 @@ def test_a_source_with_more_pairs_than_are_wanted_is_passed_over(tmp_path: Path)
     held = texts(run(tmp_path, train, validation_share=0.5, validation_max=2), "validation")
     assert 1 <= len(held) <= 2 and all(source.startswith("source") for source, _ in held)
     assert len(texts(run(tmp_path, many, validation_share=0.5, validation_max=2), "validation")) == 3
+    for source in map(str, range(20)):  # whichever hash is smaller
+        few = [("many", "a"), ("many", "b"), (source, "c")]
+        assert texts(run(tmp_path, few, validation_share=0.3), "validation") == [(source, "c")]
 
 
 def test_pairs_that_are_dropped_count_for_nothing_when_some_are_held_out(tmp_path: Path) -> None:
