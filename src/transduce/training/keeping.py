@@ -24,7 +24,7 @@ class Keeper:
     def __init__(self, folder: Path, config: TrainingConfig, updater: Updater, facts: dict[str, Any]) -> None:
         self.config, self.updater, self.facts, self.ranks = config, updater, facts, updater.ranks
         self.ema = Ema(updater.model, config.ema) if config.ema else None
-        self.checkpoints = Checkpoints(folder, config.validate_every)
+        self.checkpoints = Checkpoints(folder, config.validate_every, config.updates)
         self.journal = Journal(folder) if self.ranks.leads else NoJournal()
 
     def resume(self, reporter: Reporter) -> Progress:

@@ -81,11 +81,12 @@ class Progress:
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, run: Path, every: int = 1) -> None:
+    def __init__(self, run: Path, every: int = 1, end: int | None = None) -> None:
         self.folder = run / "checkpoints"
-        self.every = every
+        self.every, self.end = every, end
         """Updates between two regular checkpoints; any other was saved by an interruption, and goes when it is past,
-        so that what is kept and averaged does not depend on where a run was stopped."""
+        so that what is kept and averaged does not depend on where a run was stopped. The one of the run's `end` is kept
+        like a regular one."""
 
     def path(self, update: int) -> Path:
         """Where the checkpoint of an update stands."""
@@ -190,9 +191,9 @@ class Checkpoints:
         return average if average.is_file() else self.path(update) / WEIGHTS
 
     def thin_out(self, keep_last: int, best: int) -> None:
-        """Remove all but the newest few regular ones, the newest of all, and the best."""
+        """Remove all but the newest few, the best, and the newest of all, which may be an interruption's."""
         updates = self.updates()
-        regular = [update for update in updates if update % self.every == 0]
+        regular = [update for update in updates if update % self.every == 0 or update == self.end]
         for update in updates:
             if update not in (*regular[-keep_last:], updates[-1], best):
                 shutil.rmtree(self.path(update))
