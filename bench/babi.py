@@ -19,9 +19,9 @@ from statistics import mean
 
 from common import carried_out
 
-from transduce.assessment.reading import assess_reader
-from transduce.loading import load_reader
+from transduce.inference.load import load_reader
 from transduce.recipe import Recipe, read_recipe
+from transduce.tasks.text_encoding.evaluation import assess_reader
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = 0.05

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from common import measured
 
-from transduce.checkpoint import ModelFolder, save_model
+from transduce.model_folder import ModelFolder, save_model
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 CHUNK = 10_000
 SEARCH = ("--greedy", "--int8", "--max-length", "8")

@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from common import carried_out
 
-from transduce.data.drawn import DrawnPictures, Scene, Shape
-from transduce.inspection.glance import Glances
+from transduce.data.pictures import DrawnPictures, Scene, Shape
+from transduce.inference.translator import Translator, load
+from transduce.inspection.caption import Glances
 from transduce.recipe import Recipe, read_recipe
-from transduce.translator import Translator, load
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "captions.toml"
 

@@ -26,8 +26,8 @@ from decode_bulk import bulk_rounds, stand_in
 from decode_contenders import SPECIALS, VOCABULARY, Answers, Contender, our_model, our_search, peer_of, their_search
 
 from transduce.config import Config
-from transduce.decoding.options import Request, SearchOptions
-from transduce.decoding.search import Search
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.search.search import Search
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel
 from transduce.models.t5 import T5Config

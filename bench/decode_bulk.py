@@ -34,16 +34,15 @@ def read(path: Path) -> list[str]:
 
 
 def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlist: Path | None) -> Callable[[], None]:
-    from transduce.bulk.answer import Answering
-    from transduce.bulk.fingerprint import fingerprint
-    from transduce.bulk.job import Wish, translate
-    from transduce.bulk.part import open_part
-    from transduce.bulk.source import Source
     from transduce.cli.progress import following
+    from transduce.inference.jobs.job import Wish, translate
+    from transduce.inference.jobs.output import open_part
+    from transduce.inference.jobs.source import Source
+    from transduce.inference.jobs.window import Answering, fingerprint
+    from transduce.inference.translator import load
     from transduce.text.corpus import read_lines
     from transduce.text.document import segments
-    from transduce.text.line import Meter
-    from transduce.translator import load
+    from transduce.text.lines import Meter
 
     translator = load(folder)
     translator.use("ctranslate2", "int8")
@@ -68,9 +67,9 @@ def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Pa
     import ctranslate2
     import tokenizers
 
-    from transduce.checkpoint import load_model
-    from transduce.engines.pace import cores
-    from transduce.interop.ctranslate2 import export
+    from transduce.inference.ctranslate2.export import export
+    from transduce.inference.pace import cores
+    from transduce.model_folder import load_model
 
     exported = output.parent / "exported"
     export(load_model(folder), exported, "int8")
@@ -126,13 +125,13 @@ def stand_in(place: Path, config: Any) -> dict[str, Any]:
     """Make a model with random weights, a file for it, and a shortlist; always the same."""
     import numpy as np
 
-    from transduce.checkpoint import ModelFolder, save_model
-    from transduce.listing import make_shortlist
+    from transduce.model_folder import ModelFolder, save_model
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
+    from transduce.tasks.translation.shortlist import make_shortlist
     from transduce.text.corpus import CorpusFiles
-    from transduce.text.tokenizer import TokenizerConfig
-    from transduce.text.tokenizer_training import train_tokenizer
+    from transduce.text.tokenizer.tokenizer import TokenizerConfig
+    from transduce.text.tokenizer.training import train_tokenizer
 
     draw = np.random.default_rng(7)
     syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]

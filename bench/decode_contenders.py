@@ -9,12 +9,12 @@ import transformers
 from torch import nn
 
 from transduce.config import Config
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
-from transduce.interop.exporting import as_theirs
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
+from transduce.interop.export_model import as_theirs
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, LanguageModel, Transducer, VocabularySizes
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 
 PAD, START, END = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000

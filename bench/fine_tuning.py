@@ -22,10 +22,10 @@ from common import carried_out, refuse_missing
 
 import transduce
 from transduce.config import Table, write_toml
-from transduce.evaluation.bleu import bleu_metric
+from transduce.evaluation.metrics import bleu_metric
 from transduce.evaluation.significance import compare, interval
-from transduce.journal import read_journal
 from transduce.recipe import Recipe, read_recipe
+from transduce.storage.journal import read_journal
 from transduce.training.reporter import Silent, Validation
 
 HELD_OUT = 500

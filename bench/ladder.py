@@ -29,13 +29,13 @@ import torch.nn.functional as F
 from common import carried_out, refuse_missing
 
 import transduce
-from transduce.checkpoint import load_model, load_weights, put_weights
 from transduce.data.batches import Batch, Batches, collate
 from transduce.data.store import PairStore
-from transduce.decoding.scoring import score_pairs
-from transduce.journal import read_journal
+from transduce.inference.scoring import score_pairs
+from transduce.model_folder import load_model, load_weights, put_weights
 from transduce.models.interface import AnyTransducer
 from transduce.recipe import Recipe, read_recipe
+from transduce.storage.journal import read_journal
 from transduce.training.reporter import Silent, Validation
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -46,10 +46,10 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
     """As `transduce train` does it."""
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
-    from transduce.training.allocator import keep_freed_memory
     from transduce.training.feed import Feed
     from transduce.training.schedule import build_schedule
-    from transduce.training.update import Updater
+    from transduce.training.step import Updater
+    from transduce.training.system_memory import keep_freed_memory
     from transduce.training.validation import Validator
 
     keep_freed_memory()

@@ -30,7 +30,7 @@ from torch import nn
 
 from transduce.models.block import BlockConfig, EncoderBlock
 from transduce.nn.attention.multi_head import Heads
-from transduce.nn.initialize import initialize
+from transduce.nn.initialization import initialize
 
 LENGTHS = (1024, 2048, 4096)
 BLOCKS, STEPS, SHORT = 2, 4, 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 
 LONGEST = 64
 """Positions that it has: no sentence of these benches is longer."""

@@ -22,7 +22,7 @@ from common import refuse_missing
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 import transduce
-from transduce.evaluation.bleu import bleu_metric, chrf_metric
+from transduce.evaluation.metrics import bleu_metric, chrf_metric
 from transduce.evaluation.significance import compare, interval
 
 TOKENISED = bleu_metric("none")

@@ -22,10 +22,10 @@ from typing import Any
 
 from common import carried_out, refuse_missing
 
-from transduce.assessment.reading import assess_reader
 from transduce.config import Table
-from transduce.loading import load_reader
+from transduce.inference.load import load_reader
 from transduce.recipe import Recipe, read_recipe
+from transduce.tasks.text_encoding.evaluation import assess_reader
 
 MODEL: Table = {"name": "bert", "model_dim": 128, "num_heads": 4, "ffn_dim": 512, "num_layers": 3, "max_positions": 96}
 RATES: dict[str, Table] = {

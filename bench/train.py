@@ -25,7 +25,7 @@ from marian import marian
 
 from transduce.data.batches import Batch, Batches, collate
 from transduce.data.store import PairStore
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 
 PAD, _, _ = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
@@ -66,9 +66,9 @@ def ours(size: Size) -> Callable[[Batch], None]:
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
     from transduce.models.transformer import TransformerConfig
-    from transduce.training.allocator import keep_freed_memory
     from transduce.training.config import TrainingConfig, usual_slice
-    from transduce.training.update import Updater
+    from transduce.training.step import Updater
+    from transduce.training.system_memory import keep_freed_memory
 
     keep_freed_memory()
     config = TransformerConfig(

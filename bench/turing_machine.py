@@ -22,8 +22,8 @@ from typing import Any
 from common import carried_out
 
 from transduce.data.synthetic import SyntheticTask
+from transduce.inference.translator import Translator, load
 from transduce.recipe import Recipe
-from transduce.translator import Translator, load
 
 PRESETS = ("ntm_lstm", "ntm_feed_forward", "lstm_alone")
 LENGTHS = (10, 20, 30, 50, 120)

@@ -18,7 +18,7 @@ from common import carried_out
 
 import transduce
 from transduce.data.synthetic import SyntheticTask
-from transduce.decoding.options import Request
+from transduce.inference.search.options import Request
 from transduce.recipe import Recipe
 
 LENGTHS = (40, 50, 60, 80, 160, 400)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from transduce.evaluation.cost import Workload, estimate
+from transduce.inspection.cost import Workload, estimate
 from transduce.models.catalog import preset
 from transduce.models.interface import VocabularySizes
 

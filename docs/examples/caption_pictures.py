@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import transduce
-from transduce.data.drawn import DrawnPictures
+from transduce.data.pictures import DrawnPictures
 
 COUNT = 3
 

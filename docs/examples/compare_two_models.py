@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import transduce
-from transduce.assessment.translating import TestSet, assess, compare_assessments
 from transduce.data.synthetic import SyntheticTask
-from transduce.evaluation.catalog import choose
+from transduce.evaluation.metrics import choose
 from transduce.recipe import Recipe
+from transduce.tasks.translation.evaluation import TestSet, assess, compare_assessments
 
 TASK: dict[str, Any] = {"task": "copy", "max_length": 4, "symbols": 6}
 MODELS: dict[str, dict[str, Any]] = {

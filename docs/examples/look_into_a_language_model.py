@@ -14,8 +14,8 @@ import sys
 import torch
 
 import transduce
-from transduce.generator import Generator
-from transduce.nn.tap import record
+from transduce.inference.generator import Generator
+from transduce.nn.hook import record
 
 PROMPTS = (
     "The capital of France is",

@@ -13,22 +13,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transduce.generator import Generator
-    from transduce.loading import load
-    from transduce.reader import ReaderModel
+    from transduce.inference.generator import Generator
+    from transduce.inference.load import load
+    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.translator import Translator
     from transduce.recipe import Recipe
     from transduce.run import train
-    from transduce.translator import Translator
 
 __version__ = "0.1.0"
 __all__ = ["Generator", "ReaderModel", "Recipe", "Translator", "__version__", "load", "train"]
 
 _HOMES = {
-    "Generator": "transduce.generator",
-    "ReaderModel": "transduce.reader",
+    "Generator": "transduce.inference.generator",
+    "ReaderModel": "transduce.inference.text_encoder",
     "Recipe": "transduce.recipe",
-    "Translator": "transduce.translator",
-    "load": "transduce.loading",
+    "Translator": "transduce.inference.translator",
+    "load": "transduce.inference.load",
     "train": "transduce.run",
 }
 

@@ -18,26 +18,26 @@ from typing import Any
 
 import torch
 
-from transduce.advice.origin import Origin, fit, habits, open_origin, peak_rate, settled
-from transduce.advice.pairs import KINDS, Advice, advise, advise_going_on, advise_tokenizer, survey
-from transduce.advice.reading import advise_reader, refuse_misreading, with_head
-from transduce.advice.text import advise_text, advise_text_tokenizer, measure
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
 from transduce.data.config import DataConfig, corpus_pairs, reads_once
 from transduce.data.corruption import largest_corrupted
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
-from transduce.decoding.options import SearchOptions, continuing
 from transduce.errors import MissingInput, SettingsError, brief, suggestion
-from transduce.evaluation.catalog import METRICS
+from transduce.evaluation.metrics import METRICS
+from transduce.inference.search.options import SearchOptions, continuing
 from transduce.models import catalog
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import SHARED
-from transduce.text.piece import SENTINELS
+from transduce.tasks.initial_checkpoint import Origin, fit, habits, open_origin, peak_rate, settled
+from transduce.tasks.language_modeling.defaults import advise_text, advise_text_tokenizer, measure
+from transduce.tasks.text_encoding.defaults import advise_reader, refuse_misreading, with_head
+from transduce.tasks.translation.defaults import KINDS, Advice, advise, advise_going_on, advise_tokenizer, survey
 from transduce.text.plain import TextFile, read_documents
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.special import SENTINELS
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.training.compatibility import outline
 from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
-from transduce.training.fitting import outline
 from transduce.training.run_folder import RECIPE
 
 TABLES = ("data", "tokenizer", "model", "training", "search")

@@ -11,35 +11,34 @@ from typing import Any
 
 import torch
 
-from transduce.advice.origin import fingerprint, given_tokenizers
-from transduce.checkpoint import ModelFolder, save_model
 from transduce.config import Table, difference, merge, write_toml
 from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
+from transduce.model_folder import ModelFolder, save_model
 from transduce.models import catalog
 from transduce.models.interface import Model, VocabularySizes
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
-from transduce.storage import MANIFEST, file_aside, sha256
+from transduce.storage.files import MANIFEST, file_aside, sha256
+from transduce.tasks.initial_checkpoint import fingerprint, given_tokenizers
+from transduce.text.encoder_input import label_tokens
 from transduce.text.plain import TextFile
-from transduce.text.reading_row import label_tokens
-from transduce.training.allocator import keep_freed_memory
-from transduce.training.card import model_card
+from transduce.training.checkpoint import SETTINGS, Checkpoints
+from transduce.training.compatibility import outline, refuse_too_large, refuse_too_long, refuse_unfit, refuse_unmeasured
+from transduce.training.distributed.ranks import Ranks, joined
+from transduce.training.distributed.sharding import shard, whole
 from transduce.training.finish import put_final_weights
-from transduce.training.fitting import outline, refuse_too_large, refuse_too_long, refuse_unfit, refuse_unmeasured
+from transduce.training.initial_weights import begin, freeze, start_from_vectors, vectors_fingerprint
 from transduce.training.interruption import listening
-from transduce.training.loop import Trainer
-from transduce.training.memory import batch_for, fitting_slice
-from transduce.training.ranks import Ranks, joined
+from transduce.training.memory_estimate import batch_for, fitting_slice
+from transduce.training.model_card import model_card
 from transduce.training.reporter import Reporter, Silent
-from transduce.training.resume import SETTINGS, Checkpoints
 from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held, kept_on_error
-from transduce.training.sharding import shard, whole
-from transduce.training.starting import begin, freeze
-from transduce.training.update import Updater
-from transduce.training.vectors import start_from_vectors, vectors_fingerprint
+from transduce.training.step import Updater
+from transduce.training.system_memory import keep_freed_memory
+from transduce.training.trainer import Trainer
 
 
 def train(

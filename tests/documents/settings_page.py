@@ -13,16 +13,16 @@ from tests.documents.markdown import ROOT
 from transduce.config import Config
 from transduce.data.again import PreparedPairs
 from transduce.data.config import DataConfig
-from transduce.data.drawn import DrawnPictures
+from transduce.data.pictures import DrawnPictures
 from transduce.data.reading.config import ReadingConfig, ReadingFiles
 from transduce.data.synthetic import SyntheticTask
-from transduce.decoding.options import SearchOptions
+from transduce.inference.search.options import SearchOptions
 from transduce.models.block import BlockConfig
 from transduce.models.catalog import MODELS
 from transduce.models.transformer import TransformerConfig
 from transduce.text.corpus import CorpusFiles
 from transduce.text.plain import TextFile
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig
 
 PAGE = ROOT / "docs" / "settings.md"

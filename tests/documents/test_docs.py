@@ -15,15 +15,16 @@ import pytest
 import torch
 
 from tests.documents.markdown import DOCUMENTS, ROOT, blocks, links, name, paths_named
-from tests.laws import test_models as laws
-from tests.laws.cases import Case, make_model
+from tests.invariants import test_models as laws
+from tests.invariants.cases import Case, make_model
 from tests.unit.test_layers import LAYERS, PACKAGE
-from transduce import __version__, checkpoint
+from transduce import __version__
+from transduce import model_folder as checkpoint
 from transduce.data import folder
 from transduce.models.catalog import MODELS
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import TransformerConfig
-from transduce.training import resume
+from transduce.training import checkpoint as resume
 from transduce.training.config import TrainingConfig
 
 DOCS = ROOT / "docs"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.documents.markdown import ROOT
-from transduce.checkpoint import ModelFolder, save_model
-from transduce.models.captioner import captioner_small
+from transduce.model_folder import ModelFolder, save_model
+from transduce.models.ancestors.captioner import captioner_small
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini
 from transduce.models.interface import VocabularySizes
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 EXAMPLES = ROOT / "docs" / "examples"
 RUN_HERE = {

@@ -9,10 +9,10 @@ import pytest
 
 import transduce
 from tests.stories import simple_stories
-from transduce.data.drawn import DrawnPictures
+from transduce.data.pictures import DrawnPictures
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.synthetic import SyntheticTask
-from transduce.loading import load_reader
+from transduce.inference.load import load_reader
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 

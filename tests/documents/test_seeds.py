@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from tests.documents.markdown import ROOT
 from transduce.cli.main import VERBS
 from transduce.cli.main import transduce as program
-from transduce.evaluation.table_1 import table_1
-from transduce.inspection.positions import encodings
+from transduce.experiments.catalog import CLAIMS
+from transduce.inspection.cost import table_1
+from transduce.inspection.figure import encodings
 from transduce.models.block import DecoderBlock, EncoderBlock
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
@@ -22,7 +23,6 @@ from transduce.models.transformer import Transformer, TransformerConfig, paper_b
 from transduce.nn.attention.multi_head import HeadShape, SelfAttention
 from transduce.nn.mask import causal_allowed, padding_allowed
 from transduce.nn.position import sinusoids
-from transduce.reproduce.catalog import CLAIMS
 from transduce.training.schedule import noam
 
 PAGE = " ".join((ROOT / "docs" / "seeds.md").read_text(encoding="utf-8").split())

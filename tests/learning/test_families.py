@@ -11,7 +11,7 @@ from tests.learning.test_learning import RECIPES, exact_match, held_out
 from tests.learning.test_neural_gpu import write
 from transduce.config import Table, merge
 from transduce.data.synthetic import SyntheticTask
-from transduce.reader import ReaderModel, as_text
+from transduce.inference.text_encoder import ReaderModel, as_text
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 

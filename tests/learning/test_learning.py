@@ -12,15 +12,15 @@ import pytest
 
 import transduce
 from tests.stories import simple_stories
-from transduce.assessment.reading import assess_reader
 from transduce.config import Table, merge
-from transduce.data.drawn import DrawnPictures
-from transduce.data.pronunciation import pronunciations
+from transduce.data.cmudict import pronunciations
+from transduce.data.pictures import DrawnPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import MissingInput
-from transduce.loading import load_reader
+from transduce.inference.load import load_reader
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
+from transduce.tasks.text_encoding.evaluation import assess_reader
 
 pytestmark = pytest.mark.learning
 

@@ -9,7 +9,7 @@ import pytest
 import transduce
 from transduce.config import Table
 from transduce.data.synthetic import SyntheticTask
-from transduce.reader import ReaderModel, as_text
+from transduce.inference.text_encoder import ReaderModel, as_text
 from transduce.recipe import Recipe
 from transduce.run import train
 

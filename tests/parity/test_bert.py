@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.checkpoint import weights_of
 from transduce.errors import ModelFolderError
 from transduce.interop.huggingface.bert import BERT
 from transduce.interop.huggingface.family import Settings
 from transduce.interop.huggingface.rename import Loaded, read_renamed, write_renamed
+from transduce.model_folder import weights_of
 from transduce.models.bert import Bert, bert_base, bert_large
 from transduce.models.catalog import build
+from transduce.models.head import LanguageHead
 from transduce.models.interface import Reading, VocabularySizes
-from transduce.models.reading_head import LanguageHead
 
 transformers = pytest.importorskip("transformers", reason="compares with transformers; install the extra dev")
 

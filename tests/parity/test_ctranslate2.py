@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from tests.unit.copier import tokenizer
-from transduce.checkpoint import ModelFolder
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
-from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
-from transduce.engines.pace import Pace
 from transduce.errors import SettingsError
-from transduce.interop.ctranslate2 import export
-from transduce.interop.ctranslate2_spec import POSITIONS, refusal
-from transduce.models.attentive_rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.inference.ctranslate2.engine import CTranslate2Engine, refusal_of
+from transduce.inference.ctranslate2.export import export
+from transduce.inference.ctranslate2.spec import POSITIONS, refusal
+from transduce.inference.pace import Pace
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
+from transduce.model_folder import ModelFolder
 from transduce.models.interface import VocabularySizes
+from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")

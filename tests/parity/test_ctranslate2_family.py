@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from transduce.checkpoint import ModelFolder
 from transduce.errors import SettingsError
-from transduce.interop.ctranslate2 import export
+from transduce.inference.ctranslate2.export import export
+from transduce.model_folder import ModelFolder
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig, gpt2, gpt_mini, llama_mini
 from transduce.models.interface import LanguageModel, Reader, VocabularySizes
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 SMALL: dict[str, Any] = {"model_dim": 16, "num_heads": 2, "key_value_heads": None, "ffn_dim": 24, "num_layers": 2}
 

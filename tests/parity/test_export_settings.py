@@ -11,14 +11,14 @@ import torch
 import transformers
 from torch import Tensor
 
-from transduce.checkpoint import save_weights
 from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
-from transduce.interop.exporting import as_theirs
+from transduce.interop.export_model import as_theirs
 from transduce.interop.huggingface.bert import BERT
 from transduce.interop.huggingface.family import Settings
 from transduce.interop.huggingface.rename import Loaded
 from transduce.interop.huggingface.seq2seq import M2M100
+from transduce.model_folder import save_weights
 from transduce.models.bert import Bert, BertConfig
 from transduce.models.catalog import build
 from transduce.models.gpt import Gpt, GptConfig, llama_mini

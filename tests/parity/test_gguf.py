@@ -13,7 +13,7 @@ import transformers
 from tokenizers import AddedToken
 
 from tests.unit.interop.huggingface import folders
-from transduce.interop.importing import import_model
+from transduce.interop.import_model import import_model
 from transduce.models.gpt import Gpt
 
 HEADS, GROUPS = 4, 2

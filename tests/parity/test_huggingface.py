@@ -16,18 +16,18 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from transduce.checkpoint import weights_of
 from transduce.config import Config
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
 from transduce.interop.huggingface.family import Family, Settings
 from transduce.interop.huggingface.language_model import GPT2, LLAMA
 from transduce.interop.huggingface.rename import Loaded, read_renamed, write_renamed
 from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
+from transduce.model_folder import weights_of
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, LanguageModel, VocabularySizes
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 
 VOCABULARY = 31
 PAD, END = 0, 2

@@ -15,24 +15,24 @@ from safetensors.torch import load_file, save_file
 
 import transduce
 from tests.unit.interop.huggingface import folders
-from transduce.checkpoint import WEIGHTS, ModelFolder, load_model, save_model
 from transduce.config import Config
-from transduce.decoding.reading import Said
 from transduce.errors import ModelFolderError, SettingsError
-from transduce.generator import Generator
-from transduce.interop.exporting import export, target_of
-from transduce.interop.importing import import_model
-from transduce.models.attentive_rnn import AttentiveRnnConfig
+from transduce.inference.generator import Generator
+from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.text_encoding import Said
+from transduce.inference.translator import Translator
+from transduce.interop.export_model import export, target_of
+from transduce.interop.import_model import import_model
+from transduce.model_folder import WEIGHTS, ModelFolder, load_model, save_model
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini, llama_mini
 from transduce.models.interface import Model, VocabularySizes
+from transduce.models.rnn import AttentiveRnnConfig
 from transduce.models.t5 import t5_mini
 from transduce.models.transformer import TransformerConfig
-from transduce.reader import ReaderModel
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_reading_tokenizer, train_tokenizer
-from transduce.translator import Translator
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_reading_tokenizer, train_tokenizer
 
 TEXTS = ["The quick brown fox", "don't you", "two words (and more)"]
 SIDES: dict[str, Any] = {

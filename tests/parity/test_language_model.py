@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tests.parity.test_huggingface import CASES, END, PAD, draw, ours_of, theirs_of
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
-from transduce.decoding.sliding import sliding_scores, windows_of
 from transduce.errors import SettingsError
-from transduce.text.specials import Specials
+from transduce.inference.scoring import sliding_scores, windows_of
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
+from transduce.text.tokenizer.special import Specials
 
 GPT2 = next(case for case in CASES if case.name == "gpt2")
 WINDOW = 64

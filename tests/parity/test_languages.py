@@ -16,11 +16,11 @@ from tests.parity.test_import_export import SIDES, TEXTS, model_of, said_by_tran
 from tests.unit.interop.huggingface import folders
 from transduce.cli.main import run
 from transduce.errors import SettingsError
-from transduce.interop.importing import import_model
-from transduce.journal import read_journal
+from transduce.inference.translator import Translator
+from transduce.interop.import_model import import_model
 from transduce.recipe import read_recipe
 from transduce.run import train
-from transduce.translator import Translator
+from transduce.storage.journal import read_journal
 
 
 def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Path) -> None:

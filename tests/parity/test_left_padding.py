@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from tests.parity.test_huggingface import CASES, END, Case, draw, ours_of, theirs_of
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
 from transduce.models.interface import LanguageModel
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 
 LENGTHS = [7, 4, 1]
 WIDEST = max(LENGTHS)

@@ -14,9 +14,9 @@ from transduce.data.store import PairStore
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 from transduce.training.config import TrainingConfig
-from transduce.training.update import Updater
+from transduce.training.step import Updater
 
 VOCABULARY = 53
 SPECIALS = Specials(pad=0, start=1, end=2)

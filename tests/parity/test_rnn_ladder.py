@@ -9,10 +9,10 @@ from __future__ import annotations
 import pytest
 
 from transduce.config import Config
-from transduce.models.attentive_rnn import bahdanau, cho, sutskever
+from transduce.models.ancestors.conv_seq2seq import conv_ladder
 from transduce.models.catalog import build
-from transduce.models.conv_seq2seq import conv_ladder
 from transduce.models.interface import VocabularySizes
+from transduce.models.rnn import bahdanau, cho, sutskever
 from transduce.models.transformer import TransformerConfig
 
 SIZES = VocabularySizes(source=7_853, target=5_893)

@@ -17,7 +17,7 @@ from transduce.models.interface import Memory, VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.nn.attention.multi_head import CrossAttention, SelfAttention
 from transduce.nn.mask import causal_allowed, padding_allowed
-from transduce.nn.residual import PostNorm, PreNorm
+from transduce.nn.norm import PostNorm, PreNorm
 
 PAD = 7
 NEAR = {"rtol": 0.0, "atol": 1e-10}

@@ -15,7 +15,7 @@ from torch import nn
 from transduce.errors import ModelFolderError
 from transduce.interop.huggingface.family import Settings
 from transduce.interop.huggingface.rename import Loaded, read_renamed
-from transduce.interop.importing import import_model
+from transduce.interop.import_model import import_model
 from transduce.interop.torch_transformer import family
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from transduce.decoding.options import Request, SearchOptions
-from transduce.decoding.search import Search
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.search.search import Search
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 
 FOLDER = Path(__file__).parents[2] / "../shared/data/weights-ct2-aren-transliteration"
 SAID = {"atzmon": -0.15167, "atzumon": -0.26603, "atzmun": -0.33511, "atzemon": -0.36614}

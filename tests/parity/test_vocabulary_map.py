@@ -10,16 +10,15 @@ import pytest
 
 from tests.parity.test_ctranslate2 import BASE, CONFIGS, compare, folder, requests
 from tests.unit.copier import tokenizer
-from transduce.answering.searcher import Searcher
-from transduce.checkpoint import ModelFolder
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
-from transduce.engines.ctranslate2 import CTranslate2Engine, refusal_of
-from transduce.engines.pace import Pace
 from transduce.errors import SettingsError
-from transduce.interop.ctranslate2 import export
-from transduce.interop.ctranslate2_spec import POSITIONS
-from transduce.interop.vocabulary_map import write_map
+from transduce.inference.ctranslate2.engine import CTranslate2Engine, refusal_of
+from transduce.inference.ctranslate2.export import export, write_map
+from transduce.inference.ctranslate2.spec import POSITIONS
+from transduce.inference.pace import Pace
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.searcher import Searcher
+from transduce.inference.torch_engine import TorchEngine
+from transduce.model_folder import ModelFolder
 from transduce.text.shortlist import Shortlist
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
@@ -121,7 +120,7 @@ def test_a_searcher_is_not_fast_with_a_shortlist_that_cannot_be_exported(monkeyp
     searcher.use("ctranslate2")
     searcher.use_shortlist(shortlist())
     assert searcher.is_fast(SearchOptions(method="greedy"))
-    monkeypatch.setattr("transduce.answering.searcher.map_refusal", lambda *_: "pieces with spaces")
+    monkeypatch.setattr("transduce.inference.searcher.map_refusal", lambda *_: "pieces with spaces")
     searcher.use_shortlist(shortlist())
     assert not searcher.is_fast(SearchOptions(method="greedy"))
 

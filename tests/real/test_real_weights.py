@@ -16,10 +16,10 @@ import transformers
 from safetensors.torch import save_file
 
 import transduce
-from transduce.generator import Generator
-from transduce.interop.importing import import_model
-from transduce.reader import ReaderModel
-from transduce.translator import Translator
+from transduce.inference.generator import Generator
+from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.translator import Translator
+from transduce.interop.import_model import import_model
 
 pytestmark = pytest.mark.long
 

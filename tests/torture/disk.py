@@ -24,8 +24,8 @@ from typing import Any
 
 from safetensors.torch import save
 
-from transduce import checkpoint
-from transduce.training.resume import Checkpoints
+from transduce import model_folder as checkpoint
+from transduce.training.checkpoint import Checkpoints
 
 OPEN, LINK, RENAME, REPLACE = io.open, os.link, os.rename, os.replace
 FSYNC, MKDIR, RMDIR, UNLINK, SYMLINK = os.fsync, os.mkdir, os.rmdir, os.unlink, os.symlink

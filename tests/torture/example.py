@@ -10,8 +10,8 @@ import pytest
 
 from tests.torture.nursery import Nursery, Outcome
 from tests.unit.cli import example
-from transduce.journal import read_journal
-from transduce.training.resume import Checkpoints
+from transduce.storage.journal import read_journal
+from transduce.training.checkpoint import Checkpoints
 
 UPDATES, EVERY = 20, 6
 RECIPE = (

@@ -16,8 +16,8 @@ import transduce.run
 from tests.torture.disk import Disk
 from transduce.cli.corpus import PreparationProgress
 from transduce.cli.display import PlainLines
-from transduce.decoding.engine import TorchEngine
-from transduce.training.resume import Checkpoints
+from transduce.inference.torch_engine import TorchEngine
+from transduce.training.checkpoint import Checkpoints
 from transduce.training.validation import Validator
 
 INSIDE_AN_UPDATE = ("gradient", "optimizer")

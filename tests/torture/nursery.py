@@ -156,7 +156,6 @@ def _warm_up() -> None:
     torch.set_num_threads(1)
     from tests.torture import moments, saves  # noqa: F401
     from tests.unit.cli.example import RECIPE
-    from transduce.cli import display, report, train  # noqa: F401
     from transduce.cli.main import run
 
     with tempfile.TemporaryDirectory() as name, Path(os.devnull).open("w") as nowhere:

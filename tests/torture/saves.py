@@ -12,9 +12,9 @@ from tests.unit.cli.example import snapshot
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
+from transduce.training.checkpoint import Checkpoints, Progress
 from transduce.training.config import TrainingConfig
 from transduce.training.optimizer import build_optimizer
-from transduce.training.resume import Checkpoints, Progress
 
 FACTS = {"recipe": "of a trial", "seed": 1}
 EVERY = 10

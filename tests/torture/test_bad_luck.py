@@ -19,8 +19,8 @@ import torch
 
 from tests.torture.example import Run, Tally, differences
 from tests.torture.nursery import Nursery
-from transduce.checkpoint import load_weights, save_weights
-from transduce.storage import MANIFEST, read_json, seal, write_manifest
+from transduce.model_folder import load_weights, save_weights
+from transduce.storage.files import MANIFEST, read_json, seal, write_manifest
 
 STOPPED = 8
 """Where the run was stopped; there is a regular checkpoint at 6."""

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.torture.example import Run, Tally, differences, sizes, some
-from transduce.storage import MANIFEST
-from transduce.training.resume import Checkpoints
+from transduce.storage.files import MANIFEST
+from transduce.training.checkpoint import Checkpoints
 
 FILES = ("model.safetensors", "optimizer.safetensors", "progress.json", MANIFEST)
 NEWEST, BEFORE = 20, 18

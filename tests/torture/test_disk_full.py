@@ -13,8 +13,8 @@ import pytest
 
 from tests.torture.example import EVERY, UPDATES, Run, Tally, differences, sizes
 from tests.torture.nursery import Nursery, Outcome
-from transduce.checkpoint import WEIGHTS
-from transduce.training.resume import MOMENTS
+from transduce.model_folder import WEIGHTS
+from transduce.training.checkpoint import MOMENTS
 
 NEEDED = re.compile(r"\(a checkpoint needs ([\d,]+) bytes, [\d,]+ are free\)")
 

@@ -17,8 +17,8 @@ import pytest
 from tests.torture.example import RECIPE, UPDATES, Tally, differences
 from tests.torture.nursery import PROJECT
 from tests.unit.cli.example import snapshot
-from transduce.journal import read_journal
-from transduce.training.resume import Checkpoints
+from transduce.storage.journal import read_journal
+from transduce.training.checkpoint import Checkpoints
 
 SOON = 30.0
 """Seconds that the death of one rank may take to end the others."""

@@ -14,7 +14,7 @@ from tests.torture.example import Tally, sizes, some
 from tests.torture.nursery import Nursery
 from tests.torture.saves import EVERY, SAVES, make, possible, save_after_save
 from tests.unit.cli.example import snapshot
-from transduce.training.resume import Checkpoints
+from transduce.training.checkpoint import Checkpoints
 from transduce.training.run_folder import held
 
 

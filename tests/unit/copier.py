@@ -7,13 +7,13 @@ import functools
 import torch
 from torch import Tensor, nn
 
-from tests.unit.decoding.toy import Prefix, Row, Toy, ToyMemory
-from transduce.checkpoint import ModelFolder
+from tests.unit.inference.search.toy import Prefix, Row, Toy, ToyMemory
+from transduce.inference.translator import Translator
+from transduce.model_folder import ModelFolder
 from transduce.models.transformer import TransformerConfig
-from transduce.nn.tap import Tap
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
-from transduce.translator import Translator
+from transduce.nn.hook import Tap
+from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 TEXT = "the quick brown fox jumps over the lazy dog while ten small cats sleep under one old tree, and 東京 ist schön"
 WORDS_OF_TEXT = TEXT.split()

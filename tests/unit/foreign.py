@@ -7,8 +7,8 @@ import functools
 import sentencepiece
 
 from tests.unit.spoken import trained
-from transduce.text.imported_tokenizer import ImportedConfig, ImportedTokenizer
-from transduce.text.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
+from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
 
 TAGS = (">>deu<<", ">>fra<<")
 

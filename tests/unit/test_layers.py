@@ -10,49 +10,37 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "transduce"
 
-OPEN = {"errors", "config", "journal", "storage", "mixing"}
+OPEN = {"errors", "rng", "config", "storage"}
 """Modules that every layer may import; among themselves they have lines of their own below."""
 
+INFERENCE = {"evaluation", "inspection", "model_folder", "models", "nn", "text"}
+TRAINING = {"inference", "evaluation", "model_folder", "data", "models", "nn", "text"}
+
 LAYERS: dict[str, set[str]] = {
-    "text": set(),
-    "nn": set(),
-    "data": {"text"},
-    "models": {"nn"},
-    "checkpoint": {"models", "text"},
-    "decoding": {"models", "nn", "text", "checkpoint"},
-    "evaluation": {"models"},
-    "training": {"models", "nn", "data", "text", "checkpoint", "decoding", "evaluation"},
-    "inspection": {"models", "nn", "decoding"},
-    "engines": {"decoding", "text"},
-    "answering": {"engines", "interop", "decoding", "text", "checkpoint"},
-    "translator": {"answering", "interop", "inspection", "decoding", "models", "text", "checkpoint"},
-    "generator": {"decoding", "models", "text", "checkpoint"},
-    "loading": {"translator", "generator", "reader", "models", "checkpoint"},
-    "bulk": {"answering", "translator", "engines", "decoding", "text", "checkpoint"},
-    "reader": {"inspection", "decoding", "text", "checkpoint"},
-    "advice": {"training", "evaluation", "checkpoint", "models", "data", "text"},
-    "assessment": {"translator", "reader", "training", "decoding", "evaluation", "models", "data", "text"},
-    "listing": {"training", "data", "text", "checkpoint"},
-    "ranking": {"answering", "translator", "evaluation", "decoding"},
-    "verification": {"recipe", "training"},
-    "demo": {"assessment", "run", "recipe", "translator", "training", "evaluation", "data"},
-    "recipe": {"advice", "training", "evaluation", "decoding", "models", "data", "text"},
-    "run": {"recipe", "advice", "training", "checkpoint", "models", "data", "text"},
-    "interop": {"decoding", "models", "text", "checkpoint"},
-    "reproduce": {
-        *("run", "recipe", "translator", "evaluation", "inspection", "training", "decoding", "models", "nn", "data"),
-        *("text", "checkpoint", "generator", "loading"),
-    },
-    "serving": {"translator", "inspection"},
     "errors": set(),
-    "mixing": set(),
+    "rng": set(),
     "config": {"errors"},
     "storage": {"errors", "config"},
-    "journal": {"errors", "config", "storage"},
-    "__init__": {"generator", "loading", "reader", "recipe", "run", "translator"},
+    "text": set(),
+    "nn": set(),
+    "evaluation": set(),
+    "data": {"text"},
+    "models": {"nn"},
+    "model_folder": {"models", "text"},
+    "inspection": {"models", "nn"},
+    "inference": INFERENCE,
+    "interop": {"inference", "model_folder", "models", "text"},
+    "training": TRAINING,
+    "tasks": {"training", *TRAINING},
+    "recipe": {"tasks", "training", *TRAINING},
+    "run": {"recipe", "tasks", "training", *TRAINING},
+    "verify_resume": {"run", "recipe", "training"},
+    "serving": INFERENCE | {"inference"},
+    "__init__": {"inference", "recipe", "run"},
     "__main__": {"cli"},
 }
 """Each layer and what it may import besides itself and what is open to all."""
+LAYERS["experiments"] = LAYERS.keys() - {"__main__", "serving"}
 LAYERS["cli"] = LAYERS.keys() - {"__main__"}
 
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
@@ -131,13 +119,13 @@ def test_the_table_itself_has_no_circle() -> None:
         ("nn/mask.py", "from transduce.models.interface import Memory"),
         ("nn/attention/additive.py", "from ...models import transformer"),
         ("nn/mask.py", "from ..models import transformer"),
-        ("text/line.py", "import transduce.data.batches"),
-        ("models/transformer.py", "def late():\n    from transduce.training.loop import Trainer"),
-        ("decoding/beam.py", "if TYPE_CHECKING:\n    from transduce.training.loop import Trainer"),
-        ("evaluation/bleu.py", "from transduce import load"),
+        ("text/lines.py", "import transduce.data.batches"),
+        ("models/transformer.py", "def late():\n    from transduce.training.trainer import Trainer"),
+        ("inference/search/beam.py", "if TYPE_CHECKING:\n    from transduce.training.trainer import Trainer"),
+        ("evaluation/metrics.py", "from transduce import load"),
         ("training/loop.py", "from transduce import cli"),
         ("training/loop.py", "from transduce.run import train"),
-        ("serving/app.py", "from transduce.training.loop import Trainer"),
+        ("serving/app.py", "from transduce.training.trainer import Trainer"),
         ("errors.py", "from transduce.config import Config"),
     ],
 )
@@ -152,7 +140,7 @@ def test_an_import_that_points_up_is_caught_however_it_is_written(module: str, l
         ("nn/attention/multi_head.py", "from ..mask import and_causal"),
         ("nn/mask.py", "from transduce.errors import DataError"),
         ("models/transformer.py", "from transduce.nn import mask"),
-        ("checkpoint.py", "from transduce import __version__"),
+        ("model_folder.py", "from transduce import __version__"),
         ("cli/train.py", "from transduce import load, train"),
         ("__main__.py", "from transduce.cli.main import entry"),
     ],

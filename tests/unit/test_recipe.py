@@ -15,16 +15,16 @@ import torch
 
 import transduce
 from tests.unit.training.example import TABLES, Listener, recipe
-from transduce.checkpoint import load_model, load_weights
 from transduce.config import merge, write_toml
 from transduce.data.prepare import prepare
 from transduce.errors import CannotCreate, MissingInput, ModelFolderError, SettingsError, TransduceError
-from transduce.journal import read_journal
-from transduce.models.attentive_rnn import AttentiveRnnConfig
+from transduce.model_folder import load_model, load_weights
+from transduce.models.rnn import AttentiveRnnConfig
 from transduce.models.transformer import TransformerConfig, small
 from transduce.recipe import Recipe, read_recipe, resume_recipe
 from transduce.run import train
-from transduce.storage import MANIFEST, read_json, write_manifest
+from transduce.storage.files import MANIFEST, read_json, write_manifest
+from transduce.storage.journal import read_journal
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Step
 

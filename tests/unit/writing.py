@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from transduce.checkpoint import ModelFolder, save_model
+from transduce.model_folder import ModelFolder, save_model
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import VocabularySizes
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 TEXT = ["the cat sat on the mat\nand the dog lay down", "a bird sang; naïve cats listened"]
 WINDOW = 24

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from transduce.cli.language import language_options
+from transduce.cli.options import language_options
 
 _EXAMPLES = """
 \b
@@ -30,9 +30,9 @@ def command(run: str, to: str | None, of: str | None, **files: Any) -> None:
     Words are what stands between spaces. Every word of a translation is aligned to one of its source. A pair that is
     too long to be read at once gets an empty line, and is counted.
     """
-    from transduce.decoding.alignment import pharaoh
+    from transduce.inference.alignment import pharaoh
+    from transduce.inference.translator import load, windows
     from transduce.text.corpus import CorpusFiles, read_pairs
-    from transduce.translator import load, windows
 
     corpus = CorpusFiles.from_table({name: value for name, value in files.items() if value}, "the command line")
     translator, too_long = load(run), 0

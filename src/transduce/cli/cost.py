@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from transduce.evaluation.cost import Cost
+    from transduce.inspection.cost import Cost
 
 Tokens = click.IntRange(1, 100_000_000)
 Length = click.IntRange(1, 20_000)
@@ -39,7 +39,7 @@ def command(preset: str | None, recipe: Path | None, changes: tuple[str, ...], a
     transduce cost --preset paper_base --vocab-size 37000
     transduce cost --preset small --vocab-size 8000 --set model.num_layers=2 --json
     """
-    from transduce.evaluation.cost import Workload, estimate
+    from transduce.inspection.cost import Workload, estimate
     from transduce.models.catalog import read_model_table
     from transduce.models.interface import VocabularySizes
 

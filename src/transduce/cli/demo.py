@@ -16,7 +16,7 @@ def command(output: str) -> None:
     """
     from transduce.cli.corpus import PreparationProgress
     from transduce.cli.display import reporting
-    from transduce.demo import run_demo
+    from transduce.experiments.demo import run_demo
 
     with PreparationProgress() as progress, reporting() as reporter:
         for line in run_demo(Path(output), reporter, progress.show):

@@ -49,7 +49,7 @@ def describe(plan: Plan) -> str:
 
 def summarise(validation: Validation) -> str:
     """One validation in one line."""
-    from transduce.evaluation.catalog import show_score
+    from transduce.evaluation.metrics import show_score
 
     scores = "".join(f", {name} {show_score(name, value)}" for name, value in validation.scores.items())
     if validation.bits_per_byte is not None:

@@ -32,11 +32,10 @@ def command(run: str, file: str, pool: str, normalise: bool, output: str | None)
 
     A line with a tab in it is a pair of texts. However many lines there are, memory stays the same.
     """
-    from transduce.answering.vectors_file import VectorFile, windows_of
     from transduce.errors import SettingsError
-    from transduce.loading import load_reader
-    from transduce.reader import of_lines
-    from transduce.text.line import read_lines
+    from transduce.inference.load import load_reader
+    from transduce.inference.text_encoder import VectorFile, of_lines, windows_of
+    from transduce.text.lines import read_lines
 
     if output is not None and not output.endswith(".npy"):
         raise SettingsError(f"--output {output}: vectors are written as .npy; leave it out for JSON lines")

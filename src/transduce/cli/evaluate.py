@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.language import language_options
-from transduce.cli.search import method_of
+from transduce.cli.options import language_options, method_of
 
 if TYPE_CHECKING:
-    from transduce.reader import ReaderModel
+    from transduce.inference.text_encoder import ReaderModel
 
 _EXAMPLES = """
 \b
@@ -60,11 +59,11 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
     Prints perplexity and token accuracy, each score with sacreBLEU's signature (or the rule of an error rate) and its
     95 % bootstrap interval; with --against also whether the difference between two runs is more than chance.
     """
-    from transduce.assessment.translating import assess, compare_assessments, read_test_set, write_lines
-    from transduce.evaluation.catalog import choose
-    from transduce.loading import load as load_any
-    from transduce.reader import ReaderModel
-    from transduce.translator import Translator, load
+    from transduce.evaluation.metrics import choose
+    from transduce.inference.load import load as load_any
+    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.translator import Translator, load
+    from transduce.tasks.translation.evaluation import assess, compare_assessments, read_test_set, write_lines
 
     loaded = load_any(run)
     if isinstance(loaded, ReaderModel):
@@ -107,10 +106,10 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
 
 def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as_json: bool, options: Any) -> None:
     """Score what a reader says of the examples of a file."""
-    from transduce.assessment.reading import assess_reader
     from transduce.config import counted
     from transduce.errors import SettingsError, brief, suggestion
-    from transduce.evaluation.catalog import show_score
+    from transduce.evaluation.metrics import show_score
+    from transduce.tasks.text_encoding.evaluation import assess_reader
 
     given = [name for name in NOT_OF_READERS if options[name]]
     if given or not options["path"]:

@@ -28,10 +28,11 @@ _QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 @click.option("--shortlist", metavar="FILE", help="Of `transduce shortlist`: becomes the vocabulary map, vmap.txt.")
 def command(run: str, kind: str, output: str, quantize: str | None, shortlist: str | None) -> None:
     """Write the model in RUN (a run or model folder) as a folder that another engine loads, tokenizers included."""
-    from transduce.checkpoint import load_model
     from transduce.errors import CannotCreate
-    from transduce.interop import ctranslate2, exporting
+    from transduce.inference.ctranslate2 import export as ctranslate2
+    from transduce.interop import export_model as exporting
     from transduce.interop.huggingface.generation import left_out
+    from transduce.model_folder import load_model
     from transduce.text.shortlist import Shortlist
 
     assert get_args(ctranslate2.Quantization) == _QUANTIZATIONS

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.search import SEARCH, method_of, search_options
+from transduce.cli.options import SEARCH, method_of, search_options
 
 if TYPE_CHECKING:
-    from transduce.generator import Continuation, Counts
+    from transduce.inference.generator import Continuation, Counts
 
 _EXAMPLES = """
 \b
@@ -42,7 +42,7 @@ def command(run: str, prompt: str | None, file: str | None, whole: bool, nbest: 
     reads its end is read, which is said. A greedy search and a single sample write past the model's window: when it is
     full, they go on from the second half of it. A beam and several samples end there.
     """
-    from transduce.generator import load_generator
+    from transduce.inference.generator import load_generator
 
     if prompt is not None and (file is not None or whole):
         raise click.UsageError("give PROMPT, or prompts from the input (--input, --whole), not both")
@@ -58,7 +58,7 @@ def command(run: str, prompt: str | None, file: str | None, whole: bool, nbest: 
     if streams:
         _stream(generator.stream(text, options, constraints) for text in _shown(prompts, not asked["new_only"]))
     else:
-        from transduce.translator import windows
+        from transduce.inference.translator import windows
 
         started = False
         for window in windows(prompts, 64):
@@ -75,7 +75,7 @@ def command(run: str, prompt: str | None, file: str | None, whole: bool, nbest: 
 
 def _prompts(file: str | None, whole: bool) -> Iterable[str]:
     """The prompts of a file or of standard input; on a terminal, where nothing was piped in, the empty one."""
-    from transduce.text.line import STDIN, read_lines
+    from transduce.text.lines import STDIN, read_lines
 
     if file is None and not whole and (sys.stdin is None or sys.stdin.isatty()):
         return [""]

@@ -24,7 +24,7 @@ def command(folder: str, output: str, source_language: str | None, target_langua
     """Make a model folder out of FOLDER: Hugging Face's layout (Marian, Pegasus, M2M100 and NLLB, BERT, GPT-2, T5,
     Llama), weights of torch.nn.Transformer, or a .gguf file. Nothing in it is run; pickles are refused."""
     from transduce.errors import CannotCreate
-    from transduce.interop.importing import import_model
+    from transduce.interop.import_model import import_model
 
     if Path(output).exists():
         raise CannotCreate(f"{output}: is there already; choose a new folder")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.language import language_options
+from transduce.cli.options import language_options
 
 if TYPE_CHECKING:
+    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.translator import Translator
     from transduce.inspection.maps import AttentionMaps
-    from transduce.reader import ReaderModel
-    from transduce.translator import Translator
 
 _EXAMPLES = """
 \b
@@ -56,11 +56,11 @@ def command(
     the picture, TEXT, once for each word, with what was looked at in the light: NAME.svg.
     """
     from transduce.errors import SettingsError
+    from transduce.inference.load import load
+    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.translator import Translator
+    from transduce.inference.translator import load as load_translator
     from transduce.inspection.tape import has_tape
-    from transduce.loading import load
-    from transduce.reader import ReaderModel
-    from transduce.translator import Translator
-    from transduce.translator import load as load_translator
 
     if not text.strip():
         raise SettingsError("there is nothing to look at in an empty text; give one with words")

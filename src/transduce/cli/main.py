@@ -177,7 +177,7 @@ def _after(stop: Stopped | BrokenPipeError) -> int:
 
 def _after_system_error(error: OSError) -> int:
     """What no part of the program foresaw: standard output on a full disk, a path that the system refuses."""
-    from transduce.storage import FULL
+    from transduce.storage.files import FULL
 
     where = f"{error.filename}: " if error.filename else "the output: "
     _forget_output()

@@ -23,8 +23,8 @@ def command(length: int, dim: int, output: Path) -> None:
     Left: one row per position, one column per channel. Right: how alike any two positions look to a dot product;
     near ones are more alike than far ones, which is how attention can tell distances.
     """
-    from transduce.inspection import picture
-    from transduce.inspection.positions import draw_positions
+    from transduce.inspection import figure as picture
+    from transduce.inspection.figure import draw_positions
 
     picture.save(output, draw_positions(length, dim))
     click.echo(output)

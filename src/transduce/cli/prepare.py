@@ -39,10 +39,10 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     Without a validation corpus some pairs are held out. What is not said of the tokenizer is chosen from the corpus,
     as `transduce train` does; but nothing is of standard input, which can be read once only.
     """
-    from transduce.advice.origin import given_tokenizers
     from transduce.data.prepare import prepare
     from transduce.data.store import read_data_table
     from transduce.recipe import CHOSEN, choose_tokenizer, read_tokenizer_table
+    from transduce.tasks.initial_checkpoint import given_tokenizers
 
     where = options["recipe"] or "the command line"
     recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from transduce.cli.terminal import PLAIN_SECONDS
-from transduce.engines.pace import Pace
+from transduce.inference.pace import Pace
 
 QUICK = 3.0
 """Seconds in which something may end that nobody needs to follow."""

@@ -31,9 +31,9 @@ def command(run: str, file: str, as_objects: bool) -> None:
     for each word; an answer with its place,
     for lines of question, tab and text; or what is missing where <mask> stands. One line in, one line out.
     """
-    from transduce.loading import load_reader
-    from transduce.reader import Answer, as_json, as_text, of_lines
-    from transduce.text.line import read_lines
+    from transduce.inference.load import load_reader
+    from transduce.inference.text_encoder import Answer, as_json, as_text, of_lines
+    from transduce.text.lines import read_lines
 
     reader = load_reader(run)
     lines = enumerate(read_lines(file), start=1)
@@ -58,7 +58,7 @@ def command(run: str, file: str, as_objects: bool) -> None:
 
 def _asked(head: str, line: str, file: str, number: int, reads_stories: bool) -> Any:
     from transduce.errors import DataError
-    from transduce.text.line import shown
+    from transduce.text.lines import shown
 
     parts = [part.strip() for part in line.split("\t")]
     if head == "span" and len(parts) != 2:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from transduce.cli.language import language_options
+from transduce.cli.options import language_options
 
 if TYPE_CHECKING:
-    from transduce.reproduce.finding import Finding
+    from transduce.experiments.finding import Finding
 
 WIDTH = 110
 """Characters of a line of prose."""
@@ -57,8 +57,8 @@ def command(
     transduce reproduce scaling --output measured
     transduce reproduce head-roles --model runs/author --text sentences.txt
     """
-    from transduce.reproduce.catalog import CLAIMS, find, find_for_model, reproduce
-    from transduce.reproduce.given import Given
+    from transduce.experiments.catalog import CLAIMS, find, find_for_model, reproduce
+    from transduce.experiments.finding import Given
 
     if name is None:
         width = max(map(len, CLAIMS))
@@ -75,7 +75,7 @@ def command(
     from transduce.cli.corpus import PreparationProgress
     from transduce.cli.terminal import visible
     from transduce.errors import MissingInput
-    from transduce.reproduce import page
+    from transduce.experiments import report as page
 
     with page.opened(output):
         with PreparationProgress() as progress:
@@ -90,7 +90,7 @@ def command(
 
 def _texts(path: str) -> list[str]:
     from transduce.errors import DataError
-    from transduce.text.line import read_lines
+    from transduce.text.lines import read_lines
 
     texts = [line for line in read_lines(path) if line.strip()]
     if not texts:
@@ -101,7 +101,7 @@ def _texts(path: str) -> list[str]:
 def report(finding: Finding) -> str:
     """Return the finding as plain text."""
     from transduce.cli.cost import aligned
-    from transduce.reproduce import page
+    from transduce.experiments import report as page
 
     outcome, *checks = page.verdict_lines(finding)
     return "\n".join(

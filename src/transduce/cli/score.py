@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.language import language_options
+from transduce.cli.options import language_options
 
 if TYPE_CHECKING:
-    from transduce.translator import Translator
+    from transduce.inference.translator import Translator
 
 _EXAMPLES = """
 \b
@@ -68,7 +68,7 @@ def command(
         raise click.UsageError("--n-best belongs to --rerank")
     if rerank is not None and (jsonl or files["target"] or files["path"] or not files["source"]):
         raise click.UsageError("--rerank takes --source, and the answers come from the list")
-    from transduce.translator import load
+    from transduce.inference.translator import load
 
     translator = load(run, *ensemble)
     translator.languages.ask_for(to, of)
@@ -79,9 +79,9 @@ def command(
 
 
 def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
-    from transduce.evaluation.perplexity import perplexity
+    from transduce.evaluation.metrics import perplexity
+    from transduce.inference.translator import windows
     from transduce.text.corpus import CorpusFiles, read_pairs
-    from transduce.translator import windows
 
     corpus = CorpusFiles.from_table({name: value for name, value in files.items() if value}, "the command line")
     loss, tokens, scored, too_long = 0.0, 0, 0, 0
@@ -109,8 +109,8 @@ def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
 
 def _score_text(run: str, path: str, document: str | None, stride: int | None, as_json: bool) -> None:
     from transduce.errors import DataError
-    from transduce.evaluation.perplexity import bits_per_byte, finite, perplexity
-    from transduce.generator import load_generator
+    from transduce.evaluation.metrics import bits_per_byte, finite, perplexity
+    from transduce.inference.generator import load_generator
     from transduce.text.plain import TextFile, read_documents
 
     generator = load_generator(run)
@@ -140,7 +140,7 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, a
 
 def _rerank(translator: Translator, source: str, path: str, nbest: int | None) -> None:
     from transduce.errors import DataError
-    from transduce.ranking import read_candidates, rerank
+    from transduce.inference.ranking import read_candidates, rerank
     from transduce.text.corpus import read_lines
 
     if source == path == "-":

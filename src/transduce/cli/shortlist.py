@@ -31,8 +31,7 @@ def command(
     A search among them, `transduce translate --shortlist FILE`, has less to compute than one among all tokens. How
     much of the validation set's references could be written with them is printed.
     """
-    from transduce.data.shortlisting import FREQUENT, PER_TOKEN
-    from transduce.listing import make_shortlist
+    from transduce.tasks.translation.shortlist import FREQUENT, PER_TOKEN, make_shortlist
     from transduce.text.corpus import CorpusFiles
 
     files = {name: path for name, path in (("source", source), ("target", target)) if path is not None}

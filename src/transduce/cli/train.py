@@ -57,7 +57,7 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     """
     from transduce.recipe import read_recipe, resume_recipe
     from transduce.run import train
-    from transduce.training.ranks import launched, leads
+    from transduce.training.distributed.ranks import launched, leads
 
     reasons: list[str] = []
     begun = resume or finish
@@ -83,7 +83,7 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     if not folder:
         raise SettingsError("say where the run goes: --output runs/NAME")
     if options["verify_resume"]:
-        from transduce.verification import verify_resume
+        from transduce.verify_resume import verify_resume
 
         if launched():
             raise SettingsError("--verify-resume kills and resumes one process; start it without torchrun")

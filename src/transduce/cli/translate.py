@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.language import language_options
-from transduce.cli.search import SEARCH, method_of, search_options
+from transduce.cli.options import SEARCH, language_options, method_of, search_options
 
 if TYPE_CHECKING:
-    from transduce.bulk.answer import Answering
+    from transduce.inference.jobs.window import Answering
+    from transduce.inference.translator import Translator
     from transduce.text.constraint import Constraints
-    from transduce.translator import Translator
 
 MARKED_UP = ("po", "srt")
 """Kinds of files in which what looks like a tag or a placeholder is one."""
@@ -102,9 +101,9 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
 
 def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) -> Answering:
     """What is asked of every line, and of whom."""
-    from transduce.bulk.answer import Answering
-    from transduce.ranking import consensus
-    from transduce.translator import load
+    from transduce.inference.jobs.window import Answering
+    from transduce.inference.ranking import consensus
+    from transduce.inference.translator import load
 
     translator = load(run, *asked["ensemble"])
     translator.languages.ask_for(asked["to"], asked["of"])
@@ -140,9 +139,8 @@ def _wants_ctranslate2(asked: dict[str, Any]) -> bool:
 
 def _constraints(translator: Translator, kind: str, asked: dict[str, Any]) -> Constraints:
     """What is asked of the text of answers."""
-    from transduce.text.constraint import read_terms
+    from transduce.text.constraint import USUAL, read_terms
     from transduce.text.corpus import read_lines
-    from transduce.text.placeholder import USUAL
 
     every = () if asked["prefix"] is None else itertools.repeat(asked["prefix"])
     return translator.constraints(
@@ -156,8 +154,8 @@ def _constraints(translator: Translator, kind: str, asked: dict[str, Any]) -> Co
 
 def _stream(answering: Answering, file: str, asked: dict[str, Any]) -> None:
     """Print answers as they grow."""
+    from transduce.inference.translator import one_line
     from transduce.text.corpus import read_lines
-    from transduce.translator import one_line
 
     for line in read_lines(file):
         for piece in answering.translator.stream(line, answering.options, answering.constraints, answering.split):
@@ -170,12 +168,12 @@ def _stream(answering: Answering, file: str, asked: dict[str, Any]) -> None:
 
 def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[str, Any]) -> None:
     """Translate window by window, and say at the end what happened to the lines."""
-    from transduce.bulk.job import Wish, translate
-    from transduce.bulk.source import Source, is_file
     from transduce.cli.progress import following
+    from transduce.inference.jobs.job import Wish, translate
+    from transduce.inference.jobs.source import Source, is_file
     from transduce.text.corpus import read_lines
     from transduce.text.document import ROWS, segments
-    from transduce.text.line import Meter
+    from transduce.text.lines import Meter
 
     engine, meter = answering.translator.engine, Meter()
     lines = read_lines(file, meter, normalised=kind not in ROWS)
@@ -239,9 +237,8 @@ def _summary(counts: Any) -> None:
 @contextlib.contextmanager
 def _output(source: str, output: str, asked: dict[str, Any], fast: bool) -> Iterator[Any]:
     """Open where answers go; of what an interruption left of them, say how to go on."""
-    from transduce.bulk.fingerprint import fingerprint
-    from transduce.bulk.part import is_resumable, open_part
-    from transduce.bulk.stream import open_stream
+    from transduce.inference.jobs.output import is_resumable, open_part, open_stream
+    from transduce.inference.jobs.window import fingerprint
 
     if not is_resumable(source, output):
         with open_stream(output) as stream:

@@ -13,9 +13,9 @@ from transduce.config import Config
 from transduce.data.folder import read_json, read_manifest
 from transduce.data.ragged import Ragged
 from transduce.errors import DataError
-from transduce.storage import MANIFEST
+from transduce.storage.files import MANIFEST
 from transduce.text.corpus import Pair
-from transduce.text.tags import Tags
+from transduce.text.tokenizer.tag import Tags
 
 REPORT = "report.json"
 

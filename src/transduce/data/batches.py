@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, TypeVar, cast
+from typing import NamedTuple, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.data.blocks import BlockLengths, Blocks
-from transduce.data.curriculum import Curriculum
 from transduce.data.mixture import Mixture, Part
-from transduce.data.permutation import Rows, permute, round_keys
 from transduce.data.ragged import Lengths, Ragged
 from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError
-from transduce.text.specials import Specials
+from transduce.rng import Rows, permute, round_keys
+from transduce.text.tokenizer.special import Specials
 
 T = TypeVar("T")
 
@@ -309,3 +308,48 @@ def _padded(side: Ragged, rows: Rows, special: Specials, start: bool) -> tuple[N
     tokens_BT[(place_T >= first) & (place_T < first + lengths[:, None])] = tokens
     tokens_BT[np.arange(len(rows)), first + lengths] = special.end
     return tokens_BT, lengths
+
+
+# Short pairs first: how long a pair may be, epoch by epoch (Kaiser & Sutskever 2016, section 3; Bengio et al. 2009).
+#
+# What has been seen is a function of the epoch alone, so that a run can stop and go on anywhere.
+
+CHUNK = 2**20
+"""Rows that are looked at together, so that memory does not grow with the corpus."""
+
+
+class RowLengths(Protocol):
+    """The lengths of one side of a corpus."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.int64]: ...
+
+
+class Curriculum:
+    """The longest pair that may be seen grows evenly, from near the shortest to the longest one."""
+
+    def __init__(self, source_lengths: RowLengths, target_lengths: RowLengths, epochs: int) -> None:
+        """A row is as long as its longer side; in the `epochs`-th epoch and from then on all are seen."""
+        assert epochs >= 1 and len(target_lengths)
+        self._sides, self.epochs = (source_lengths, target_lengths), epochs
+        count = len(target_lengths)
+        bounds = []
+        for start in range(0, count, CHUNK):
+            lengths = self.length(np.arange(start, min(start + CHUNK, count)))
+            bounds += [int(lengths.min()), int(lengths.max())]
+        self.shortest, self.longest = min(bounds), max(bounds)
+
+    def length(self, rows: Rows) -> NDArray[np.int64]:
+        """Return how long each row is."""
+        source, target = self._sides
+        return np.maximum(source[rows], target[rows])
+
+    def limit(self, epoch: int) -> int:
+        """Return the longest length of an epoch, counted from 0."""
+        reached = min(epoch + 1, self.epochs)
+        return self.shortest + (self.longest - self.shortest) * reached // self.epochs
+
+    def seen(self, rows: Rows, epoch: int) -> Rows:
+        """Return the rows that are short enough, in their order."""
+        return rows[self.length(rows) <= self.limit(epoch)]

@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.permutation import Rows, round_keys
 from transduce.data.ragged import Array, FileArray
+from transduce.rng import Rows, round_keys
 from transduce.text.rows import take_rows
 
 

@@ -11,13 +11,13 @@ import pydantic
 
 from transduce.config import Config
 from transduce.data.again import PreparedPairs
-from transduce.data.drawn import DrawnPictures
+from transduce.data.pictures import DrawnPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import SettingsError, brief
 from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
-from transduce.text.line import is_stream
+from transduce.text.lines import is_stream
 from transduce.text.plain import TextFile
-from transduce.text.tags import NAME
+from transduce.text.tokenizer.tag import NAME
 
 RATIO_FLOOR = 5
 """A side counts as at least this many tokens when two lengths are compared."""

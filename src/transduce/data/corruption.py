@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.blocks import Blocks
-from transduce.data.permutation import Rows
 from transduce.errors import SettingsError
+from transduce.rng import Rows
 
 RATE, MEAN_SPAN = 0.15, 3.0
 """Share of tokens that are taken out, and how many stand together on average."""

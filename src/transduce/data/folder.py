@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 import pydantic
 
-from transduce import storage
 from transduce.config import Config, Table
 from transduce.errors import CannotCreate, DataError, MissingInput, SettingsError
-from transduce.storage import MANIFEST, folder_aside
+from transduce.storage import files as storage
+from transduce.storage.files import MANIFEST, folder_aside
 
 KIND: Final = "transduce prepared corpus"
 FORMAT = 1

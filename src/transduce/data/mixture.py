@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transduce.data.permutation import Rows, permute, round_keys
+from transduce.rng import Rows, permute, round_keys
 
 
 class Part(NamedTuple):

@@ -19,24 +19,34 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.audit import CHUNK_ROWS, HELD_OUT, MARKS, Marks, Progress, Span, Spool, spool
+from transduce.data.audit import (
+    CHUNK_ROWS,
+    HELD_OUT,
+    MARKS,
+    Marks,
+    Progress,
+    Span,
+    Spool,
+    hold_out,
+    mark_duplicates,
+    mark_leaks,
+    spool,
+)
 from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, Source, corpus_pairs
 from transduce.data.folder import seal, written_aside
-from transduce.data.marking import hold_out, mark_duplicates, mark_leaks
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.prepare import prepare_reading
-from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport
+from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport, Tally
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
-from transduce.data.tally import Tally
 from transduce.data.text_prepare import prepare_text
 from transduce.errors import DataError, SettingsError
-from transduce.storage import write_json
-from transduce.text.any_tokenizer import AnyTokenizer, is_joint
-from transduce.text.extension import extend, with_tags
-from transduce.text.tags import NO_LEAD, Lead, Tags, listed
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizers
+from transduce.storage.files import write_json
+from transduce.text.tokenizer import AnyTokenizer, is_joint
+from transduce.text.tokenizer.extension import extend, with_tags
+from transduce.text.tokenizer.tag import NO_LEAD, Lead, Tags, listed
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizers
 
 TOKENIZER_PAIRS = 1_000_000
 """Most pairs that tokenizers learn from; of larger corpora about this many are taken, by their hash."""

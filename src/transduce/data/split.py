@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from transduce.data.audit import MARKS
 from transduce.data.config import RATIO_FLOOR
 from transduce.data.ragged import RaggedWriter
-from transduce.data.report import MAX_EXAMPLES, Side, SplitReport
-from transduce.data.tally import Tally
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.data.report import MAX_EXAMPLES, Side, SplitReport, Tally
 from transduce.text.corpus import Pair
-from transduce.text.tags import NO_LEAD, Lead
-from transduce.text.word_cache import WordCache
+from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.tag import NO_LEAD, Lead
+from transduce.text.tokenizer.word_cache import WordCache
 
 Lengths = NDArray[np.int64]
 Chosen = NDArray[np.bool_]

@@ -21,8 +21,8 @@ from transduce.data.ragged import OFFSET, Lengths, Ragged, open_array
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.report import CorpusReport, Report, SplitReport
 from transduce.errors import DataError, SettingsError
-from transduce.text.any_tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 SPLITS = ("train", "validation", "test", "watch")
 JOINT_TOKENIZER = "tokenizer.json"

@@ -12,9 +12,9 @@ from typing import Literal, Self
 import pydantic
 
 from transduce.config import Config
-from transduce.data.chance import Draw
+from transduce.rng import Draw
 from transduce.text.corpus import Pair
-from transduce.text.tags import NAME
+from transduce.text.tokenizer.tag import NAME
 
 TaskName = Literal["copy", "reverse", "sort", "addition", "recall", "repeat_copy", "associative_recall"]
 

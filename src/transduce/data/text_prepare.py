@@ -20,11 +20,11 @@ from transduce.data.report import CorpusReport, Finding, Report, Side, SplitRepo
 from transduce.data.split import token_bytes
 from transduce.data.store import JOINT_TOKENIZER, STREAM
 from transduce.errors import DataError, SettingsError
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.extension import extend
 from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.extension import extend
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 MOST_HELD_OUT = 2**20
 """Characters of a corpus that are held out at most."""

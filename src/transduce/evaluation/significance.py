@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.errors import SettingsError
-from transduce.evaluation.metric import Counts, Metric, References
+from transduce.evaluation.metrics import Counts, Metric, References
 
 SAMPLES = 1000
 SEED = 12345

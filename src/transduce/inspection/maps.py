@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from transduce.errors import SettingsError, suggestion
-from transduce.inspection import picture, view
-from transduce.inspection.next_token import Step
-from transduce.inspection.output import write_file
+from transduce.inspection import figure as picture
+from transduce.inspection import page as view
+from transduce.inspection.replay import Step
+from transduce.storage.files import write_file
 
 Kind = Literal["encoder", "decoder", "cross"]
 Weights = npt.NDArray[np.float32]

@@ -12,8 +12,8 @@ from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
 from transduce.inspection.replay import replay
 from transduce.models.interface import AnyTransducer, Reader
+from transduce.nn.hook import record
 from transduce.nn.mode import as_used
-from transduce.nn.tap import record
 
 WITHOUT_ATTENTION = "this model has no attention to look at; inspect one that attends (a transformer, say)"
 

@@ -1,15 +1,18 @@
-"""Taking a finished translation through the model once more, to look at it; a live search is never touched."""
+"""What a model could have said: the distribution over the next token at each step of a finished translation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from transduce.errors import DataError
+from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.models.interface import AnyTransducer
 from transduce.nn.mode import as_used
+
+# Taking a finished translation through the model once more, to look at it; a live search is never touched.
 
 
 def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Sequence[int]) -> Tensor:
@@ -25,3 +28,55 @@ def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Se
         memory = model.encode(source_1S, torch.ones_like(source_1S, dtype=torch.bool))
         hidden: Tensor = model(target_1T, memory)[0]
     return hidden
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that could come next."""
+
+    token: int
+    piece: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: what was chosen, and what the model liked most."""
+
+    chosen: Candidate
+    rank: int
+    """1 + how many tokens were more likely than the chosen one; a beam need not take the likeliest."""
+    top: tuple[Candidate, ...]
+    """The likeliest tokens, best first."""
+
+
+def next_tokens(
+    model: AnyTransducer,
+    source_tokens: Sequence[int],
+    target_tokens: Sequence[int],
+    top: int = 5,
+    pieces: Callable[[Sequence[int]], Sequence[str]] | None = None,
+) -> list[Step]:
+    """Return a step for each token of a target after its start token; arguments as for `attention_of`.
+
+    `pieces` names tokens of the target side; without it they are called by their numbers.
+    """
+    if top < 1:
+        raise SettingsError(f"the {top} likeliest tokens cannot be shown; ask for at least 1")
+    hidden_TD = replay(model, source_tokens, target_tokens)
+    with torch.no_grad():
+        probability_TV = model.logits(hidden_TD).float().softmax(dim=-1).cpu()
+    if not bool(probability_TV.isfinite().all()):
+        raise TransduceError("the next-token scores are not numbers; the model is damaged or its training diverged")
+    chosen_T1 = torch.tensor(target_tokens[1:])[:, None]
+    chosen_probability_T1 = probability_TV.gather(1, chosen_T1)
+    rank_T = (probability_TV > chosen_probability_T1).sum(dim=1) + 1
+    best_TC, token_TC = probability_TV.topk(min(top, probability_TV.shape[1]), dim=1)
+
+    def candidates(tokens: list[int], probabilities: list[float]) -> tuple[Candidate, ...]:
+        names = pieces(tokens) if pieces else [str(token) for token in tokens]
+        return tuple(map(Candidate, tokens, names, probabilities))
+
+    chosen = candidates(list(target_tokens[1:]), chosen_probability_T1[:, 0].tolist())
+    likeliest = map(candidates, token_TC.tolist(), best_TC.tolist())
+    return [Step(*step) for step in zip(chosen, rank_T.tolist(), likeliest, strict=True)]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from transduce.config import Table, read_toml
 from transduce.errors import MissingInput, ModelFolderError
-from transduce.journal import JOURNAL, TIMING
-from transduce.storage import read_json
+from transduce.storage.files import read_json
+from transduce.storage.journal import JOURNAL, TIMING
 
 RECIPE, REPORT = "recipe.toml", "data/report.json"
 

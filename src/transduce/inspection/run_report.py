@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transduce.inspection.output import write_file
+from transduce.inspection.page import assemble
 from transduce.inspection.run_record import LARGEST, Curve, RunRecord
 from transduce.inspection.run_tables import check_table, count, flattened, glance, groups, notes, spread, text, words
-from transduce.inspection.standalone import assemble
+from transduce.storage.files import write_file
 
 MOST_POINTS = 2_000
 """Of one curve; where there are more, each stretch keeps its lowest and its highest."""

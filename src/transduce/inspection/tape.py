@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from transduce.inspection import picture
+from transduce.inspection import figure as picture
 from transduce.inspection.replay import replay
-from transduce.models.turing_machine import TuringMachine
-from transduce.nn.tap import record
+from transduce.models.ancestors.turing_machine import TuringMachine
+from transduce.nn.hook import record
 
 Values = npt.NDArray[np.float32]
 

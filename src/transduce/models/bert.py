@@ -14,11 +14,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from transduce.models.block import BlockConfig, EncoderBlock, Layers, Rate, Width, added_positions, broadcast, through
+from transduce.models.head import LabelHead, LanguageHead, SpanHead, TagHead
 from transduce.models.interface import Head, Reader, Reading, VocabularySizes
-from transduce.models.reading_head import LabelHead, LanguageHead, SpanHead, TagHead
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
-from transduce.nn.product import Linear
+from transduce.nn.linear import Linear
 
 POOLED = frozenset(("none", "language", "labels"))
 """The heads below which there is one vector for the whole text."""

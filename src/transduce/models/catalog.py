@@ -10,24 +10,20 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import (
-    attentive_rnn,
-    bert,
+from transduce.models import bert, gpt, t5, transformer, universal
+from transduce.models import rnn as attentive_rnn
+from transduce.models import universal as universal_reader
+from transduce.models.ancestors import (
     bytenet,
     captioner,
     conv_seq2seq,
     extended_neural_gpu,
-    gpt,
     memory_network,
     neural_gpu,
-    t5,
-    transformer,
     turing_machine,
-    universal,
-    universal_reader,
 )
 from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
-from transduce.nn.initialize import initialize
+from transduce.nn.initialization import initialize
 
 
 @dataclass(frozen=True)

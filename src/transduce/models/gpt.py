@@ -24,7 +24,7 @@ from transduce.models.block import (
     relative_positions,
     through,
 )
-from transduce.models.decoder_stack import DecoderStack, StackState
+from transduce.models.decoder import DecoderStack, StackState
 from transduce.models.interface import LanguageModel, Memory, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output

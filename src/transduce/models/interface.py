@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from transduce.nn.auxiliary_loss import ExtraLoss
+from transduce.nn.cpu.packed import Freezable
 from transduce.nn.embedding import Output
-from transduce.nn.extra_loss import ExtraLoss
-from transduce.nn.packed import Freezable
 
 
 class VocabularySizes(NamedTuple):

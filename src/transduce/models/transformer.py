@@ -12,7 +12,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from transduce.models.attention_choice import AttentionName
+from transduce.models.attention_kernel import AttentionName
 from transduce.models.block import (
     BlockConfig,
     DecoderBlock,
@@ -25,11 +25,11 @@ from transduce.models.block import (
     relative_positions,
     through,
 )
-from transduce.models.decoder_stack import DecoderStack, StackState
+from transduce.models.decoder import DecoderStack, StackState
 from transduce.models.interface import Memory, Transducer, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.kept_memory import KeptMemory
+from transduce.nn.state import KeptMemory
 
 SHARED = ("all", "sides")
 """Ways of tying that need one vocabulary for both sides."""

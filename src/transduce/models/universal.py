@@ -7,25 +7,95 @@ what it was, and others go on looking at it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+import torch
+from pydantic import Field
 from torch import Tensor
 
-from transduce.models.block import DecoderBlock, EncoderBlock, broadcast, closing_norm
-from transduce.models.decoder_stack import DecoderState
-from transduce.models.interface import Memory, Transducer, VocabularySizes
-from transduce.models.pondering import PonderingConfig, Think, ponder, signals_from
+from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, closing_norm
+from transduce.models.decoder import DecoderState
+from transduce.models.head import LabelHead, SpanHead, TagHead
+from transduce.models.interface import Head, Memory, Reader, Reading, Transducer, VocabularySizes
 from transduce.models.transformer import SHARED
-from transduce.nn.coordinate import Coordinates, RandomOffsets
+from transduce.nn.auxiliary_loss import ExtraLoss
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.extra_loss import ExtraLoss
 from transduce.nn.halting import AdaptiveHalting
-from transduce.nn.kept_memory import KeptMemory
-from transduce.nn.relative import UNRELATED
-from transduce.nn.state import KeyValues, by_row, by_sentence
-from transduce.nn.tap import is_heard
+from transduce.nn.hook import is_heard
+from transduce.nn.position import Coordinates, RandomOffsets
+from transduce.nn.relative_position import UNRELATED
+from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
+
+# Depth as time: what both forms of the Universal Transformer share (Dehghani et al. 2019, section 2).
+#
+# A block is applied again and again to a state that is told before every step where each position stands and which
+# step it is; each position halts when it has thought enough, or all take as many steps.
+
+Think = Callable[[Tensor, int], Tensor]
+"""One step: (what each position is and is told (B N D), the number of the step) -> (B N D)."""
+
+
+class PonderingConfig(BlockConfig):
+    """Sizes and choices of a block that is applied again and again; the defaults are the paper's base model."""
+
+    num_layers: Layers = 6
+    """How often the block of each side is applied, at most; the paper's T."""
+    positions: Literal["sinusoidal"] = "sinusoidal"
+    """Where a token stands, and at which step: signals added before every step."""
+    attention: Literal["full"] = "full"
+    """What self-attention looks at; every step would need a past of its own kind otherwise."""
+    halting: bool = True
+    """Let every position halt by itself; otherwise all take num_layers steps."""
+    halting_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
+    """How much of its probability a position has given away when it halts."""
+    ponder_cost: Annotated[float, Field(ge=0.0, le=100.0)] = 0.01
+    """What a step of a position costs, in nats of the loss."""
+    max_offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """In training, positions begin at random, at most here, both sides' at the same place: for texts longer than any
+    that was learnt."""
+    scaled_embedding: bool = True
+    """Multiply embeddings by the root of their width."""
+
+    def make_halting(self) -> AdaptiveHalting | None:
+        """What says when positions halt, if they do."""
+        return AdaptiveHalting(self.model_dim, self.halting_threshold) if self.halting else None
+
+
+def ponder(
+    think: Think,
+    hidden: Tensor,
+    places: Tensor,
+    coordinates: Coordinates,
+    halting: AdaptiveHalting | None,
+    steps: int,
+    real: Tensor | None = None,
+    stops_early: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Think until everybody has halted, or `steps` times; `real` (B N) says who has to think at all.
+
+    Later tokens look at every step of earlier ones, so while decoding nobody stops early; nor where somebody listens,
+    who would hear a step that depends on the neighbours in the batch. -> (B N D), costs (B N).
+    """
+    if halting is None:
+        for step in range(steps):
+            hidden = think(hidden + places + coordinates.of_step(step), step)
+        return hidden, torch.zeros_like(hidden[..., 0])
+    pondering = halting.begin(hidden, real)
+    for step in range(steps):
+        entering = pondering.state + places + coordinates.of_step(step)
+        pondering = halting(pondering, entering, think(entering, step), last=step == steps - 1)
+        if stops_early and not bool(pondering.running.any()):
+            break
+    return pondering.mixed, pondering.cost
+
+
+def signals_from(offset: Tensor, length: int, coordinates: Coordinates, max_offset: int) -> Tensor:
+    """The signals of positions that begin at an offset, at most `max_offset`.  (B) -> (B N D)."""
+    place_BN = offset[:, None] + torch.arange(length, device=offset.device)
+    return coordinates.at(place_BN, max_offset + length)
 
 
 class UniversalConfig(PonderingConfig):
@@ -160,3 +230,82 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
     def _places(self, offset: Tensor, length: int) -> Tensor:
         """The signals of a side's positions.  (B) -> (B N D)."""
         return signals_from(offset, length, self.coordinates, self.config.max_offset * self.training)
+
+
+# The Universal Transformer as a reader: its encoder alone, and heads that say what it read (Dehghani et al. 2019).
+#
+# One block thinks about a text, a pair of texts or a story with a question, each token for as long as it needs, and
+# what the start token has come to stands for all of it. In the paper's experiments with stories (section 3.1) every
+# fact is one position, the sum of its words; here every word is one, so that one form serves texts of any kind.
+
+
+class UniversalReaderConfig(PonderingConfig):
+    """Sizes and choices of one reader; the defaults are the paper's base model's."""
+
+    head: Literal["none", "labels", "tags", "span"] = "none"
+    """What is said of a text: nothing, its label, a label for each token, where an answer stands."""
+    num_labels: Annotated[int, Field(ge=1, le=1_000_000)] = 2
+    """With head = "labels" or "tags": how many there are; filled in by the data."""
+    head_dropout: Rate = 0.0
+    """On what a head for labels or tags reads."""
+
+
+def universal_reader() -> UniversalReaderConfig:
+    """For a laptop: a width of 128, pre-norm, six steps at most, as `universal_mini`."""
+    return UniversalReaderConfig(model_dim=128, ffn_dim=512, num_heads=4, norm="pre", dropout=0.0)
+
+
+class UniversalReader(Reader):
+    """Texts → a vector per token, which has thought as long as it needed, and what the head says."""
+
+    max_texts = None
+
+    def __init__(self, config: UniversalReaderConfig, sizes: VocabularySizes) -> None:
+        super().__init__()
+        dim = config.model_dim
+        self.config, self.sizes = config, sizes
+        self.embedding = Embedding(sizes.source, dim, config.scaled_embedding)
+        self.question = Embedding(2, dim, config.scaled_embedding)
+        """Whether a token is of the last of several texts: the second of a pair, the question of a story."""
+        self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
+        self.dropout = Dropout(config.dropout)
+        self.encoder = EncoderBlock(config)
+        self.encoder_norm = closing_norm(config)
+        self.halting = config.make_halting()
+        self.ponder = ExtraLoss("source", config.ponder_cost)
+        self.head = self._make_head()
+
+    @property
+    def extra_losses(self) -> tuple[ExtraLoss, ...]:
+        return (self.ponder,)
+
+    @property
+    def width(self) -> int:
+        return self.config.model_dim
+
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+        segments = torch.zeros_like(tokens) if segments is None else segments * allowed
+        last_B1 = segments.amax(dim=1, keepdim=True)
+        asked_BN = ((segments == last_B1) & (last_B1 > 0)).long()
+        hidden_BND: Tensor = self.dropout(self.embedding(tokens) + self.question(asked_BN))
+        most, allowed_B11N = self.config.max_offset * self.training, broadcast(allowed)
+        place_BND = signals_from(self.offsets(tokens), tokens.shape[1], self.coordinates, most)
+
+        def think(state: Tensor, step: int) -> Tensor:
+            thought: Tensor = self.encoder(state, allowed_B11N)
+            return thought
+
+        steps = self.config.num_layers
+        stops = not is_heard(self.encoder)
+        thought, cost_BN = ponder(think, hidden_BND, place_BND, self.coordinates, self.halting, steps, allowed, stops)
+        self.ponder(cost_BN)
+        states_BND: Tensor = self.encoder_norm(thought)
+        return Reading(states_BND, allowed, states_BND[:, 0], (hidden_BND, states_BND) if layers else ())
+
+    def _make_head(self) -> Head | None:
+        config = self.config
+        if config.head == "labels":
+            return LabelHead(config.model_dim, config.num_labels, config.head_dropout)
+        if config.head == "tags":
+            return TagHead(config.model_dim, config.num_labels, config.head_dropout)
+        return SpanHead(config.model_dim) if config.head == "span" else None

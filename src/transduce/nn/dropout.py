@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.mixing import GAMMA, scattered
+from transduce.rng import GAMMA, scattered
 
 MOST_CALLS = 2**20
 """Times that one reading may use one dropout."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.nn.packed import Freezable, packed
+from transduce.nn.cpu.packed import Freezable, packed
 
 
 class Embedding(nn.Module):

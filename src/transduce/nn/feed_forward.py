@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.dropout import Dropout
-from transduce.nn.product import Linear
+from transduce.nn.linear import Linear
 
 Bend = Callable[[Tensor], Tensor]
 

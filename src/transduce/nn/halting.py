@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.product import Linear
+from transduce.nn.linear import Linear
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
-"""What keeps the size of a position's vector: LayerNorm (the paper) or RMSNorm (Zhang & Sennrich 2019; T5, Llama)."""
+"""How a sub-layer is added to what it read: normalise after (the paper) or before (steadier when deep)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from torch import nn
+from torch import Tensor, nn
+
+from transduce.nn.dropout import Dropout
+
+# What keeps the size of a position's vector: LayerNorm (the paper) or RMSNorm (Zhang & Sennrich 2019; T5, Llama).
 
 MakeNorm = Callable[[int], nn.Module]
 """Width -> a norm of its own."""
@@ -16,3 +20,34 @@ NORM: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer": nn.LayerNorm, "rms"
 def norms(kind: str, eps: float) -> MakeNorm:
     """Return what makes the norms of a stack; `eps` keeps a vector of zeros from being divided by zero."""
     return partial(NORM[kind], eps=eps)
+
+
+class PostNorm(nn.Module):
+    """Norm(x + Dropout(Sublayer(x))), section 3.1 and 5.4. The stack's output is normalised already."""
+
+    def __init__(self, dim: int, dropout: float, make_norm: MakeNorm = nn.LayerNorm) -> None:
+        super().__init__()
+        self.norm = make_norm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(… D) -> (… D)."""
+        normalised: Tensor = self.norm(value + self.dropout(sublayer(value)))
+        return normalised
+
+
+class PreNorm(nn.Module):
+    """x + Dropout(Sublayer(Norm(x))); the sum itself is never normalised, so a stack ends with one more norm."""
+
+    def __init__(self, dim: int, dropout: float, make_norm: MakeNorm = nn.LayerNorm) -> None:
+        super().__init__()
+        self.norm = make_norm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(… D) -> (… D)."""
+        summed: Tensor = value + self.dropout(sublayer(self.norm(value)))
+        return summed
+
+
+RESIDUAL: dict[str, type[PostNorm | PreNorm]] = {"post": PostNorm, "pre": PreNorm}

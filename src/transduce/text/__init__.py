@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from transduce.text.corpus import CorpusFiles, Pair, normalise, read_lines, read_pairs
-from transduce.text.piece import KINDS, LOSSLESS, Kind
-from transduce.text.specials import Specials
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer, train_tokenizers
+from transduce.text.tokenizer.special import KINDS, LOSSLESS, Kind, Specials
+from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer, train_tokenizers
 
 __all__ = [
     "KINDS",

@@ -17,7 +17,7 @@ from typing import cast
 
 from transduce.config import counted
 from transduce.errors import DataError, SettingsError
-from transduce.text.line import normalise
+from transduce.text.lines import normalise
 
 Write = Callable[[Sequence[str]], str]
 

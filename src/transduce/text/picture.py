@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from transduce.errors import DataError, brief
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.tokenizer import AnyTokenizer
 
 PALETTE = {
     "w": ("white", "#ffffff"),

@@ -14,8 +14,8 @@ import pydantic
 
 from transduce.config import Config
 from transduce.errors import DataError
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.line import read_lines
+from transduce.text.lines import read_lines
+from transduce.text.tokenizer import AnyTokenizer
 
 DocumentRule = Literal["blank", "line", "file"]
 

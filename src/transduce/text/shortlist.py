@@ -19,9 +19,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from transduce.errors import MissingInput, ModelFolderError
-from transduce.storage import file_aside
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.storage.files import file_aside
 from transduce.text.rows import take_rows
+from transduce.text.tokenizer import AnyTokenizer
 
 Integers = NDArray[np.int64]
 

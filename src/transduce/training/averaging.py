@@ -1,14 +1,19 @@
-"""The average of several checkpoints' weights, which is often better than any of them (section 6.1)."""
+"""A running average of the weights, which is often better than the weights themselves (Polyak & Juditsky 1992)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from transduce.checkpoint import load_weights
+from transduce.model_folder import load_weights, weights_of
+from transduce.models.interface import Model
+from transduce.training.distributed.sharding import spread_like
+
+# The average of several checkpoints' weights, which is often better than any of them (section 6.1).
 
 
 def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
@@ -19,3 +24,38 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
         for name, weight in load_weights(file).items():
             total[name] = total[name] + weight.double() if name in total else weight.double()
     return {name: (weight / len(files)).to(torch.float32) for name, weight in total.items()}
+
+
+class Ema:
+    """Each weight's exponential moving average; the newest weights count 1 - `decay`."""
+
+    def __init__(self, model: Model, decay: float) -> None:
+        self.model, self.decay = model, decay
+        self.weights = {name: weight.detach().clone() for name, weight in weights_of(model).items()}
+
+    def take_in(self, update: int) -> None:
+        """Take in the weights of an update; early on they count more, so that the first ones do not linger."""
+        decay = min(self.decay, (1 + update) / (10 + update))
+        torch._foreach_lerp_(list(self.weights.values()), self._now(), 1.0 - decay)
+
+    def put(self, weights: dict[str, Tensor]) -> None:
+        """Go on from a saved average."""
+        for name, weight in weights.items():
+            self.weights[name].copy_(spread_like(weight, self.weights[name]))
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model be its average while inside."""
+        kept = [weight.clone() for weight in self._now()]
+        self._set(list(self.weights.values()))
+        try:
+            yield
+        finally:
+            self._set(kept)
+
+    def _now(self) -> list[Tensor]:
+        return [weight.detach() for weight in weights_of(self.model).values()]
+
+    def _set(self, values: list[Tensor]) -> None:
+        for weight, value in zip(self._now(), values, strict=True):
+            weight.copy_(value)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from transduce.data.blocks import Blocks
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import CONTINUING, Request, SearchOptions
+from transduce.inference.search.options import CONTINUING, Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
 from transduce.models.interface import AnyTransducer
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.tokenizer import AnyTokenizer
 from transduce.training.reporter import Sample
 
 LONGEST_PROMPT, LONGEST_SAMPLE = 32, 48

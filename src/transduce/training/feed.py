@@ -14,9 +14,9 @@ import torch
 
 from transduce.data.batches import POOL_SIZE, Batch, Batches, Position, collate
 from transduce.data.corruption import Corruption
-from transduce.data.permutation import Rows
 from transduce.data.store import PairStore, Prepared
-from transduce.text.subword_dropout import SubwordDropout
+from transduce.rng import Rows
+from transduce.text.tokenizer.bpe_dropout import SubwordDropout
 from transduce.training.config import TrainingConfig
 
 DROPPED_POOL_SIZE = 8_192

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transduce.checkpoint import load_weights, put_weights
 from transduce.errors import ModelFolderError
+from transduce.model_folder import load_weights, put_weights
 from transduce.training.averaging import average_weights
-from transduce.training.loop import Trainer
 from transduce.training.reporter import Reporter, Validation
+from transduce.training.trainer import Trainer
 
 
 def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], Validation | None]:

@@ -7,10 +7,10 @@ from torch import Tensor
 from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
 from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
-from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.auxiliary_loss import listening
+from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.cpu.r_drop import paired_cross_entropy
 from transduce.nn.dropout import begin_reading
-from transduce.nn.extra_loss import listening
-from transduce.nn.paired_cross_entropy import paired_cross_entropy
 from transduce.training.reading_objective import reading_loss
 
 AnyBatch = Batch | ReadingBatch

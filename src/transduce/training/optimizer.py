@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from transduce.training.config import TrainingConfig
-from transduce.training.sharding import full, spread_like
+from transduce.training.distributed.sharding import full, spread_like
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import torch
 
 from transduce.data.batches import POOL_SIZE, Batches, Position
-from transduce.data.permutation import Rows
 from transduce.data.reading.batch import ReadingBatch, collate_reading
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.masking import Masking
 from transduce.data.store import PairStore, Prepared
+from transduce.rng import Rows
 from transduce.training.config import TrainingConfig
 
 MASKED_POOL_SIZE = 8_192

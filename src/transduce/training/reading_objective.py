@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from transduce.data.reading.batch import ReadingBatch
+from transduce.models.head import LanguageHead, SpanHead
 from transduce.models.interface import Head, Reader, Reading
-from transduce.models.reading_head import LanguageHead, SpanHead
-from transduce.nn.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.auxiliary_loss import listening
+from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
+from transduce.nn.cpu.r_drop import paired_cross_entropy
 from transduce.nn.dropout import begin_reading
-from transduce.nn.extra_loss import listening
-from transduce.nn.paired_cross_entropy import paired_cross_entropy
 
 
 def reading_loss(model: Reader, batch: ReadingBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:

@@ -13,10 +13,10 @@ from transduce.data.reading.batch import collate_reading
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.masking import Masking
 from transduce.data.store import PairStore, Prepared
-from transduce.decoding.reading import ReadingEngine, answers_to
 from transduce.errors import SettingsError
-from transduce.evaluation.perplexity import perplexity
-from transduce.evaluation.reading import judge_answers
+from transduce.evaluation.labels import judge_answers
+from transduce.evaluation.metrics import perplexity
+from transduce.inference.text_encoding import ReadingEngine, answers_to
 from transduce.models.interface import Reader
 from transduce.training.config import TrainingConfig
 from transduce.training.reading_objective import reading_loss

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transduce.errors import CannotCreate
-from transduce.storage import file_aside, locked, parents_of, put_right, storage_errors
+from transduce.storage.files import file_aside, locked, parents_of, put_right, storage_errors
 
 RECIPE, DATA, MODEL, CHECKPOINTS, LOCK = "recipe.toml", "data", "model", "checkpoints", ".lock"
 

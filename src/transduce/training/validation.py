@@ -12,10 +12,9 @@ import torch
 from transduce.data.batches import collate, validation_batches
 from transduce.data.blocks import Blocks
 from transduce.data.store import PairStore, Prepared
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
-from transduce.evaluation.catalog import METRICS
-from transduce.evaluation.perplexity import bits_per_byte, perplexity
+from transduce.evaluation.metrics import METRICS, bits_per_byte, perplexity
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
 from transduce.models.interface import AnyTransducer
 from transduce.training.config import TrainingConfig
 from transduce.training.continuation import continuations

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from transduce.storage import MANIFEST, write_manifest
+from transduce.storage.files import MANIFEST, write_manifest
 
 RECIPE = """
 [data]

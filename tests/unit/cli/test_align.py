@@ -8,7 +8,7 @@ import pytest
 
 import transduce
 from transduce.cli.main import run
-from transduce.decoding.alignment import pharaoh
+from transduce.inference.alignment import pharaoh
 
 
 def test_pairs_are_aligned_line_by_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transduce.cli.main import run
-from transduce.translator import load
+from transduce.inference.translator import load
 
 
 def test_the_parameters_of_a_recipe_are_those_of_its_model(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

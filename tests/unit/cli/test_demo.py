@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.example import complaint, snapshot
-from transduce import demo
 from transduce.cli.main import run
 from transduce.data.config import DataConfig
+from transduce.experiments import demo
 
 WORDS = {f"{a}{b}": f"{a.upper()} {b.upper()}" for a in "abcdefgh" for b in "ijklmnop"}
 

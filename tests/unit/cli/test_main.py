@@ -22,7 +22,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_it(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("transduce.inspection.positions.draw_positions", raise_it)
+    monkeypatch.setattr("transduce.inspection.figure.draw_positions", raise_it)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -12,7 +12,7 @@ import pytest
 from transduce.cli.corpus import PreparationProgress
 from transduce.cli.main import run
 from transduce.data.store import load_prepared
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
 class Terminal(io.StringIO):

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from transduce.checkpoint import ModelFolder, save_model
 from transduce.cli.main import run
+from transduce.experiments import scaling
+from transduce.experiments.catalog import CLAIMS
+from transduce.model_folder import ModelFolder, save_model
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini
 from transduce.models.interface import VocabularySizes
-from transduce.reproduce import scaling
-from transduce.reproduce.catalog import CLAIMS
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 import transduce
 from tests.unit.cli.example import snapshot
 from transduce.cli.main import run
-from transduce.journal import read_journal
+from transduce.storage.journal import read_journal
 
 
 def test_a_run_folder_holds_what_it_should(trained: Path) -> None:

@@ -14,8 +14,8 @@ import transduce
 from tests.unit.cli.example import complaint
 from transduce.cli.main import run
 from transduce.errors import DataError
+from transduce.inference.translator import Translator
 from transduce.interop.huggingface.generation import left_out
-from transduce.translator import Translator
 
 
 def test_a_file_and_standard_input_give_what_python_gives(

@@ -10,7 +10,7 @@ from transduce.data.prepare import prepare
 from transduce.data.report import SplitReport
 from transduce.data.store import Prepared, load_prepared
 from transduce.text.corpus import CorpusFiles
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 WORDS = TokenizerConfig(kind="word", min_frequency=1)
 

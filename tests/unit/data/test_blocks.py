@@ -11,7 +11,7 @@ from transduce.data.batches import Batches, Position, collate
 from transduce.data.blocks import Blocks
 from transduce.data.ragged import open_array
 from transduce.data.store import PairStore
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 
 SIZES = (101, 7, 64)
 """Tokens of three corpora; every token is another one, so that it says where it stands."""

@@ -14,7 +14,7 @@ from transduce.data.prepare import prepare
 from transduce.data.report import Report
 from transduce.data.store import load_prepared
 from transduce.errors import SettingsError
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
 def test_a_hand_made_corpus_has_its_known_counts(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.store import load_prepared
 from transduce.errors import Busy, CannotCreate, DataError
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
 def test_a_corpus_larger_than_every_chunk_gives_the_same_as_in_one(

@@ -19,8 +19,8 @@ from transduce.data.prepare import prepare
 from transduce.data.ragged import Ragged, RaggedWriter, read_strings
 from transduce.data.store import load_prepared
 from transduce.errors import DataError, MissingInput, TransduceError
-from transduce.storage import read_json, write_manifest
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.storage.files import read_json, write_manifest
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.store import STREAM, Prepared, load_prepared
 from transduce.errors import DataError, SettingsError
-from transduce.storage import sha256
+from transduce.storage.files import sha256
 from transduce.text import plain
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 LETTERS = TokenizerConfig(kind="character")
 STORIES = "\n\n".join(f"story {number}\nwent on, and ended: ä{'!' * number}" for number in range(20)) + "\n"

@@ -10,8 +10,7 @@ import sacrebleu
 from sacrebleu.significance import PairedTest
 
 from transduce.errors import DataError, SettingsError
-from transduce.evaluation.accuracy import EXACT_MATCH, PHONEME_ERROR_RATE, WORD_ERROR_RATE
-from transduce.evaluation.catalog import METRICS, choose
+from transduce.evaluation.metrics import EXACT_MATCH, METRICS, PHONEME_ERROR_RATE, WORD_ERROR_RATE, choose
 from transduce.evaluation.significance import compare, interval
 
 WORDS = ["the", "a", "dog", "cat", "man", "bites", "sees", "likes", "old", "small", "house", "and"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from transduce.inspection.maps import AttentionMaps
-from transduce.inspection.next_token import next_tokens
 from transduce.inspection.record import attention_of
+from transduce.inspection.replay import next_tokens
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
-from transduce.nn.initialize import initialize
+from transduce.nn.initialization import initialize
 
 SIZES = VocabularySizes(source=29, target=31)
 SOURCE_TOKENS = (5, 11, 7, 23, 3, 17, 2)

@@ -17,10 +17,10 @@ from tests.unit.inspection.example import (
 )
 from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.inspection.record import attention_of
-from transduce.models.attentive_rnn import AttentiveRnn, AttentiveRnnConfig
 from transduce.models.interface import AnyTransducer, Memory
-from transduce.nn.initialize import initialize
-from transduce.nn.tap import Tap, record
+from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.nn.hook import Tap, record
+from transduce.nn.initialization import initialize
 
 SOURCE_1S = torch.tensor([SOURCE_TOKENS])
 REAL_1S = torch.ones_like(SOURCE_1S, dtype=torch.bool)

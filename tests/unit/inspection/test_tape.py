@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from transduce.inspection.tape import has_tape, tape_of
+from transduce.models.ancestors.turing_machine import TuringMachine, TuringMachineConfig
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
-from transduce.models.turing_machine import TuringMachine, TuringMachineConfig
 
 SOURCE, TARGET = (5, 11, 7, 2), (1, 13, 30, 4, 9, 2)
 STEPS = len(SOURCE) + len(TARGET) - 1

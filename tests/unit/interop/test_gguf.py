@@ -13,9 +13,9 @@ from tokenizers import Regex, pre_tokenizers
 import transduce
 from transduce.cli.main import run
 from transduce.errors import ModelFolderError, SettingsError
-from transduce.generator import Generator
+from transduce.inference.generator import Generator
 from transduce.interop.gguf import GgufFile
-from transduce.interop.importing import import_model
+from transduce.interop.import_model import import_model
 
 DIM, HEADS, GROUPS, FFN = 16, 2, 1, 24
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from transduce.errors import SettingsError
-from transduce.models.attentive_rnn import AttentiveRnn, AttentiveRnnConfig
 from transduce.models.catalog import MODELS, build, entry, name_of, preset, read_model_table
 from transduce.models.interface import Reader, Transducer, VocabularySizes
+from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig, paper_base, paper_big
 from transduce.nn.embedding import Embedding
 

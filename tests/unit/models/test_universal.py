@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.laws.cases import PAD, START, case, draw_tokens, make_model
+from tests.invariants.cases import PAD, START, case, draw_tokens, make_model
 from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
-from transduce.decoding.alignment import looked_at
 from transduce.errors import SettingsError
+from transduce.inference.alignment import looked_at
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
-from transduce.models.universal import Universal, UniversalConfig
-from transduce.models.universal_reader import UniversalReader, UniversalReaderConfig
-from transduce.nn.extra_loss import listening
+from transduce.models.universal import Universal, UniversalConfig, UniversalReader, UniversalReaderConfig
+from transduce.nn.auxiliary_loss import listening
 from transduce.nn.position import sinusoids
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 from transduce.training.objective import batch_loss
 from transduce.training.reading_objective import reading_loss
 

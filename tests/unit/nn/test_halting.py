@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from transduce.nn.coordinate import Coordinates, RandomOffsets
+from transduce.nn.auxiliary_loss import ExtraLoss, listening
 from transduce.nn.dropout import DropoutKey, set_dropout_key
-from transduce.nn.extra_loss import ExtraLoss, listening
 from transduce.nn.halting import AdaptiveHalting
+from transduce.nn.position import Coordinates, RandomOffsets
 
 
 def chances(*wanted: float) -> torch.Tensor:

@@ -4,8 +4,8 @@ import pytest
 
 from transduce.errors import DataError
 from transduce.text.picture import PALETTE, UNNAMED, colours, refuse_no_picture
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 
 @pytest.fixture(scope="module")

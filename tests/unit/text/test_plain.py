@@ -5,14 +5,14 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.unit.foreign import t5
 
+from tests.unit.foreign import t5
 from transduce.errors import DataError, MissingInput
 from transduce.text import plain
-from transduce.text.piece import KINDS, LOSSLESS
 from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.special import KINDS, LOSSLESS
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 TEXT = "\n\none\n two \n\n \n\nthree\nfour\n"
 

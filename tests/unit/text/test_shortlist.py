@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tests.unit.copier import tokenizer
 
+from tests.unit.copier import tokenizer
 from transduce.errors import MissingInput, TransduceError
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer import Tokenizer
+from transduce.text.tokenizer.tokenizer import Tokenizer
 
 
 def example(known: Tokenizer) -> Shortlist:

@@ -18,9 +18,9 @@ from transduce.models.transformer import TransformerConfig
 from transduce.recipe import Recipe
 from transduce.training.config import TrainingConfig
 from transduce.training.interruption import Interrupted, Interruption
-from transduce.training.loop import Trainer
 from transduce.training.optimizer import optimizer_tensors
 from transduce.training.reporter import Plan, Silent, Step, Validation
+from transduce.training.trainer import Trainer
 
 TABLES: Table = {
     "data": {

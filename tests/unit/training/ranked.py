@@ -22,12 +22,12 @@ from tests.unit.training.example import recipe
 from transduce.data.batches import Batch
 from transduce.recipe import resume_recipe
 from transduce.run import train
+from transduce.training.checkpoint import Checkpoints
+from transduce.training.distributed.sharding import local
 from transduce.training.interruption import Interrupted
-from transduce.training.loop import Trainer
 from transduce.training.reporter import Silent, Step
-from transduce.training.resume import Checkpoints
-from transduce.training.sharding import local
-from transduce.training.update import Updater
+from transduce.training.step import Updater
+from transduce.training.trainer import Trainer
 
 
 class Terminating(Silent):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from transduce.checkpoint import WEIGHTS, save_weights
+from transduce.model_folder import WEIGHTS, save_weights
 from transduce.training.averaging import average_weights
 
 

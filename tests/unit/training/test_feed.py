@@ -13,7 +13,7 @@ from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import SettingsError
-from transduce.text.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig
 from transduce.training.feed import Feed, Limits
 

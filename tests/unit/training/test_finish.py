@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from tests.unit.training.example import Listener, run, trainer
-from transduce.checkpoint import load_weights, put_weights, weights_of
 from transduce.data.store import Prepared
 from transduce.errors import ModelFolderError
+from transduce.model_folder import load_weights, put_weights, weights_of
 from transduce.training.averaging import average_weights
 from transduce.training.finish import put_final_weights
-from transduce.training.loop import Trainer
 from transduce.training.reporter import Validation
+from transduce.training.trainer import Trainer
 
 
 def finished(prepared: Prepared, folder: Path, **changes: object) -> Trainer:

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from transduce.data.batches import Batch, collate
 from transduce.data.store import PairStore
-from transduce.decoding.scoring import score_targets
+from transduce.inference.scoring import score_targets
 from transduce.models.catalog import build, preset
 from transduce.models.interface import AnyTransducer, Transducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
 from transduce.nn.dropout import DropoutKey, set_dropout_key
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 from transduce.training.objective import batch_loss
 
 SPECIALS = Specials(pad=3, start=1, end=2)

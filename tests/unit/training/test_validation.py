@@ -11,9 +11,9 @@ import torch
 
 from tests.unit.training.example import TABLES, small_model
 from transduce.data.store import Prepared
-from transduce.decoding.engine import TorchEngine
-from transduce.decoding.options import Request, SearchOptions
-from transduce.decoding.scoring import score_targets
+from transduce.inference.scoring import score_targets
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.torch_engine import TorchEngine
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Validation
 from transduce.training.validation import Validator

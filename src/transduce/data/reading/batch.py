@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.data.permutation import Rows
 from transduce.data.reading.config import Task
 from transduce.data.store import PairStore
-from transduce.text.specials import Specials
+from transduce.rng import Rows
+from transduce.text.tokenizer.special import Specials
 
 NOTHING = -1
 """Where nothing is wanted."""

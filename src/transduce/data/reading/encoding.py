@@ -10,8 +10,16 @@ from dataclasses import dataclass
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.corpus import Example
 from transduce.data.reading.document import paired, segments
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.reading_row import WordPieces, answer_wanted, label_row, loses_pieces, tag_rows, tag_wanted, windows
+from transduce.text.encoder_input import (
+    WordPieces,
+    answer_wanted,
+    label_row,
+    loses_pieces,
+    tag_rows,
+    tag_wanted,
+    windows,
+)
+from transduce.text.tokenizer import AnyTokenizer
 
 Note = tuple[Example, str]
 """An example, and a reason of `report.REASONS`."""

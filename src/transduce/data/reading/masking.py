@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import PairStore
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.text.tokenizer import AnyTokenizer
 
 FOLLOWS, FOREIGN = 0, 1
 """What is wanted of a pair: its second text follows the first, or is from elsewhere."""

@@ -24,17 +24,16 @@ from transduce.data.reading.config import ReadingConfig, ReadingFiles
 from transduce.data.reading.corpus import Example, read_examples
 from transduce.data.reading.document import documents
 from transduce.data.reading.encoding import Encoder, Row, encoder_for
-from transduce.data.report import Report, Side, SplitReport
+from transduce.data.report import Report, Side, SplitReport, Tally
 from transduce.data.split import SideCount, token_bytes
 from transduce.data.store import JOINT_TOKENIZER, REPORT
-from transduce.data.tally import Tally
 from transduce.errors import DataError, SettingsError
-from transduce.storage import write_json
-from transduce.text.any_tokenizer import AnyTokenizer
+from transduce.storage.files import write_json
 from transduce.text.corpus import Pair
-from transduce.text.line import is_stream, shown
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_reading_tokenizer
+from transduce.text.lines import is_stream, shown
+from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_reading_tokenizer
 
 Progress = Callable[[str, int], None]
 WANTED_BYTES = 4

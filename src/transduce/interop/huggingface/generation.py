@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from transduce.config import Table
-from transduce.decoding.options import SearchOptions
+from transduce.inference.search.options import SearchOptions
 from transduce.models.interface import LanguageModel, Model
 
 NUMBERS = {

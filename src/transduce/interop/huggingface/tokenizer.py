@@ -32,10 +32,10 @@ from transduce.interop.huggingface.tokenizer_files import (
 )
 from transduce.interop.huggingface.tokenizer_settings import TokenizerSettings
 from transduce.models.interface import VocabularySizes
-from transduce.text.imported_tokenizer import ImportedConfig, ImportedTokenizer
-from transduce.text.library_codec import LibraryCodec
-from transduce.text.renumbered_codec import RenumberedCodec
-from transduce.text.tokenizer_file import refusing
+from transduce.text.tokenizer.file import refusing
+from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
+from transduce.text.tokenizer.library_codec import LibraryCodec
+from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
 
 Pair = tuple[ImportedTokenizer, ImportedTokenizer]
 

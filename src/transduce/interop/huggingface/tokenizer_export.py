@@ -16,12 +16,12 @@ from transduce.errors import SettingsError
 from transduce.interop.huggingface.tokenizer import SPIECE, TARGET, TARGET_VOCABULARY
 from transduce.interop.huggingface.tokenizer_files import TOKENIZER, VOCABULARY, template
 from transduce.interop.huggingface.tokenizer_settings import SPECIAL_TOKENS, TOKENIZER_CONFIG
-from transduce.storage import write_json
-from transduce.text.any_tokenizer import AnyTokenizer
-from transduce.text.imported_tokenizer import ImportedTokenizer, SettingsFile
-from transduce.text.piece import END, PAD, START, UNKNOWN
-from transduce.text.renumbered_codec import RenumberedCodec
-from transduce.text.tokenizer import Tokenizer
+from transduce.storage.files import write_json
+from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.imported import ImportedTokenizer, SettingsFile
+from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer.special import END, PAD, START, UNKNOWN
+from transduce.text.tokenizer.tokenizer import Tokenizer
 
 MODEL_FILES = {"m2m_100": "sentencepiece.bpe.model", "t5": SPIECE, "llama": "tokenizer.model"}
 """What each family calls its SentencePiece model."""

@@ -11,9 +11,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from transduce.config import Table, counted
 from transduce.errors import brief
 from transduce.interop.huggingface.tokenizer_settings import TokenizerSettings
-from transduce.text.library_codec import LibraryCodec
-from transduce.text.renumbered_codec import RenumberedCodec, checked_table
-from transduce.text.sentencepiece import MAX_BYTES, read_sentencepiece
+from transduce.text.tokenizer.library_codec import LibraryCodec
+from transduce.text.tokenizer.renumbered_codec import RenumberedCodec, checked_table
+from transduce.text.tokenizer.sentencepiece import MAX_BYTES, read_sentencepiece
 
 TOKENIZER, VOCABULARY, MERGES, WORDS = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 ADDED = "added_tokens.json"

@@ -12,7 +12,7 @@ from typing import Any, Final
 from transduce.config import Table
 from transduce.errors import ModelFolderError, brief
 from transduce.interop.huggingface.folder import MAX_JSON_BYTES, ForeignFolder
-from transduce.text.imported_tokenizer import SettingsFile
+from transduce.text.tokenizer.imported import SettingsFile
 
 TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 SPECIAL_TOKENS: Final = "special_tokens_map.json"

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.nn.tap import Tap
+from transduce.nn.hook import Tap
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transduce.nn.attention.short import short_attention
+from transduce.nn.cpu.short_attention import short_attention
 from transduce.nn.mask import and_causal
 
 SHORT = 128 * 128

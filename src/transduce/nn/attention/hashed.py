@@ -30,8 +30,8 @@ from transduce.nn.attention.kernel import (
     put,
     take,
 )
-from transduce.nn.attention.local import distances, neighbours
 from transduce.nn.attention.multi_head import HeadShape
+from transduce.nn.attention.pattern import distances, neighbours
 from transduce.nn.dropout import Dropout
 
 ITSELF = -1e5

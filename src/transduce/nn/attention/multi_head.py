@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from transduce.nn.attention.dot_product import attend, attention_scores, per_group
 from transduce.nn.dropout import Dropout
+from transduce.nn.hook import Tap
+from transduce.nn.linear import Linear
 from transduce.nn.mask import and_causal
-from transduce.nn.product import Linear
-from transduce.nn.relative import UNRELATED, DistanceVectors, Relation
+from transduce.nn.relative_position import UNRELATED, DistanceVectors, Relation
 from transduce.nn.state import KeyValues
-from transduce.nn.tap import Tap
 
 
 @dataclass(frozen=True)

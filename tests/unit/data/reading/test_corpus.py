@@ -133,7 +133,7 @@ def test_places_count_the_characters_of_the_file(name: str, escaped: bool, tmp_p
 
 
 def test_squads_json_may_be_one_long_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transduce.text.line.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("transduce.text.lines.MAX_LINE_BYTES", 100)
     questions = [{"question": f"Q{number}", "context": "a b", "answers": []} for number in range(50)]
     files = written(tmp_path, "a.json", json.dumps(questions))
     assert len(list(read_examples(files, "answer"))) == 50
@@ -141,7 +141,7 @@ def test_squads_json_may_be_one_long_line(tmp_path: Path, monkeypatch: pytest.Mo
     broken.write_bytes(b'[\n{"question":\n"\xff"}]')
     with pytest.raises(DataError, match=r"b\.json:3: not UTF-8 \(byte 0xff at column 2\)"):
         list(read_examples(ReadingFiles(path=str(broken)), "answer"))
-    monkeypatch.setattr("transduce.text.line.MAX_WHOLE_BYTES", 100)
+    monkeypatch.setattr("transduce.text.lines.MAX_WHOLE_BYTES", 100)
     with pytest.raises(DataError, match=r"is larger than .* write its parts as lines of JSONL"):
         list(read_examples(files, "answer"))
 

@@ -16,8 +16,8 @@ from transduce.data.reading.masking import FOREIGN, Masking
 from transduce.data.reading.prepare import prepare_reading
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import DataError, SettingsError
-from transduce.text.tokenizer import TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 PIECES = TokenizerConfig(kind="wordpiece", vocab_size=200, min_frequency=1)
 WORDS = ["der", "hund", "läuft", "über", "die", "wiese", "und", "bellt", "laut", "am", "alten", "tor", "vorbei"]

@@ -25,8 +25,8 @@ from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.interop.huggingface.folder import ForeignFolder
 from transduce.interop.huggingface.tokenizer import import_tokenizers
 from transduce.models.interface import VocabularySizes
-from transduce.text.any_tokenizer import load_tokenizer
-from transduce.text.imported_tokenizer import ImportedTokenizer
+from transduce.text.tokenizer import load_tokenizer
+from transduce.text.tokenizer.imported import ImportedTokenizer
 
 BESIDE = [name for name in FAMILIES if name not in WITHOUT_TRANSFORMERS]
 MODEL_FILES = {"t5": "spiece.model", "llama2": "tokenizer.model"}

@@ -14,9 +14,9 @@ from transduce.errors import SettingsError
 from transduce.interop.huggingface.folder import ForeignFolder
 from transduce.interop.huggingface.tokenizer import import_tokenizers
 from transduce.interop.huggingface.tokenizer_export import export_tokenizers
-from transduce.text.piece import KINDS
-from transduce.text.tokenizer import Tokenizer, TokenizerConfig
-from transduce.text.tokenizer_training import train_tokenizer
+from transduce.text.tokenizer.special import KINDS
+from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
 
 
 def ours(kind: str, lowercase: bool = False) -> Tokenizer:

@@ -1,1 +1,0 @@
-"""What a recipe leaves out, chosen by what there is to learn from, with reasons; and what does not go together."""

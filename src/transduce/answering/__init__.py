@@ -1,1 +1,0 @@
-"""What `Translator` is made of: texts cut into what a model reads, asked of an engine, and put together again."""

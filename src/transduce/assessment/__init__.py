@@ -1,1 +1,0 @@
-"""A test set, a model, and what its answers are worth."""

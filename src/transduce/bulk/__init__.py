@@ -1,1 +1,0 @@
-"""Translating files of any size: windows, several of them on their way, and an output that survives interruptions."""

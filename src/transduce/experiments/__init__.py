@@ -1,0 +1,1 @@
+"""Claims and tables of papers, measured (`transduce reproduce`), and the demo."""

@@ -1,0 +1,131 @@
+"""The demo: English spelling to pronunciation, from nothing to a picture of attention.
+
+The recipe is what was found to work best in three minutes on two cores (docs/log.md has the trials): a small pre-norm
+Transformer without dropout, for there are more words than it can learn by heart in that time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from transduce.config import Table, merge, read_toml
+from transduce.data.cmudict import write_demo_corpus
+from transduce.errors import CannotCreate, TransduceError
+from transduce.evaluation.metrics import choose
+from transduce.inference.translator import load
+from transduce.recipe import Recipe
+from transduce.run import train
+from transduce.storage.files import file_aside, locked, storage_errors, write_json
+from transduce.tasks.translation.evaluation import Assessment, TestSet, assess, read_test_set
+from transduce.training.reporter import Reporter
+from transduce.training.run_folder import RECIPE
+
+METRICS = ("word_error_rate", "phoneme_error_rate")
+SHOWN = 12
+LOOKED_AT = "thoroughly"
+
+SETTINGS: Table = {
+    "tokenizer": {"joint": False, "source_kind": "character", "target_kind": "word", "min_frequency": 1},
+    "model": {
+        "name": "transformer",
+        "model_dim": 96,
+        "ffn_dim": 384,
+        "num_heads": 4,
+        "num_layers": 2,
+        "norm": "pre",
+        "tied": "target",
+        "dropout": 0.0,
+    },
+    "training": {
+        "tokens": 1200,
+        "updates": 2200,
+        "schedule": "linear",
+        "learning_rate": 0.003,
+        "warmup": 200,
+        "clip": 1.0,
+        "label_smoothing": 0.1,
+        "validate_every": 600,
+        "metric": "word_error_rate",
+        "decode_pairs": 200,
+    },
+    "search": {"beam": 4, "alpha": 0.6},
+}
+
+
+def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], None] | None = None) -> Iterator[str]:
+    """Train, test on unseen words, draw; yield lines to print. An earlier demo in the folder is replaced."""
+    corpus = folder.parent / f"{folder.name}-corpus"
+    _make_room(folder, corpus)
+    data = write_demo_corpus(corpus)
+    recipe = Recipe.from_tables(merge({"data": data.to_table()}, SETTINGS), "the demo's recipe")
+    yield f"learning to pronounce English in {folder}"
+    began = time.monotonic()
+    train(recipe, folder, reporter=reporter, progress=progress)
+    seconds = time.monotonic() - began
+    translator = load(folder)
+    test = read_test_set(None, (), str(corpus / "test.tsv"))
+    found = assess(translator, test, choose(METRICS))
+    maps = translator.attention(LOOKED_AT)
+    page, picture = folder / "attention.html", folder / "attention.png"
+    maps.save_html(page)
+    maps.save_png(picture)
+    scores = {
+        "word_accuracy": 1.0 - found.scores["word_error_rate"].value,
+        "phoneme_error_rate": found.scores["phoneme_error_rate"].value,
+        "train_seconds": round(seconds, 1),
+        "test_words": len(test.sources),
+    }
+    with file_aside(folder / "scores.json") as aside:
+        write_json(aside, scores)
+    yield from _sample_table(test, found)
+    yield f"{len(test.sources):,} words the model has never seen (stress removed, any listed pronunciation counts):"
+    yield f"  wholly right       {100 * scores['word_accuracy']:.1f} %"
+    yield f"  phoneme error rate {100 * scores['phoneme_error_rate']:.1f} %"
+    yield f"  trained for        {seconds:.0f} s"
+    yield f"where it looked     {picture}  and every layer and head: {page}"
+    yield "what to type next:"
+    program = _program()
+    yield f"  echo transformer | {program} translate {folder}"
+    yield f'  {program} inspect {folder} "attention"'
+    yield f"  {program} train --source your.txt --target theirs.txt --output runs/yours"
+
+
+def _program() -> str:
+    """What to type to start this program: its name where the shell finds it, else how it was started now."""
+    started = Path(sys.argv[0])
+    is_itself = started.name == "transduce" and shutil.which("transduce") != str(started)
+    return str(started) if is_itself else "transduce"
+
+
+def _make_room(folder: Path, corpus: Path) -> None:
+    """Remove an earlier demo, and nothing else: a run is one if it learns from the demo's corpus."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or (any(folder.iterdir()) and not _is_demo(folder / RECIPE, corpus)):
+        raise CannotCreate(f"{folder}: holds something that is not a demo; choose another folder with --output")
+    with storage_errors(folder), locked(folder, "training"):
+        shutil.rmtree(folder)
+
+
+def _is_demo(path: Path, corpus: Path) -> bool:
+    try:
+        return Path(read_toml(path)["data"]["train"]["path"]).parts[-2:] == (corpus.name, "train.tsv")
+    except (TransduceError, LookupError, TypeError):
+        return False
+
+
+def _sample_table(test: TestSet, found: Assessment) -> Iterator[str]:
+    step = max(1, len(test.sources) // SHOWN)
+    rows = [
+        (test.sources[row], found.translations[row], " or ".join(test.references[row]))
+        for row in range(0, len(test.sources), step)
+    ][:SHOWN]
+    rows = [("spelling", "predicted", "true"), *rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    for spelling, predicted, true in rows:
+        mark = " " if spelling == "spelling" else "✓" if predicted in true.split(" or ") else "✗"
+        yield f"  {mark} {spelling:<{widths[0]}}  {predicted:<{widths[1]}}  {true}"

@@ -1,0 +1,101 @@
+"""What measuring a claim gives: a table, pictures, and checks of the claim that the numbers pass or fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+Cell = str | int | float
+"""What stands in a table; a float is shown with three digits and kept with all."""
+Outcome = Literal["holds", "holds in part", "does not hold"]
+Report = Callable[[str, int], None]
+"""(stage, how far it has come): for whoever waits."""
+
+
+def silent(stage: str, count: int) -> None:
+    """Report to nobody."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Lines over common axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Check:
+    """One sentence that follows from the claim, with the numbers that were measured, and whether they bear it out."""
+
+    statement: str
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim and what was measured about it."""
+
+    title: str
+    claim: str
+    """One sentence, as its friends would put it."""
+    setting: Mapping[str, Cell]
+    """Sizes under which it was measured."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    charts: tuple[Chart, ...]
+    checks: tuple[Check, ...]
+
+    def __post_init__(self) -> None:
+        assert self.checks and all(len(row) == len(self.columns) for row in self.rows)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the checks say of the claim."""
+        passed = sum(check.passed for check in self.checks)
+        return "does not hold" if passed == 0 else "holds" if passed == len(self.checks) else "holds in part"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; what is no number (a loss that ran away) becomes null."""
+        plain = _finite(asdict(self))
+        assert isinstance(plain, dict)
+        return {**plain, "outcome": self.outcome}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# A model that somebody else has, for a claim to be measured on.
+
+
+class Given(NamedTuple):
+    """A run or model folder, and what its model is asked."""
+
+    folder: Path
+    texts: Sequence[str] | None = None
+    """None for those that the claim brings along."""
+    to: str | None = None
+    """The language that a model of several is asked for, and …"""
+    of: str | None = None
+    """… the one of the texts."""

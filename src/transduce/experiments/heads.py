@@ -1,0 +1,169 @@
+"""One head against many at the same width (section 3.2.2; Table 3, rows A).
+
+The task needs two looks at once: each position has to name the symbol just before it and the one `far` places before
+it, in this order. A head gives one mixture of all that it looks at, so that a layer with a single head has to choose
+one of the two places or blur them. More layers can look one after the other; more heads become narrower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.experiments.fitting import fit
+from transduce.models.block import BlockConfig, EncoderBlock, relative_positions
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.initialization import initialize
+
+RIGHT = 0.95
+"""Share of right answers from which on a model has learned the task."""
+NARROW = 0.01
+"""A loss of accuracy that counts."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of the models and of the task."""
+
+    width: int = 32
+    num_heads: tuple[int, ...] = (1, 2, 4, 8)
+    """Growing from 1; each divides the width."""
+    layers: tuple[int, ...] = (1, 2)
+    symbols: int = 8
+    length: int = 24
+    far: int = 4
+    batch: int = 48
+    updates: int = 500
+    tries: int = 3
+    """Models of each kind, with other first weights."""
+    tested: int = 200
+    """Sequences that each is tried on."""
+
+
+DEFAULT = Setting()
+
+
+class Looker(nn.Module):
+    """Embedding, blocks, and a score for every pair of symbols at every position; it hears of distances by rotation."""
+
+    def __init__(self, setting: Setting, num_heads: int, num_layers: int) -> None:
+        super().__init__()
+        config = BlockConfig(
+            model_dim=setting.width,
+            num_heads=num_heads,
+            ffn_dim=4 * setting.width,
+            num_layers=num_layers,
+            norm="pre",
+            positions="rotary",
+            dropout=0.0,
+        )
+        self.embedding = Embedding(setting.symbols, setting.width)
+        self.relations = relative_positions(config, both_ways=True)
+        self.blocks = nn.ModuleList(EncoderBlock(config) for _ in range(num_layers))
+        self.output = Output(setting.symbols**2, setting.width)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B N) -> (B N V·V)."""
+        place_1N = torch.arange(tokens.shape[1])[None]
+        relation = self.relations(place_1N, place_1N)
+        hidden_BND = self.embedding(tokens)
+        for block in self.blocks:
+            hidden_BND = block(hidden_BND, None, relation)
+        scores: Tensor = self.output(hidden_BND)
+        return scores
+
+
+def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+    """Train models with as many parameters and other numbers of heads, and try them on what they have not seen."""
+    kinds = [(layers, heads) for layers in setting.layers for heads in setting.num_heads]
+    right = {
+        kind: [accuracy(setting, *kind, seed + attempt, report) for attempt in range(setting.tries)] for kind in kinds
+    }
+    sizes = {kind: sum(weight.numel() for weight in Looker(setting, kind[1], kind[0]).parameters()) for kind in kinds}
+    return Finding(
+        title="One head against many",
+        claim="several heads look at several places at once, where a single head averages; so many heads are better "
+        "than one of the same width.",
+        setting={"width": setting.width, "symbols": setting.symbols, "far": setting.far, "updates": setting.updates},
+        columns=("layers", "heads", "d_k", "parameters", "right, mean", "worst", "best"),
+        rows=tuple(
+            (*kind, setting.width // kind[1], sizes[kind], _mean(found), min(found), max(found))
+            for kind, found in right.items()
+        ),
+        charts=(
+            Chart(
+                "Both symbols right",
+                "heads",
+                "share of positions",
+                tuple(
+                    Series(
+                        f"{layers} layer{'s' * (layers > 1)}",
+                        tuple(map(float, setting.num_heads)),
+                        tuple(_mean(right[layers, heads]) for heads in setting.num_heads),
+                    )
+                    for layers in setting.layers
+                ),
+                log_x=True,
+            ),
+        ),
+        checks=_checks(setting, right),
+    )
+
+
+def draw(setting: Setting, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return sequences and, from position `far` on, which pair each position has to name.  -> (B N), (B N - far)."""
+    token_BN = torch.randint(setting.symbols, (size, setting.length), generator=generator)
+    pair_BN = token_BN.roll(1, dims=1) * setting.symbols + token_BN.roll(setting.far, dims=1)
+    return token_BN, pair_BN[:, setting.far :]
+
+
+def accuracy(setting: Setting, layers: int, heads: int, seed: int, report: Report = silent) -> float:
+    """Train one model; return at how many positions of new sequences it names both symbols."""
+    model = Looker(setting, heads, layers)
+    initialize(model, seed)
+    fit(
+        model, partial(_loss, model, setting), setting.updates, seed, report, f"{layers} layers, {heads} heads: updates"
+    )
+    token_BN, pair_BN = draw(setting, setting.tested, torch.Generator().manual_seed(seed + 1000))
+    with torch.no_grad():
+        named_BN = model(token_BN)[:, setting.far :].argmax(dim=-1)
+    return float((named_BN == pair_BN).double().mean())
+
+
+def _loss(model: Looker, setting: Setting, generator: torch.Generator) -> Tensor:
+    token_BN, pair_BN = draw(setting, setting.batch, generator)
+    return F.cross_entropy(model(token_BN)[:, setting.far :].flatten(0, 1), pair_BN.flatten())
+
+
+def _checks(setting: Setting, right: dict[tuple[int, int], list[float]]) -> tuple[Check, ...]:
+    first, last = setting.layers[0], setting.layers[-1]
+    alone, several = _mean(right[first, 1]), [_mean(right[first, heads]) for heads in setting.num_heads[1:]]
+    most, best = several[-1], max(several)
+    blind, tried = 1 / setting.symbols, right[first, 1]
+    return (
+        Check(f"in {first} layer several heads learn the task ({best:.1%} at best)", best >= RIGHT),
+        Check(
+            f"and a single head does not ({alone:.1%} on average, {min(tried):.1%} to {max(tried):.1%}; who sees one "
+            f"place and guesses the other has {blind:.1%})",
+            alone < RIGHT,
+        ),
+        Check(f"every number of heads is better than one ({min(several):.1%} at least)", min(several) > alone),
+        Check(
+            f"the more heads the better: {setting.num_heads[-1]} of width {setting.width // setting.num_heads[-1]} are "
+            f"as good as any ({most:.1%}, at best {best:.1%})",
+            most >= best - NARROW,
+        ),
+        Check(
+            f"more layers do not make up for it: with {last} a single head still fails ({_mean(right[last, 1]):.1%})",
+            _mean(right[last, 1]) < RIGHT,
+        ),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

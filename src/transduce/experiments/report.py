@@ -1,0 +1,97 @@
+"""A finding as files: the table as Markdown and JSON, the charts as one SVG."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transduce.errors import CannotCreate
+from transduce.experiments.finding import Cell, Chart, Finding
+from transduce.inspection.figure import as_svg, new_figure
+from transduce.storage.files import parents_of, write_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MARKS = "osD^vXP*"
+"""Of the lines of a chart in turn, so that they are told apart without colours, too."""
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[None]:
+    """Make the folder that files will go to before something is measured for minutes, not after; where nothing comes of
+    it, a folder that was not there goes again."""
+    with parents_of(folder / "any", folder):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise CannotCreate(f"{folder}: cannot be written (you may not); choose another place")
+        yield
+
+
+def save(finding: Finding, folder: Path, name: str) -> Iterator[Path]:
+    """Write the files and say of each where it is; the picture, which needs matplotlib, last."""
+    numbers = json.dumps(finding.to_json(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    for ending, content in (("json", numbers), ("md", markdown(finding)), ("svg", None)):
+        path = folder / f"{name}.{ending}"
+        write_file(path, draw(finding.charts) if content is None else content.encode())
+        yield path
+
+
+def cell_text(cell: Cell) -> str:
+    """Return a cell as it is shown: 1,024 and 0.0312 and 1.3e-05."""
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.0f}" if 1000 <= abs(cell) < 1e6 else f"{cell:.3g}"
+
+
+def table_text(finding: Finding) -> list[list[str]]:
+    """Return the table as it is shown, its head first."""
+    return [list(finding.columns), *([cell_text(cell) for cell in row] for row in finding.rows)]
+
+
+def setting_text(finding: Finding) -> str:
+    """Return the sizes on one line."""
+    return ", ".join(f"{name} {cell_text(cell)}" for name, cell in finding.setting.items())
+
+
+def verdict_lines(finding: Finding) -> list[str]:
+    """Return the outcome and the checks it follows from."""
+    checks = [f"{'yes' if check.passed else 'no'}: {check.statement}" for check in finding.checks]
+    return [f"The claim {finding.outcome}.", *checks]
+
+
+def markdown(finding: Finding) -> str:
+    """Return the finding as a section of a page."""
+    head, *rows = table_text(finding)
+    left = [isinstance(cell, str) for cell in finding.rows[0]]
+    lines = [head, ["---" if is_left else "---:" for is_left in left], *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    outcome, *checks = verdict_lines(finding)
+    listed = "\n".join(f"- {check}" for check in checks)
+    return (
+        f"## {finding.title}\n\nClaim: {finding.claim}\n\n{table}\n\nMeasured with {setting_text(finding)}.\n\n"
+        f"**{outcome}**\n\n{listed}\n"
+    )
+
+
+def draw(charts: Sequence[Chart]) -> bytes:
+    """Return the charts side by side as an SVG."""
+    figure = new_figure(6.4 * len(charts), 4.8)
+    for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
+        _draw_chart(axes, chart)
+    return as_svg(figure)
+
+
+def _draw_chart(axes: Axes, chart: Chart) -> None:
+    for number, series in enumerate(chart.series):
+        mark: dict[str, Any] = {"marker": MARKS[number % len(MARKS)], "markersize": 4}
+        axes.plot(series.x, series.y, label=series.label, markevery=max(1, len(series.x) // 12), **mark)
+    axes.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
+    axes.set_xscale("log" if chart.log_x else "linear")
+    axes.set_yscale("log" if chart.log_y else "linear")
+    axes.grid(color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False)

@@ -1,0 +1,166 @@
+"""With and without the division by √d_k (section 3.2.1 and its footnote 4).
+
+Queries and keys are drawn as the footnote has them: independent numbers of mean 0 and variance 1. What then happens
+to scores, softmax and gradients is a matter of width alone; nothing is trained.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.nn.attention.dot_product import attention_scores, per_group
+
+CLOSE = 0.1
+"""How far from what the footnote computes a measured variance may be, as a share of it."""
+STEADY = 0.05
+"""How much of the entropy may change where it is said not to."""
+STARVED = 0.01
+"""A gradient of less than this share of another hardly arrives."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Which widths, and how many draws."""
+
+    key_dims: tuple[int, ...] = (4, 16, 64, 256, 1024)
+    """Growing."""
+    paper_dim: int = 64
+    """One of them: that of the paper's base model."""
+    sentences: int = 64
+    length: int = 64
+    """Queries of a sentence, and keys that each looks at."""
+
+
+DEFAULT = Setting()
+
+
+class Look(NamedTuple):
+    """Means over queries of what one attention does, medians for gradients (the typical query's)."""
+
+    variance: float
+    entropy: float
+    """In nats; the most is the logarithm of the number of keys."""
+    largest: float
+    score_gradient: float
+    query_gradient: float
+
+
+def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+    """Draw queries, keys and values of every width, and attend with and without the division."""
+    plain, scaled = [], []
+    for key_dim in setting.key_dims:
+        report("width", key_dim)
+        drawn = draw(key_dim, setting, seed)
+        plain.append(look(*drawn, scale=1.0))
+        scaled.append(look(*drawn, scale=key_dim**-0.5))
+    return Finding(
+        title="Division by √d_k",
+        claim="without the division by √d_k, wide keys push the softmax to where its gradients vanish; with it, "
+        "scores keep variance 1 at every width.",
+        setting={"queries": setting.sentences * setting.length, "keys for each": setting.length},
+        columns=(
+            "d_k",
+            "divided",
+            "variance",
+            "entropy",
+            "largest weight",
+            "gradient at scores",
+            "gradient at queries",
+        ),
+        rows=tuple(
+            (key_dim, divided, *one)
+            for key_dim, *both in zip(setting.key_dims, plain, scaled, strict=True)
+            for divided, one in zip(("no", "yes"), both, strict=True)
+        ),
+        charts=_charts(setting, plain, scaled),
+        checks=_checks(setting, plain, scaled),
+    )
+
+
+def draw(key_dim: int, setting: Setting, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of one head, all numbers standard normal.  -> (B 1 N K) each."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (setting.sentences, 1, setting.length, key_dim)
+    query, key, value = (torch.randn(shape, generator=generator) for _ in range(3))
+    return query, key, value
+
+
+def look(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Look:
+    """Attend, and send a gradient of norm 1 back from each output."""
+    query = query.clone().requires_grad_()
+    score_BHQM = attention_scores(query, key, scale=scale)
+    weight_BHQM = score_BHQM.softmax(dim=-1)
+    mixed_BHQV = per_group(weight_BHQM, value)
+    one_BHQV = torch.full_like(mixed_BHQV, value.shape[-1] ** -0.5)
+    score_gradient, query_gradient = torch.autograd.grad(mixed_BHQV, (score_BHQM, query), one_BHQV)
+    return Look(
+        variance=score_BHQM.var().item(),
+        entropy=torch.special.entr(weight_BHQM).sum(dim=-1).mean().item(),
+        largest=weight_BHQM.amax(dim=-1).mean().item(),
+        score_gradient=score_gradient.norm(dim=-1).median().item(),
+        query_gradient=query_gradient.norm(dim=-1).median().item(),
+    )
+
+
+def _checks(setting: Setting, plain: list[Look], scaled: list[Look]) -> tuple[Check, ...]:
+    widest, most = setting.key_dims[-1], math.log(setting.length)
+    ratios = [one.variance / key_dim for one, key_dim in zip(plain, setting.key_dims, strict=True)]
+    variances, entropies = [one.variance for one in scaled], [one.entropy for one in scaled]
+    at_paper = setting.key_dims.index(setting.paper_dim)
+    usual = plain[at_paper].query_gradient / scaled[at_paper].query_gradient
+    lost = [getattr(plain[-1], name) / getattr(scaled[-1], name) for name in ("score_gradient", "query_gradient")]
+    return (
+        Check(
+            f"without the division the variance of scores is d_k ({min(ratios):.3f} to {max(ratios):.3f} of it)",
+            all(abs(ratio - 1) < CLOSE for ratio in ratios),
+        ),
+        Check(
+            f"with it the variance is 1 at every width ({min(variances):.3f} to {max(variances):.3f})",
+            all(abs(variance - 1) < CLOSE for variance in variances),
+        ),
+        Check(
+            f"without it the softmax sharpens with width: entropy {plain[0].entropy:.2f} at d_k = "
+            f"{setting.key_dims[0]}, {plain[-1].entropy:.2f} at {widest}, of at most {most:.2f}",
+            plain[-1].entropy < plain[0].entropy / 2,
+        ),
+        Check(
+            f"with it the entropy stays within {STEADY:.0%} ({min(entropies):.2f} to {max(entropies):.2f})",
+            max(entropies) < min(entropies) * (1 + STEADY),
+        ),
+        Check(
+            f"at d_k = {widest} the scores of a typical query get less than {STARVED:.0%} of the gradient they get "
+            f"with the division ({lost[0]:.2g} of it)",
+            lost[0] < STARVED,
+        ),
+        Check(
+            f"and so does the query itself, though longer keys carry the gradient back to it ({lost[1]:.2g})",
+            lost[1] < STARVED,
+        ),
+        Check(
+            f"already at the paper's d_k = {setting.paper_dim} a typical query gets less gradient without the division "
+            f"({usual:.2g} of what it gets with it)",
+            usual < 1,
+        ),
+    )
+
+
+def _charts(setting: Setting, plain: list[Look], scaled: list[Look]) -> tuple[Chart, ...]:
+    def chart(title: str, name: str, y_label: str, log_y: bool = True) -> Chart:
+        lines = {"without √d_k": plain, "with √d_k": scaled}
+        series = (
+            Series(label, setting.key_dims, tuple(getattr(one, name) for one in looks))
+            for label, looks in lines.items()
+        )
+        return Chart(title, "d_k", y_label, tuple(series), log_x=True, log_y=log_y)
+
+    return (
+        chart("Variance of scores", "variance", "variance"),
+        chart("Entropy of the softmax", "entropy", "nats", log_y=False),
+        chart("Gradient at the scores, typical query", "score_gradient", "norm"),
+    )

@@ -1,0 +1,1 @@
+"""CTranslate2 as an engine: specification, export, translation (extra `fast`)."""

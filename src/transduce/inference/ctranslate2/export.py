@@ -1,0 +1,127 @@
+"""Our models as folders of CTranslate2, a fast engine for CPUs and GPUs (extra `fast`).
+
+Written through the engine's own specification (`interop.ctranslate2_spec`), so that whatever reads its folders reads
+these: `Translator` the encoder-decoders, `Generator` the language models, `Encoder` the readers.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from torch import nn
+
+from transduce.config import Table
+from transduce.errors import SettingsError
+from transduce.inference.ctranslate2.spec import library, refusal, spec_of
+from transduce.model_folder import ModelFolder, save_tokenizers
+from transduce.models.transformer import Transformer
+from transduce.storage.files import folder_aside, seal, write_json
+from transduce.text.shortlist import Shortlist
+from transduce.text.tokenizer import AnyTokenizer
+
+KIND = "ctranslate2 export"
+NOTES = "transduce.json"
+Quantization = Literal["float32", "int8", "int16", "float16", "bfloat16"]
+
+
+def export(
+    contents: ModelFolder,
+    folder: Path,
+    quantization: Quantization = "float32",
+    shortlist: Shortlist | None = None,
+) -> None:
+    """Write a folder that CTranslate2 loads, with the tokenizers beside it, whole or not at all.
+
+    A shortlist becomes its vocabulary map, which it uses where it is asked to (`use_vmap`).
+    """
+    with folder_aside(folder) as aside:
+        write_files(contents, aside, quantization, shortlist)
+        save_tokenizers(aside, contents.source_tokenizer, contents.target_tokenizer)
+        write_json(aside / NOTES, {"quantization": quantization, "notes": contents.notes})
+        seal(aside, KIND)
+
+
+def write_files(
+    contents: ModelFolder,
+    folder: Path,
+    quantization: Quantization = "float32",
+    shortlist: Shortlist | None = None,
+) -> None:
+    """Write what CTranslate2 itself needs into an existing folder."""
+    refuse_unless(refusal, contents.model)
+    spec = spec_of(contents.model)
+    translates = isinstance(contents.model, Transformer)
+    if translates:
+        for side, tokenizer in (("source", contents.source_tokenizer), ("target", contents.target_tokenizer)):
+            getattr(spec, f"register_{side}_vocabulary")(tokenizer.vocabulary)
+    else:
+        spec.register_vocabulary(contents.target_tokenizer.vocabulary)
+    for name, value in _config(contents.target_tokenizer, translates).items():
+        setattr(spec.config, name, value)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+    if shortlist is not None:
+        write_map(shortlist, contents.source_tokenizer, contents.target_tokenizer, folder)
+
+
+def refuse_unless(reason_of: Callable[[nn.Module], str | None], model: nn.Module) -> None:
+    """Say no for the reason that there is, and what to install where CTranslate2 is missing."""
+    library()
+    reason = reason_of(model)
+    if reason is not None:
+        raise SettingsError(f"CTranslate2 cannot have this model: {reason}")
+
+
+def is_installed() -> bool:
+    """Whether CTranslate2 can be used here."""
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
+def _config(tokenizer: AnyTokenizer, translates: bool) -> Table:
+    start, end, unknown = (
+        tokenizer.vocabulary[token]
+        for token in (tokenizer.start, tokenizer.end, tokenizer.pad if tokenizer.unknown is None else tokenizer.unknown)
+    )
+    return {
+        "bos_token": start,
+        "eos_token": end,
+        "unk_token": unknown,  # a lossless tokenizer has none, and says nothing that would need it
+        **({"decoder_start_token": start, "add_source_eos": True} if translates else {}),
+    }
+
+
+# A shortlist as CTranslate2's vocabulary map: `vmap.txt` in a model's folder, used where `use_vmap` is asked for.
+#
+# One line for each source piece: the piece, a tab, its candidates between spaces. The line without a piece holds what
+# is always a candidate. CTranslate2 adds the start, end and unknown tokens by itself, and takes the union over a
+# batch.
+
+NAME = "vmap.txt"
+
+
+def map_refusal(source: AnyTokenizer, target: AnyTokenizer) -> str | None:
+    """Why shortlists for these tokenizers cannot be written; None where they can."""
+    separators = {" ", "\t", "\r", "\n"}
+    for side, tokenizer in (("source", source), ("target", target)):
+        if any(separators & set(piece) for piece in tokenizer.vocabulary):
+            return f"the {side}'s {tokenizer.kind} tokenizer has pieces with spaces, which a vocabulary map cannot hold"
+    return None
+
+
+def write_map(shortlist: Shortlist, source: AnyTokenizer, target: AnyTokenizer, folder: Path) -> None:
+    """Write the map into the folder of an exported model."""
+    reason = map_refusal(source, target)
+    if reason is not None:
+        raise SettingsError(f"this shortlist cannot be exported: {reason}")
+    pieces, tokens = target.vocabulary, shortlist.tokens.tolist()
+    rows = zip(source.vocabulary, pairwise(shortlist.offsets.tolist()), strict=True)
+    with (folder / NAME).open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t" + " ".join(pieces[token] for token in shortlist.always.tolist()) + "\n")
+        for piece, (start, end) in rows:
+            if start < end:
+                file.write(f"{piece}\t{' '.join(pieces[token] for token in tokens[start:end])}\n")

@@ -1,0 +1,1 @@
+"""Translating files of any size: windows of segments, resumable output, calibration."""

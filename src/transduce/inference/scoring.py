@@ -1,0 +1,166 @@
+"""How likely a language model finds a text that is longer than it reads: a window slides over it.
+
+Windows of as many tokens as the model reads begin every `stride` tokens. Each token is scored once, by the first window
+that has it: the smaller the stride, the more comes before it, and the longer it takes. A stride of the whole window is
+the fastest and the hardest on the model; of one token, every token has as much before it as the model can read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from transduce.errors import SettingsError
+from transduce.inference.padding import in_batches, source_batch, target_batch
+from transduce.models.interface import AnyTransducer
+from transduce.text.plain import Piece, encode_pieces
+from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.special import Specials
+
+# How likely a model finds given targets: passes of `forward`, no search.
+
+
+@dataclass(frozen=True)
+class ScoredTarget:
+    """Log-probability of each token of a target, the end token last."""
+
+    token_scores: list[float]
+    hits: list[bool]
+    """Whether each token is the one the model finds likeliest there."""
+
+    @property
+    def log_probability(self) -> float:
+        """Of the whole target."""
+        return sum(self.token_scores)
+
+
+def score_pairs(
+    model: AnyTransducer,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    source: Specials,
+    target: Specials,
+) -> list[ScoredTarget | None]:
+    """Score any number of pairs, similar lengths together; None for one that is too long to be read at once."""
+    return in_batches(score_targets, model, sources, targets, source, target)
+
+
+def score_targets(
+    model: AnyTransducer,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    source: Specials,
+    target: Specials,
+) -> list[ScoredTarget]:
+    """Score each target (tokens without start and end) given its source, as one batch."""
+    device = model.output.weight.device
+    with torch.inference_mode():
+        memory = model.encode(*source_batch(sources, source, device))
+        input_BT, output_BT, real_BT = target_batch(targets, target, device)
+        score_BTV = model.logits(model(input_BT, memory)).float().log_softmax(dim=-1)
+        score_BT = score_BTV.gather(2, output_BT[:, :, None])[:, :, 0]
+        hit_BT = score_BTV.argmax(dim=-1) == output_BT
+    rows = zip(score_BT.cpu(), hit_BT.cpu(), real_BT.cpu(), strict=True)
+    return [ScoredTarget(scores[real].tolist(), hits[real].tolist()) for scores, hits, real in rows]
+
+
+READ_TOGETHER = 4096
+"""Tokens of the windows that are read in one go."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a stream of tokens."""
+
+    tokens: list[int]
+    """What is read, and one token more."""
+    new: int
+    """How many of them, at the end, are scored here."""
+
+
+def windows_of(tokens: Iterable[int], window: int, stride: int) -> Iterator[Window]:
+    """Cut a stream into windows; its first token is only read. Nothing is held but one window."""
+    if not 1 <= stride <= window:
+        raise SettingsError(
+            f"a stride of {stride} is not possible with a window of {window} tokens; choose 1 to {window}"
+        )
+    stream = iter(tokens)
+    held = list(itertools.islice(stream, window + 1))
+    new = len(held) - 1
+    while new > 0:
+        yield Window(held, new)
+        more = list(itertools.islice(stream, stride))
+        held, new = [*held, *more][-(window + 1) :], len(more)
+
+
+def sliding_scores(model: AnyTransducer, tokens: Iterable[int], window: int, stride: int) -> Iterator[list[float]]:
+    """Yield the log-probabilities of a stream's tokens, all but the first, some at a time and in their order."""
+    found = windows_of(tokens, window, stride)
+    together = max(1, READ_TOGETHER // window)
+    while batch := list(itertools.islice(found, together)):
+        for alike in (list(group) for _, group in itertools.groupby(batch, key=lambda one: len(one.tokens))):
+            yield _score(model, alike)
+
+
+def _score(model: AnyTransducer, batch: list[Window]) -> list[float]:
+    """Score windows of one length."""
+    tokens_BT = torch.tensor([one.tokens for one in batch], device=model.output.weight.device)
+    with torch.inference_mode():
+        memory = model.encode(tokens_BT[:, :0], tokens_BT[:, :0].bool())
+        hidden_BTD = model(tokens_BT[:, :-1], memory)
+        asked = max(one.new for one in batch)  # what came before is read, but needs no score
+        score_BAV = model.logits(hidden_BTD[:, -asked:]).float().log_softmax(dim=-1)
+        score_BA = score_BAV.gather(2, tokens_BT[:, -asked:, None])[:, :, 0]
+    return [score for one, row in zip(batch, score_BA.tolist(), strict=True) for score in row[asked - one.new :]]
+
+
+# How likely a language model finds a text of any length, document after document.
+
+USUAL_WINDOW = 256
+"""Tokens that a model without a limit of its own is given at once."""
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """How likely a model finds a text."""
+
+    log_probability: float
+    tokens: int
+    """Those that were scored: all of the text, and the end of each document."""
+    words: int
+    bytes: int
+
+
+@dataclass
+class _Counted:
+    """Documents as one stream of tokens, and how much text went through it."""
+
+    tokenizer: AnyTokenizer
+    scored: int = 0
+    words: int = 0
+    bytes: int = 0
+
+    def tokens(self, pieces: Iterable[Piece]) -> Iterator[int]:
+        """An end token before every document and behind the last, as in training."""
+        for piece in pieces:
+            self.words += len(piece.text.split())
+            self.bytes += len(piece.text.encode())
+            yield from [self.tokenizer.end] if piece.begins else []
+            yield from encode_pieces(self.tokenizer, [piece])[0]
+        if self.bytes:
+            yield self.tokenizer.end
+
+
+def score_text(
+    model: AnyTransducer, tokenizer: AnyTokenizer, pieces: Iterable[Piece], window: int, stride: int
+) -> TextScore:
+    """Score every token of some documents once, with a window that moves on by `stride` tokens."""
+    counted, found = _Counted(tokenizer), 0.0
+    for scores in sliding_scores(model, counted.tokens(pieces), window, stride):
+        found += math.fsum(scores)
+        counted.scored += len(scores)
+    return TextScore(found, counted.scored, counted.words, counted.bytes)

@@ -1,0 +1,1 @@
+"""Search over hypotheses as a stepper: admit, advance, drop."""

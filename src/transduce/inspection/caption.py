@@ -1,0 +1,123 @@
+"""Where a captioner looked: its attention drawn over the picture, once for each word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from transduce.errors import SettingsError
+from transduce.inspection.maps import AttentionMaps, Weights
+from transduce.models.ancestors.captioner import Captioner
+from transduce.models.interface import AnyTransducer
+from transduce.storage.files import write_file
+
+PANEL, GAP, LABEL = 160, 12, 22
+"""Sizes of the drawing, in its own units: a picture, what is between two, and the word above one."""
+MOST_IN_A_ROW = 5
+SHADE = 0.8
+"""How dark a region becomes that is not looked at."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Glances:
+    """One caption, and for each of its words how much every region was looked at when the word was chosen."""
+
+    words: tuple[str, ...]
+    """T, the end token's name last where the caption was ended."""
+    weights: Weights
+    """(T G G), each word's sum to 1; rows from the top, columns from the left."""
+    colours: Sequence[Sequence[str]]
+    """How each pixel is drawn, (P P) values such as #ff0000."""
+    caption: str = ""
+    """The text that was written."""
+
+    def peak(self, word: int) -> tuple[int, int, float]:
+        """Return the region that a word looked at most: row, column, and its weight; all count from 0."""
+        row, column = np.unravel_index(int(self.weights[word].argmax()), self.weights[word].shape)
+        return int(row), int(column), float(self.weights[word][row, column])
+
+    def over_pixels(self, word: int) -> Weights:
+        """Return a word's weights spread over the pixels of each region.  -> (P P)."""
+        pixels = len(self.colours) // self.weights.shape[1]
+        spread: Weights = np.kron(self.weights[word], np.ones((pixels, pixels), dtype=np.float32)) / pixels**2
+        return spread
+
+    def to_svg(self) -> str:
+        """Return the drawing: the picture, then for each word the picture with what was not looked at in the dark."""
+        panels = len(self.words) + 1
+        columns = min(panels, MOST_IN_A_ROW)
+        width, height = PANEL + GAP, PANEL + GAP + LABEL
+        whole_width, whole_height = GAP + columns * width, GAP + -(-panels // columns) * height
+        drawn = "".join(
+            f'<g transform="translate({GAP + number % columns * width} {GAP + number // columns * height})">{panel}</g>'
+            for number, panel in enumerate(self._panels())
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole_width} {whole_height}" '
+            f'width="{whole_width}" height="{whole_height}" font-family="sans-serif" font-size="14">'
+            f'<title>{_text(self.caption)}</title><rect width="100%" height="100%" fill="#f4f4f4"/>'
+            f'<defs><g id="picture" shape-rendering="crispEdges">{self._picture()}</g></defs>{drawn}</svg>\n'
+        )
+
+    def save_svg(self, path: str | Path) -> None:
+        """Write the drawing."""
+        if Path(path).suffix.lower() != ".svg":
+            raise SettingsError(f"{path}: the drawing is an SVG; give it a name that ends in .svg")
+        write_file(Path(path), self.to_svg().encode())
+
+    def _repr_svg_(self) -> str:
+        """Show the drawing in a notebook."""
+        return self.to_svg()
+
+    def _panels(self) -> Iterator[str]:
+        """What stands side by side: the picture alone, then one for each word."""
+        place = f'<use href="#picture" transform="translate(0 {LABEL})"/>'
+        yield f'<text y="14" fill="#666">the picture</text>{place}'
+        for number, word in enumerate(self.words):
+            shade = f'<g transform="translate(0 {LABEL})" shape-rendering="crispEdges">{self._shade(number)}</g>'
+            yield f'<text y="14">{_text(word)}</text>{place}{shade}'
+
+    def _picture(self) -> str:
+        """Pixels of one colour that stand side by side are one rectangle."""
+        side = PANEL / len(self.colours)
+        found = []
+        for row, pixels in enumerate(self.colours):
+            column = 0
+            for colour, run in groupby(pixels):
+                length = len(list(run))
+                found.append(_rectangle(column * side, row * side, length * side, side, f'fill="{colour}"'))
+                column += length
+        return "".join(found)
+
+    def _shade(self, word: int) -> str:
+        """The darker, the less a region was looked at, beside the one that was looked at most."""
+        side = PANEL / self.weights.shape[1]
+        darkness = SHADE * (1 - self.weights[word] / max(float(self.weights[word].max()), 1e-9))
+        return "".join(
+            _rectangle(column * side, row * side, side, side, f'fill-opacity="{value:.3f}"')
+            for row, values in enumerate(darkness)
+            for column, value in enumerate(values)
+        )
+
+
+def glances_of(model: AnyTransducer, maps: AttentionMaps, colours: Sequence[Sequence[str]]) -> Glances:
+    """Return what `attention_of` found of a captioner, region by region."""
+    assert isinstance(model, Captioner)
+    grid, pixels = model.config.grid, model.config.region_side
+    weight_TS = maps.mean("cross")[:, : model.config.side**2]
+    weight_TGG: Weights = weight_TS.reshape(-1, grid, pixels, grid, pixels).sum(axis=(2, 4))
+    return Glances(maps.target_pieces[1:], weight_TGG, colours, maps.translation)
+
+
+def _rectangle(x: float, y: float, width: float, height: float, rest: str) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" {rest}/>'
+
+
+def _text(text: str) -> str:
+    """Text as XML has it; characters that XML cannot have become boxes."""
+    return escape("".join(character if character.isprintable() else "□" for character in text))

@@ -1,0 +1,212 @@
+"""What a model costs before it is trained: parameters, operations, memory.
+
+Everything is read off the real model, built on torch's `meta` device: tensors with shapes and no values, so that a
+billion parameters take no memory and a forward pass no time. What is counted is what will run; a new model in the
+catalog needs no formula of its own. The rules:
+
+- *operations* are those of matrix products (a multiply-add is two); the rest is a few per cent. Masked attention
+  counts whole. Training a token costs three times its forward pass (Kaplan et al. 2020, section 2.1: twice the forward
+  for the gradients), the source's share included. Decoding a token is one step, which reads the state of all before it.
+- *memory to train* is weights, gradients and Adam's two moments (each as large as the weights), what autograd keeps
+  of a batch for the way back, and the batch's scores over the vocabulary, once: 16 bytes for each parameter, the rest
+  in proportion to the tokens. It is an estimate: attention weights count as kept, where a fused kernel keeps none,
+  and so do all scores, where a fused loss keeps a part.
+- *memory to decode* is the weights and one row's state (multiply that by sentences and beams).
+
+All numbers are float32, four bytes each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from transduce.config import Config
+from transduce.errors import SettingsError
+from transduce.inspection.dry_run import Observation, observe
+from transduce.models import catalog
+from transduce.models.interface import Model, Reader, Transducer, VocabularySizes
+
+Length = Annotated[int, Field(ge=1, le=20_000)]
+LARGEST_VOCABULARY = 100_000_000
+FLOAT_BYTES = 4
+
+
+class Workload(Config):
+    """What the model is asked to do."""
+
+    source_length: Length = 32
+    """Tokens of a source sentence."""
+    target_length: Length = 32
+    """Tokens of a target sentence."""
+    tokens: Annotated[int, Field(ge=1, le=10**9)] = 4096
+    """Target tokens of a training batch."""
+    kernel: Annotated[int, Field(ge=2, le=10_000)] = 3
+    """Table 1's k, the width of the rival convolution."""
+    window: Annotated[int, Field(ge=1, le=20_000)] = 64
+    """Table 1's r, the neighbourhood of the rival restricted attention."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The bill."""
+
+    parameters: int
+    parts: dict[str, int]
+    """Parameters by part; a matrix with two uses counts once, where it stands first."""
+    flops_per_token: dict[str, int]
+    """`train` and `decode` per target token, `encode` per source token."""
+    memory_bytes: dict[str, dict[str, int]]
+    """`train` and `decode`, each by kind with its `total`."""
+    table_1: list[LayerCost]
+    workload: Workload
+    """What it is the bill of; a reader's target is as long as what it reads."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "workload": self.workload.to_table()}
+
+
+def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost:
+    """Return what a model of these settings costs."""
+    for size in sizes:
+        if not 1 <= size <= LARGEST_VOCABULARY:
+            raise SettingsError(f"a vocabulary of {size:,} tokens is not possible; give 1 to {LARGEST_VOCABULARY:,}")
+    with torch.device("meta"):
+        model = catalog.build(config, sizes)
+        if isinstance(model, Reader):  # which has no target: what is learnt from is what is read
+            workload = workload.but(target_length=workload.source_length)
+        _check_lengths(model, workload)
+        seen = observe(model, workload.source_length, workload.target_length)
+    parts = parameters_by_part(model)
+    parameters = sum(parts.values())
+    return Cost(
+        parameters=parameters,
+        parts=parts,
+        flops_per_token=flops_per_token(seen, workload),
+        memory_bytes=memory_bytes(seen, parameters, workload),
+        table_1=table_1(workload.source_length, layer_width(config), workload.kernel, workload.window),
+        workload=workload,
+    )
+
+
+def parameters_by_part(model: nn.Module) -> dict[str, int]:
+    """Count parameters by what they are for; what is shared counts once."""
+    parts = {"embeddings": 0}
+    for name, parameter in model.named_parameters():
+        part = _part(name)
+        parts[part] = parts.get(part, 0) + parameter.numel()
+    parts["output"] = parts.pop("output", 0)  # last, and 0 where it is an embedding's matrix
+    return parts
+
+
+def flops_per_token(seen: Observation, workload: Workload) -> dict[str, int]:
+    """Return the operations of training, decoding and encoding, each per token."""
+    return {
+        "train": 3 * (seen.encode_flops + seen.forward_flops) // workload.target_length,
+        "decode": seen.step_flops,
+        "encode": seen.encode_flops // workload.source_length,
+    }
+
+
+def memory_bytes(seen: Observation, parameters: int, workload: Workload) -> dict[str, dict[str, int]]:
+    """Return the bytes that an update and that decoding need, by kind."""
+    weights = FLOAT_BYTES * parameters
+    train = {
+        "weights": weights,
+        "gradients": weights,
+        "moments": 2 * weights,
+        "activations": seen.kept_bytes * workload.tokens // workload.target_length,
+        "scores": seen.score_bytes * workload.tokens // workload.target_length,
+    }
+    decode = {"weights": weights, "state": seen.state_bytes}
+    return {"train": {**train, "total": sum(train.values())}, "decode": {**decode, "total": sum(decode.values())}}
+
+
+def layer_width(config: Config) -> int:
+    """Return the paper's d: the width of a Transformer's positions, or of a recurrent state."""
+    return int(getattr(config, "model_dim", None) or config.hidden_dim)  # type: ignore[attr-defined]
+
+
+def _check_lengths(model: Model, workload: Workload) -> None:
+    limits = {"source": (workload.source_length, model.max_source)}
+    if isinstance(model, Transducer):
+        limits["target"] = (workload.target_length, model.max_target)
+    for side, (length, limit) in limits.items():
+        if limit is not None and length > limit:
+            raise SettingsError(
+                f"a {side} of {length:,} tokens does not fit this model, which knows {limit:,} positions; "
+                f"give --{side}-length {limit} or a larger model.max_positions"
+            )
+
+
+def _part(name: str) -> str:
+    """Say what a parameter is for from its path: decoder.3.cross_attention.query.weight -> decoder_cross_attention."""
+    side, *inner = name.split(".")
+    if side.endswith("embedding"):
+        return "embeddings"
+    if side.endswith("positions"):
+        return "positions"
+    if "norm" in inner or side.endswith("norm"):
+        return f"{side.removesuffix('_norm')}_norms"
+    if "attention" in inner:
+        return f"{side}_self_attention"
+    if any(word.startswith(("weight_hh", "weight_ih", "bias_hh", "bias_ih")) for word in inner):
+        return f"{side}_recurrence"
+    words = [word for word in inner[:-1] if not word.isdecimal()]
+    return f"{side}_{words[0]}" if words and side in ("encoder", "decoder") else side
+
+
+# Table 1 of "Attention Is All You Need": what one layer of each kind costs, for a length and a width.
+#
+# Vaswani et al. (2017), section 4. The numbers are the orders' own arguments, without the constants that the paper's
+# O(…) leaves out: they rank the layers and show how each grows; `cost` counts a real model's operations.
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One row of the table, as formulas and as numbers."""
+
+    layer: str
+    complexity: str
+    operations: int
+    sequential: str
+    sequential_operations: int
+    path: str
+    path_length: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def table_1(length: int, model_dim: int, kernel: int = 3, window: int = 64) -> list[LayerCost]:
+    """Return the table's four rows for n = `length`, d = `model_dim`, k = `kernel` and r = `window`.
+
+    Convolutions are dilated, as in ByteNet, hence log_k(n); contiguous kernels need n/k layers. A window wider than
+    the sequence is the whole sequence.
+    """
+    if min(length, model_dim, window) < 1:
+        raise SettingsError(
+            f"Table 1 needs a length, width and window of at least 1, not {length}, {model_dim} and {window}"
+        )
+    if kernel < 2:
+        raise SettingsError(f"a convolution of width {kernel} does not connect positions; give a width of at least 2")
+    n, d, k, r = length, model_dim, kernel, min(window, length)
+    return [
+        LayerCost("self-attention", "n²·d", n * n * d, "1", 1, "1", 1),
+        LayerCost("recurrent", "n·d²", n * d * d, "n", n, "n", n),
+        LayerCost("convolutional", "k·n·d²", k * n * d * d, "1", 1, "log_k(n)", _layers_to_reach(n, k)),
+        LayerCost("self-attention (restricted)", "r·n·d", r * n * d, "1", 1, "n/r", -(-n // r)),
+    ]
+
+
+def _layers_to_reach(length: int, kernel: int) -> int:
+    """Return log_kernel(length) rounded up, in whole numbers: how many dilated layers connect all positions."""
+    layers, reach = 1, kernel
+    while reach < length:
+        layers, reach = layers + 1, reach * kernel
+    return layers

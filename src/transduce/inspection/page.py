@@ -1,0 +1,119 @@
+"""The page: attention maps as one HTML file that stands alone.
+
+Weights travel as square roots in 16 bits (8 where there are millions), deflated and in base64: the square root keeps
+small weights, of which a long text has nothing but, apart from zero.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transduce.inspection.replay import Candidate, Step
+
+# Pages that stand alone: one HTML file that needs no other file and asks nothing of the network.
+#
+# What a page shows reaches it as JSON and is shown through `textContent` alone, so nothing that a token or a
+# translation spells can become markup or code; a content security policy admits the page's own script and style, by
+# their hashes, and nothing else.
+
+
+def assemble(template: str, styles: Sequence[str], scripts: Sequence[str], content: dict[str, Any]) -> str:
+    """Return the whole page: a template with its styles, its scripts and what it shows put in; all files of `page/`."""
+    style, script = "".join(map(_asset, styles)), "".join(map(_asset, scripts))
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    )
+    parts = {"policy": policy, "style": style, "script": script, "data": _as_json(content)}
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset(template))
+
+
+def _as_json(values: dict[str, Any]) -> str:
+    """Return JSON that can stand inside a script element: plain ASCII without <, > and &."""
+    text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+if TYPE_CHECKING:
+    from transduce.inspection.maps import AttentionMaps
+
+SIDES = {"encoder": ("source", "source"), "decoder": ("produced", "read"), "cross": ("produced", "source")}
+"""Whose names the rows and the columns of each kind of map carry."""
+
+TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
+
+ABOUT = {
+    "encoder": "A row is a source token; its columns are the source tokens it looked at.",
+    "decoder": "A row is the moment a token was produced; its columns are the tokens read until then, the start first.",
+    "cross": "A row is the moment a token was produced; its columns are the source tokens that were looked at.",
+}
+
+MANY_WEIGHTS = 2_000_000
+"""More than these are sent in 8 bits each: off by at most 0.004, and a page of megabytes instead of tens of them."""
+
+
+def page(maps: AttentionMaps) -> str:
+    """Return the whole page."""
+    styles, scripts = ["base.css", "attention.css"], ["element.js", "draw.js", "attention.js"]
+    return assemble("attention.html", styles, scripts, content(maps))
+
+
+def content(maps: AttentionMaps) -> dict[str, Any]:
+    """Return what the page shows, as plain values."""
+    weights = [maps.maps[kind] for kind in maps.maps]
+    levels = 65535 if sum(each.size for each in weights) <= MANY_WEIGHTS else 255
+    stored = "<u2" if levels == 65535 else "u1"
+    rooted = b"".join(np.rint(np.sqrt(each.clip(0, 1)) * levels).astype(stored).tobytes() for each in weights)
+    return {
+        "source": maps.source,
+        "translation": maps.translation,
+        "pieces": {
+            "source": list(maps.source_pieces),
+            "read": list(maps.target_pieces[:-1]),
+            "produced": list(maps.target_pieces[1:]),
+        },
+        "kinds": [
+            {
+                "title": TITLES[kind],
+                "about": ABOUT[kind],
+                "layers": each.shape[0],
+                "heads": each.shape[1],
+                "rows": SIDES[kind][0],
+                "columns": SIDES[kind][1],
+            }
+            for kind, each in maps.maps.items()
+        ],
+        "levels": levels,
+        "weights": base64.b64encode(zlib.compress(rooted, level=6)).decode(),
+        "steps": [
+            {
+                "piece": step.chosen.piece,
+                "probability": step.chosen.probability,
+                "rank": step.rank,
+                "top": [[each.piece, each.probability, each.token == step.chosen.token] for each in _candidates(step)],
+            }
+            for step in maps.steps
+        ],
+    }
+
+
+def _candidates(step: Step) -> tuple[Candidate, ...]:
+    """The likeliest tokens, and after them the chosen one where it was not among them."""
+    likeliest = {candidate.token for candidate in step.top}
+    return step.top if step.chosen.token in likeliest else (*step.top, step.chosen)

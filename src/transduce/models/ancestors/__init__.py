@@ -1,0 +1,1 @@
+"""Models that came before the Transformer, kept for comparison."""

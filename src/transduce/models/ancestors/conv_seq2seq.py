@@ -1,0 +1,261 @@
+"""ConvS2S (Gehring et al. 2017, arXiv 1705.03122): convolutions instead of recurrence, and attention in every layer.
+
+Encoder and decoder are stacks of gated convolutions with residuals. Each layer of the decoder asks the encoder anew,
+knowing what the layers below have found ("multi-step attention"): it compares its state and the last target token with
+the encoder's outputs, and is given outputs and source embeddings together. Section numbers are the paper's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from transduce.config import Config
+from transduce.models.block import Layers, Rate, Width
+from transduce.models.interface import Memory, State, Transducer, VocabularySizes
+from transduce.nn.attention.additive import MultiplicativeAttention, Readable
+from transduce.nn.convolution import CausalConvolution, Convolution, Windows, gated
+from transduce.nn.dropout import Dropout
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.linear import Linear
+from transduce.nn.position import LearnedPositions
+
+HALF = math.sqrt(0.5)
+"""What keeps the variance of a sum of two at that of one (section 3.5)."""
+
+
+class ConvSeq2SeqConfig(Config):
+    """Sizes and choices of one ConvS2S; the defaults are the paper's model for English-Romanian."""
+
+    embedding_dim: Width = 512
+    """Width of a token's vector, and of what is asked and answered."""
+    hidden_dim: Width = 512
+    """Width of every layer."""
+    num_layers: Layers = 20
+    """Blocks of the encoder, and of the decoder unless decoder_layers is given."""
+    decoder_layers: Layers | None = None
+    """Blocks of the decoder where they are not as many as the encoder's."""
+    kernel: Annotated[int, Field(ge=1, le=1_000)] = 3
+    """Positions that one output of a layer depends on."""
+    max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
+    """Most tokens of a side: each position has a trained vector."""
+    shared_attention: bool = False
+    """One way of asking for all layers; in the paper each has its own."""
+    length_scaled: bool = True
+    """Multiply what attention answers by the root of the source's length, so that its variance does not fall with the
+    length (section 3.5)."""
+    encoder_gradient_scaled: bool = True
+    """Divide the gradient that reaches the encoder by the number of layers that ask it (section 3.5)."""
+    tied: Literal["all", "target", "none"] = "none"
+    """One matrix for source, target and output (needs a joint vocabulary), for target and output, or none."""
+    output_bias: bool = True
+    """A bias in the layer before the softmax."""
+    first_values: Literal["normal", "torch"] = "normal"
+    """How weights start: embeddings from N(0, 1/D) and matrices by Glorot's rule, or all of them by torch's own rules:
+    embeddings from N(0, 1), and between -1/√n and 1/√n for a layer of n inputs."""
+    dropout: Rate = 0.2
+    """On the embeddings, on what every convolution reads, and before the output layer."""
+
+
+def conv_paper() -> ConvSeq2SeqConfig:
+    """The model for English-Romanian (section 4.2): 20 + 20 layers of 512."""
+    return ConvSeq2SeqConfig()
+
+
+def conv_ladder() -> ConvSeq2SeqConfig:
+    """The public ladder's, for Multi30k: 10 + 10 layers of 512, embeddings of 256, one way of asking for all layers."""
+    return ConvSeq2SeqConfig(
+        embedding_dim=256,
+        num_layers=10,
+        max_positions=100,
+        shared_attention=True,
+        length_scaled=False,
+        encoder_gradient_scaled=False,
+        dropout=0.25,
+    )
+
+
+def conv_small() -> ConvSeq2SeqConfig:
+    """For some ten thousand to a few hundred thousand pairs: 4 + 3 layers of 256, as fairseq has for IWSLT."""
+    return ConvSeq2SeqConfig(embedding_dim=256, hidden_dim=256, num_layers=4, decoder_layers=3)
+
+
+@dataclass(frozen=True)
+class ConvMemory(Memory):
+    """`states` are what questions are compared with; what is answered has the source's embeddings added."""
+
+    answers: Tensor
+    """(B M E)"""
+
+
+@dataclass
+class ConvState(State):
+    """Each row's windows and place, and what was prepared of its sentence, shared by the sentence's rows."""
+
+    windows: Windows
+    lengths: Tensor
+    """(R), how many tokens each row has read."""
+    longest: int
+    """The largest of them."""
+    source: Readable
+    width: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.lengths)
+
+    def select(self, rows: Tensor) -> ConvState:
+        lengths, source = self.lengths[rows], self.source.select(rows[:: self.width] // self.width)
+        return ConvState(self.windows.select(rows), lengths, _largest(lengths), source, self.width)
+
+    def join(self, other: ConvState) -> ConvState:
+        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        lengths, longest = torch.cat([self.lengths, other.lengths]), max(self.longest, other.longest)
+        return ConvState(self.windows.join(other.windows), lengths, longest, self.source.join(other.source), self.width)
+
+
+class ConvEncoderBlock(nn.Module):
+    """(x + GLU(convolution(x))) · √½."""
+
+    def __init__(self, config: ConvSeq2SeqConfig) -> None:
+        super().__init__()
+        dim = config.hidden_dim
+        self.dropout = Dropout(config.dropout)
+        self.convolution = Convolution(dim, [dim, dim], config.kernel)
+
+    def forward(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
+        """(B S H), (B S 1) -> (B S H). What stands in the padding does not reach its neighbours."""
+        read = self.dropout(hidden)
+        if padding is not None:
+            read = read.masked_fill(padding, 0.0)
+        return (hidden + gated(self.convolution(read))) * HALF
+
+
+class StepAttention(nn.Module):
+    """One layer's look at the source (section 3.3), asked with its state and the embedding of the last token."""
+
+    def __init__(self, query: Linear, merge: Linear) -> None:
+        """`query` leads from the layer's width to an embedding's, `merge` back; layers may share them."""
+        super().__init__()
+        self.query, self.merge = query, merge
+        self.look = MultiplicativeAttention(merge.in_features, merge.in_features, projected=False)
+
+    def forward(self, hidden: Tensor, embedded: Tensor, source: Readable) -> Tensor:
+        """(R T H), (R T E) -> (R T H)."""
+        question_RTE = (self.query(hidden) + embedded) * HALF
+        answer_RTE, score_RTM = self.look(question_RTE, source)
+        self.look.show([score_RTM], source)
+        merged: Tensor = self.merge(answer_RTE)
+        return merged
+
+
+class ConvDecoderBlock(nn.Module):
+    """A gated causal convolution, then attention, each added to what went in and scaled."""
+
+    def __init__(self, config: ConvSeq2SeqConfig, query: Linear, merge: Linear) -> None:
+        super().__init__()
+        dim = config.hidden_dim
+        self.dropout = Dropout(config.dropout)
+        self.convolution = CausalConvolution(dim, [dim, dim], config.kernel)
+        self.cross_attention = StepAttention(query, merge)
+
+    def forward(
+        self, hidden: Tensor, embedded: Tensor, source: Readable, window: Tensor, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """(R T H), (R T E) -> (R T H), the next window."""
+        mixed, window = self.convolution(self.dropout(hidden), window, lengths)
+        seen_RTH = gated(mixed)
+        told_RTH = (seen_RTH + self.cross_attention(seen_RTH, embedded, source)) * HALF
+        return (told_RTH + hidden) * HALF, window
+
+
+class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
+    """Source → target by convolutions and multi-step attention."""
+
+    def __init__(self, config: ConvSeq2SeqConfig, sizes: VocabularySizes) -> None:
+        super().__init__()
+        width, dim = config.embedding_dim, config.hidden_dim
+        self.config, self.sizes = config, sizes
+        self.source_embedding = Embedding(sizes.source, width, scaled=False)
+        one = config.tied == "all"
+        self.target_embedding = self.source_embedding if one else Embedding(sizes.target, width, scaled=False)
+        self.source_positions = LearnedPositions(width, config.max_positions)
+        self.target_positions = LearnedPositions(width, config.max_positions)
+        self.dropout = Dropout(config.dropout)
+        self.encoder_in, self.encoder_out = Linear(width, dim), Linear(dim, width)
+        self.encoder = nn.ModuleList(ConvEncoderBlock(config) for _ in range(config.num_layers))
+        self.decoder_in, self.decoder_out = Linear(width, dim), Linear(dim, width)
+        layers = config.decoder_layers or config.num_layers
+        ways = [(Linear(dim, width), Linear(width, dim)) for _ in range(1 if config.shared_attention else layers)]
+        self.decoder = nn.ModuleList(ConvDecoderBlock(config, *ways[layer % len(ways)]) for layer in range(layers))
+        tied = None if config.tied == "none" else self.target_embedding
+        self.output = Output(sizes.target, width, bias=config.output_bias, tied=tied)
+        self.max_source = self.max_target = config.max_positions
+
+    def encode(self, source: Tensor, allowed: Tensor) -> ConvMemory:
+        padding_BS1 = None if bool(allowed.all()) else ~allowed[:, :, None]
+        embedded_BSE = self.dropout(self.source_embedding(source) + self.source_positions.first(source.shape[1]))
+        hidden = self.encoder_in(embedded_BSE)
+        for block in self.encoder:
+            hidden = block(hidden, padding_BS1)
+        states_BSE = self.encoder_out(hidden)
+        if self.config.encoder_gradient_scaled and states_BSE.requires_grad:
+            askers = len(self.decoder)
+            states_BSE.register_hook(lambda gradient: gradient / askers)
+        answers_BSE = (states_BSE + embedded_BSE) * HALF
+        if self.config.length_scaled:
+            answers_BSE = answers_BSE * allowed.sum(dim=1).to(answers_BSE.dtype).sqrt()[:, None, None]
+        return ConvMemory(states_BSE, allowed, answers_BSE)
+
+    def forward(self, target: Tensor, memory: ConvMemory) -> Tensor:
+        place_TE = self.target_positions.first(target.shape[1])
+        windows = Windows.empty(self._convolutions, len(target), memory.states)
+        return self._read(target, place_TE, _readable(memory), windows, None)[0]
+
+    def start(self, memory: ConvMemory, width: int = 1) -> ConvState:
+        rows = len(memory.states) * width
+        windows = Windows.empty(self._convolutions, rows, memory.states)
+        lengths_R = torch.zeros(rows, dtype=torch.long, device=memory.states.device)
+        return ConvState(windows, lengths_R, 0, _readable(memory), width)
+
+    def extend(self, tokens: Tensor, lengths: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
+        after_R = state.lengths + lengths
+        longest = _largest(after_R)
+        place_RT = state.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        place_RTE = self.target_positions.at(place_RT.clamp(max=max(longest - 1, 0)), longest)
+        hidden, windows = self._read(tokens, place_RTE, state.source, state.windows, lengths)
+        return hidden, ConvState(windows, after_R, longest, state.source, state.width)
+
+    def step(self, tokens: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
+        place_R1E = self.target_positions.at(state.lengths[:, None], state.longest + 1)
+        hidden, windows = self._read(tokens[:, None], place_R1E, state.source, state.windows, None)
+        return hidden[:, 0], ConvState(windows, state.lengths + 1, state.longest + 1, state.source, state.width)
+
+    def _read(
+        self, tokens: Tensor, place: Tensor, source: Readable, windows: Windows, lengths: Tensor | None
+    ) -> tuple[Tensor, Windows]:
+        """Read some more of each row, at these places, from these windows on.  (R T), (R T E) -> (R T E)."""
+        embedded_RTE = self.dropout(self.target_embedding(tokens) + place)
+        hidden, after = self.decoder_in(embedded_RTE), []
+        for block, window in zip(self.decoder, windows.layers, strict=True):
+            hidden, window = block(hidden, embedded_RTE, source, window, lengths)
+            after.append(window)
+        return self.dropout(self.decoder_out(hidden)), Windows(tuple(after))
+
+    @property
+    def _convolutions(self) -> Iterable[CausalConvolution]:
+        return [block.convolution for block in cast("Iterable[ConvDecoderBlock]", self.decoder)]
+
+
+def _readable(memory: ConvMemory) -> Readable:
+    return Readable(memory.states, memory.answers, memory.allowed)
+
+
+def _largest(lengths: Tensor) -> int:
+    return int(lengths.max()) if len(lengths) else 0

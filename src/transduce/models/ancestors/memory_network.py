@@ -1,0 +1,242 @@
+"""The End-To-End Memory Network (Sukhbaatar et al. 2015, arXiv 1503.08895): facts, a question, and several looks.
+
+Every fact of a story is a vector in a memory. A question looks at the facts, adds what it finds to itself, and looks
+again: with each hop it can find a fact that only matters because of another. What it has become names the answer.
+
+It is a Reader of several texts: the last one is the question, those before it are the facts, the newest next to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Annotated, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from transduce.config import Config
+from transduce.errors import SettingsError
+from transduce.models.head import LabelHead
+from transduce.models.interface import Head, Reader, Reading, VocabularySizes
+from transduce.nn.dropout import Dropout
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.hook import Tap
+from transduce.nn.linear import Linear
+
+Width = Annotated[int, Field(ge=1, le=65_536)]
+
+FIRST_STD = 0.1
+"""Of the first embeddings (section 4.2); larger ones make a linear start run away."""
+
+NO_WORD = -1
+"""In place of a label's token: the label is no word of the vocabulary."""
+
+
+class MemoryNetworkConfig(Config):
+    """Sizes and choices of one network; the defaults are the paper's for bAbI, all tasks together."""
+
+    model_dim: Width = 50
+    """Width of a word's, a fact's and a question's vector."""
+    hops: Annotated[int, Field(ge=1, le=100)] = 3
+    """How often the question looks at the facts."""
+    tying: Literal["adjacent", "layerwise"] = "adjacent"
+    """Which matrices are one: what a hop answers with is what the next one looks by; or all hops share both, and a
+    trained matrix carries the question from one to the next."""
+    position_encoding: bool = True
+    """Let a word's place in its fact matter (section 4.1); without it a fact is the bag of its words."""
+    max_facts: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Facts that are looked at, the newest ones; each place in time has a trained vector."""
+    empty_facts: bool = False
+    """Let a hop look at the places that have no fact as well, where it finds nothing: it need not look at any fact."""
+    random_noise: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    """While training: how likely an empty place in time stands behind a fact, so that times are not learnt by heart."""
+    linear_updates: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Updates that are trained without the softmax over facts (the paper's linear start)."""
+    head: Literal["none", "labels"] = "none"
+    """What is said of a story: nothing, or the answer to its question."""
+    num_labels: Annotated[int, Field(ge=1, le=1_000_000)] = 2
+    """With head = "labels": how many answers there are; filled in by the data."""
+    label_tokens: Annotated[tuple[Annotated[int, Field(ge=NO_WORD)], ...], Field(strict=False)] = ()
+    """With head = "labels" and adjacent matrices: of each answer the token that it is written with, or -1 where it is
+    no single word; filled in by the data. Without them answers have a matrix of their own."""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.label_tokens and len(self.label_tokens) != self.num_labels:
+            raise ValueError(f"label_tokens says {len(self.label_tokens)} answers, num_labels {self.num_labels}")
+        if self.label_tokens and self.tying != "adjacent":
+            raise ValueError("label_tokens belongs to tying = 'adjacent'; layer-wise, answers have their own matrix")
+        return self
+
+
+def memn2n() -> MemoryNetworkConfig:
+    """Three hops, adjacent matrices, position and time, random noise; a linear start is for the recipe to add."""
+    return MemoryNetworkConfig(empty_facts=True)
+
+
+def memn2n_layerwise() -> MemoryNetworkConfig:
+    """The same as a recurrent network over hops."""
+    return MemoryNetworkConfig(empty_facts=True, tying="layerwise")
+
+
+class Layout:
+    """Which token is of which text, and how far into it.
+
+    F places in time, the newest fact's first, and behind them one for the question: older facts have no place. There
+    are no more places than the longest story needs, and only the T tokens that have one are looked up: stories of
+    different lengths side by side cost little more than their words.
+    """
+
+    def __init__(self, allowed: Tensor, segments: Tensor, max_facts: int, dim: int) -> None:
+        segments = segments.masked_fill(~allowed, 0)
+        asked_B1 = segments.amax(dim=1, keepdim=True)
+        self.places = max(1, min(max_facts, int(asked_B1.max())))
+        self.allowed_BF = torch.arange(self.places, device=allowed.device) < asked_B1
+        """Places that have a fact."""
+        age_BN = asked_B1 - 1 - segments
+        slot_BN = torch.where(age_BN < 0, self.places, age_BN)
+        self.row_T, self.column_T = (allowed & (age_BN < self.places)).nonzero(as_tuple=True)
+        self.text_T = self.row_T * (self.places + 1) + slot_BN[self.row_T, self.column_T]
+        """Of all texts of the batch, the one that a token is of."""
+        begins_BN = torch.ones_like(allowed)
+        begins_BN[:, 1:] = segments[:, 1:] != segments[:, :-1]
+        column_N = torch.arange(segments.shape[1], device=allowed.device)
+        first_BN = torch.where(begins_BN, column_N, 0).cummax(dim=1).values
+        place_T = self.column_T + 1 - first_BN[self.row_T, self.column_T]
+        length_U = self.text_T.new_zeros(len(allowed) * (self.places + 1))
+        length_U.index_add_(0, self.text_T, torch.ones_like(self.text_T))
+        share_T1 = (place_T / length_U[self.text_T])[:, None]
+        channel_D = torch.arange(1, dim + 1, device=allowed.device) / dim
+        self.position_TD = (1 - share_T1) - channel_D * (1 - 2 * share_T1)
+        """Section 4.1: l_kj = (1 - j/J) - (k/d)(1 - 2j/J)."""
+
+
+class Hop(nn.Module):
+    """One look at the facts: softmax(u · m) weighs what is answered with."""
+
+    def __init__(self, places: int) -> None:
+        """So many facts, real and empty ones, are looked at; 0 to look at real ones only."""
+        super().__init__()
+        self.places = places
+        self.weight = Tap()
+
+    def forward(self, asked: Tensor, key: Tensor, value: Tensor, allowed: Tensor, linear: bool) -> Tensor:
+        """(B D), (B F D) twice, (B F) -> (B D). Where there is no fact, nothing is found."""
+        score_BF = (key @ asked[:, :, None])[:, :, 0]
+        if not linear:
+            score_BF = self._shares(score_BF.masked_fill(~allowed, torch.finfo(score_BF.dtype).min), allowed)
+        weight_B11F: Tensor = self.weight((score_BF * allowed)[:, None, None])
+        return (weight_B11F[:, 0] @ value)[:, 0]
+
+    def _shares(self, score: Tensor, allowed: Tensor) -> Tensor:
+        """Softmax; an empty fact is a vector of zeros, whose score is zero.  (B F) -> (B F)."""
+        if not self.places:
+            return score.softmax(dim=1)
+        empty_B1 = (self.places - allowed.sum(dim=1, keepdim=True)).to(score.dtype)
+        return torch.cat((score, empty_B1.log()), dim=1).softmax(dim=1)[:, :-1]
+
+
+class AnswerHead(Head):
+    """Which answer is meant, where answers are words: one has the vector of its word in the last table (section 2.2).
+
+    What a fact holds can then be named as it is found. An answer that is no single word has a vector of its own.
+    """
+
+    rows_C: Tensor
+
+    def __init__(self, words: Embedding, label_tokens: Sequence[int]) -> None:
+        super().__init__()
+        size, dim = words.weight.shape
+        if max(label_tokens) >= size:
+            most = max(label_tokens)
+            raise SettingsError(f"model.label_tokens: there is no token {most} among {size:,}; leave the setting out")
+        self.words = Output(size, dim, tied=words)
+        own = sum(token == NO_WORD for token in label_tokens)
+        self.own = Embedding(own, dim, scaled=False, std=FIRST_STD) if own else None
+        behind = count(size)
+        rows = [next(behind) if token == NO_WORD else token for token in label_tokens]
+        self.register_buffer("rows_C", torch.tensor(rows), persistent=False)
+
+    def forward(self, reading: Reading) -> Tensor:
+        """-> (B C)."""
+        assert reading.pooled is not None, "an answer is read off what the question has become"
+        weight_VD = self.words.weight if self.own is None else torch.cat((self.words.weight, self.own.weight))
+        return F.linear(reading.pooled, weight_VD[self.rows_C])
+
+
+class MemoryNetwork(Reader):
+    """A story and a question → one vector that names the answer."""
+
+    max_texts = None
+    looks_at_facts = True
+
+    def __init__(self, config: MemoryNetworkConfig, sizes: VocabularySizes) -> None:
+        super().__init__()
+        self.config, self.sizes = config, sizes
+        dim, adjacent = config.model_dim, config.tying == "adjacent"
+        tables = config.hops + 1 if adjacent else 2
+        words = [Embedding(sizes.source, dim, scaled=False, std=FIRST_STD) for _ in range(tables)]
+        self.words = nn.ModuleList(words)
+        """Adjacent: hop k looks by table k and answers with table k + 1. Layer-wise: every hop has both."""
+        self.times = nn.ModuleList(Embedding(config.max_facts, dim, scaled=False, std=FIRST_STD) for _ in range(tables))
+        self.asked = None if adjacent else Embedding(sizes.source, dim, scaled=False, std=FIRST_STD)
+        """The question's own words; adjacent ones are those of the first table."""
+        self.carry = None if adjacent else Linear(dim, dim, bias=False)
+        self.hops = nn.ModuleList(Hop(config.max_facts if config.empty_facts else 0) for _ in range(config.hops))
+        self.noise = Dropout(config.random_noise)
+        self.head: Head | None = None
+        if config.head == "labels" and config.label_tokens:
+            self.head = AnswerHead(words[-1], config.label_tokens)
+        elif config.head == "labels":
+            self.head = LabelHead(dim, config.num_labels, 0.0)
+
+    @property
+    def width(self) -> int:
+        return self.config.model_dim
+
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+        """Read stories; the vector of a token is its own and what the question has become."""
+        if segments is None:
+            segments = torch.zeros_like(tokens)
+        layout = Layout(allowed, segments, self.config.max_facts, self.width)
+        texts = [self._summed(table, tokens, layout) for table in self.words]
+        slot_BF = self._slots(layout.allowed_BF, texts[0].dtype)
+        facts = [text_BFD[:, :-1] + time(slot_BF) for text_BFD, time in zip(texts, self.times, strict=True)]
+        asked_BD = (texts[0] if self.asked is None else self._summed(self.asked, tokens, layout))[:, -1]
+        become = [asked_BD]
+        for number, hop in enumerate(self.hops):
+            first = number if self.carry is None else 0
+            found_BD = hop(asked_BD, facts[first], facts[first + 1], layout.allowed_BF, self.is_linear)
+            asked_BD = found_BD + (asked_BD if self.carry is None else self.carry(asked_BD))
+            become.append(asked_BD)
+        word_BND: Tensor = (self.words[0] if self.asked is None else self.asked)(tokens)
+        passed = [word_BND + asked_BD[:, None] for asked_BD in (become if layers else become[-1:])]
+        return Reading(passed[-1], allowed, asked_BD, tuple(passed) if layers else ())
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the softmax is still left out: which update this is, the dropout's key knows."""
+        key = self.noise.key
+        return self.training and key is not None and key.update <= self.config.linear_updates
+
+    def _summed(self, table: nn.Module, tokens: Tensor, layout: Layout) -> Tensor:
+        """Add up the words of each fact and of the question.  (B N) -> (B F+1 D)."""
+        word_TD: Tensor = table(tokens[layout.row_T, layout.column_T])
+        if self.config.position_encoding:
+            word_TD = word_TD * layout.position_TD.to(word_TD.dtype)
+        texts = word_TD.new_zeros(len(tokens) * (layout.places + 1), self.width)
+        return texts.index_add(0, layout.text_T, word_TD).view(len(tokens), -1, self.width)
+
+    def _slots(self, allowed: Tensor, dtype: torch.dtype) -> Tensor:
+        """Where in time each fact stands; while training empty places may push older facts back.  (B F) -> (B F).
+
+        Noise is drawn for all places that there are, so that it does not depend on the other stories of a batch.
+        """
+        last, (stories, places) = self.config.max_facts - 1, allowed.shape
+        empty_BF = (self.noise(allowed.new_ones(stories, last + 1, dtype=dtype)) == 0).long()[:, :places]
+        pushed_BF = empty_BF.cumsum(dim=1) - empty_BF
+        slot_BF: Tensor = (torch.arange(places, device=allowed.device) + pushed_BF).clamp(max=last)
+        return slot_BF

@@ -1,0 +1,294 @@
+"""The Neural Turing Machine (Graves et al. 2014, arXiv 1410.5401): a network beside a memory that it addresses.
+
+At each step a controller reads an input and what its heads found a step before, and says where the heads look now, what
+they wipe and write, and what is answered. It is a Transducer here: it reads a source to its end, and then answers.
+
+Its inputs and answers are bits. A token is the binary number that it has in the vocabulary: read as digits of 0 and 1,
+and scored as the sum of the scores of the digits that are 1. A softmax over all 2^n such sums is exactly n independent
+logistic bits, so that loss, search and scores are everybody else's, and bits are what is learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from transduce.config import Config
+from transduce.models.interface import Memory, State, Transducer, VocabularySizes
+from transduce.nn.addressing import Address, weights_at, written
+from transduce.nn.embedding import Output, binary_code
+from transduce.nn.hook import Tap
+from transduce.nn.linear import Linear
+
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Heads = Annotated[int, Field(ge=0, le=64)]
+
+FIRST = 1e-6
+"""What every number of the memory is at first (Collier and Beel 2018, arXiv 1807.08518)."""
+LARGEST = 20.0
+"""What heads and answers say stays within this, by the same authors."""
+
+
+class TuringMachineConfig(Config):
+    """Sizes and choices of one machine; the defaults are those of the paper's copy task."""
+
+    controller: Literal["lstm", "feed_forward"] = "lstm"
+    """With a state of its own, or with the memory as the only one."""
+    hidden_dim: Width = 100
+    """Units of each layer of the controller."""
+    num_layers: Annotated[int, Field(ge=1, le=100)] = 1
+    """Layers of the controller."""
+    slots: Width = 128
+    """Places of the memory."""
+    slot_dim: Width = 20
+    """Numbers at each place."""
+    read_heads: Heads = 1
+    """Heads that read; with none of both kinds there is no memory, and the controller is alone."""
+    write_heads: Heads = 1
+    """Heads that write."""
+    max_shift: Annotated[int, Field(ge=0, le=1000)] = 1
+    """How far a head can move in one step, either way."""
+    reads_target: bool = False
+    """Read the answer so far while answering, as other transducers do. The paper's machine sees nothing then."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> TuringMachineConfig:
+        if bool(self.read_heads) != bool(self.write_heads):
+            raise ValueError("a memory needs heads that read and heads that write; set both above 0, or both to 0")
+        if 2 * self.max_shift + 1 > self.slots:
+            raise ValueError(
+                f"a move of {self.max_shift} places goes round a memory of {self.slots}; set max_shift lower"
+            )
+        return self
+
+    @property
+    def num_heads(self) -> int:
+        """Of both kinds."""
+        return self.read_heads + self.write_heads
+
+    @property
+    def parts(self) -> list[int]:
+        """What heads say, in this order: addresses of the reading, then of the writing ones; what these wipe, add."""
+        address = sum(Address.parts(self.slot_dim, self.max_shift))
+        return [self.num_heads * address, self.write_heads * self.slot_dim, self.write_heads * self.slot_dim]
+
+
+def ntm_lstm() -> TuringMachineConfig:
+    """The paper's machine with an LSTM as controller, for the copy task."""
+    return TuringMachineConfig()
+
+
+def ntm_feed_forward() -> TuringMachineConfig:
+    """The paper's machine with a feed-forward controller, for the copy task."""
+    return TuringMachineConfig(controller="feed_forward")
+
+
+def lstm_alone() -> TuringMachineConfig:
+    """What the paper compares with: three layers of LSTM and no memory."""
+    return TuringMachineConfig(hidden_dim=256, num_layers=3, read_heads=0, write_heads=0)
+
+
+class Moment(NamedTuple):
+    """All that the machine carries from one step to the next; every part has its rows first."""
+
+    hidden: Tensor
+    """(B L C): what each layer of the controller said."""
+    cell: Tensor
+    """(B L C): what its cells hold; unused by a feed-forward controller."""
+    slots: Tensor
+    """(B N K): the memory."""
+    weights: Tensor
+    """(B H N): where the heads looked, reading ones first."""
+    found: Tensor
+    """(B R·K): what the reading heads found."""
+
+
+@dataclass(frozen=True)
+class TuringMemory(Memory):
+    """The machine as it stands when the source is read: `states` are the places of its memory, all of them real."""
+
+    moment: Moment
+
+
+@dataclass
+class TuringState(State):
+    """A machine per row: each writes to a memory of its own."""
+
+    moment: Moment
+    width: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.moment.hidden)
+
+    def select(self, rows: Tensor) -> TuringState:
+        return TuringState(Moment(*(part[rows] for part in self.moment)), self.width)
+
+    def join(self, other: TuringState) -> TuringState:
+        both = zip(self.moment, other.moment, strict=True)
+        return TuringState(Moment(*(torch.cat(pair) for pair in both)), self.width)
+
+
+class Layer(Linear):
+    """One layer of a controller: an LSTM's four gates side by side, or a tanh."""
+
+    def __init__(self, in_dim: int, hidden_dim: int, is_lstm: bool) -> None:
+        super().__init__(in_dim + (hidden_dim if is_lstm else 0), hidden_dim * (4 if is_lstm else 1))
+        self.is_lstm, self.parts = is_lstm, [hidden_dim] * (4 if is_lstm else 1)
+
+    def read(self, values: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """(B D), (B C), (B C) -> hidden (B C), cell (B C)."""
+        if not self.is_lstm:
+            return self(values).tanh(), cell
+        new, gates = self(torch.cat([values, hidden], dim=-1)).tensor_split([self.parts[0]], dim=-1)
+        keep, take, show = gates.sigmoid().chunk(3, dim=-1)
+        cell = torch.addcmul(keep * cell, take, new.tanh())
+        return show * cell.tanh(), cell
+
+
+class Tape(nn.Module):
+    """Where the story of a whole sequence can be listened to: read and write (B H T N), slots (B T N K)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.write, self.slots = Tap(), Tap(), Tap()
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody wants to see it."""
+        return self.read.listening or self.write.listening or self.slots.listening
+
+    def tell(self, moments: list[Moment], read_heads: int) -> None:
+        """Pass on what the heads did at each step."""
+        weights_BHTN = torch.stack([moment.weights for moment in moments], dim=2)
+        self.read(weights_BHTN[:, :read_heads])
+        self.write(weights_BHTN[:, read_heads:])
+        self.slots(torch.stack([moment.slots for moment in moments], dim=1))
+
+
+class TuringMachine(Transducer[TuringMemory, TuringState]):
+    """Controller, heads and memory."""
+
+    source_code: Tensor
+    """(V I): the digits of each source token, and …"""
+    target_code: Tensor
+    """(V O): … of each target token."""
+
+    def __init__(self, config: TuringMachineConfig, sizes: VocabularySizes) -> None:
+        super().__init__()
+        self.config, self.sizes = config, sizes
+        source_VI, target_VO = binary_code(sizes.source), binary_code(sizes.target)
+        self.register_buffer("source_code", source_VI, persistent=False)
+        self.register_buffer("target_code", target_VO, persistent=False)
+        found_dim, hidden_dim = config.read_heads * config.slot_dim, config.hidden_dim
+        in_dim = source_VI.shape[1] + (target_VO.shape[1] if config.reads_target else 0)
+        self.layers = nn.ModuleList(
+            Layer(in_dim + found_dim if depth == 0 else hidden_dim, hidden_dim, config.controller == "lstm")
+            for depth in range(config.num_layers)
+        )
+        self.heads = Linear(hidden_dim, sum(config.parts)) if config.num_heads else None
+        self.answer = Linear(hidden_dim + found_dim, target_VO.shape[1])
+        self.output = Output(sizes.target, target_VO.shape[1], fixed=target_VO)
+        self.first_hidden = nn.Parameter(torch.empty(config.num_layers * hidden_dim))
+        self.first_cell = nn.Parameter(torch.empty(config.num_layers * hidden_dim))
+        self.first_weights = nn.Parameter(torch.empty(config.num_heads, config.slots)) if config.num_heads else None
+        self.first_found = nn.Parameter(torch.empty(found_dim)) if config.num_heads else None
+        self.source_tape, self.target_tape = Tape(), Tape()
+
+    def encode(self, source: Tensor, allowed: Tensor) -> TuringMemory:
+        bits_BSI = self._inputs(source, self.source_code, before=True)
+        moving_BS = None if bool(allowed.all()) else allowed
+        _, moment = self._run(bits_BSI, moving_BS, self._first(len(source)), self.source_tape)
+        return TuringMemory(moment.slots, allowed.new_ones(moment.slots.shape[:2]), moment)
+
+    def forward(self, target: Tensor, memory: TuringMemory) -> Tensor:
+        return self._run(self._blanks(target), None, memory.moment, self.target_tape)[0]
+
+    def start(self, memory: TuringMemory, width: int = 1) -> TuringState:
+        return TuringState(Moment(*(part.repeat_interleave(width, dim=0) for part in memory.moment)), width)
+
+    def extend(self, tokens: Tensor, lengths: Tensor, state: TuringState) -> tuple[Tensor, TuringState]:
+        allowed_RT = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        hidden_RTD, moment = self._run(self._blanks(tokens), allowed_RT, state.moment, self.target_tape)
+        return hidden_RTD, TuringState(moment, state.width)
+
+    def step(self, tokens: Tensor, state: TuringState) -> tuple[Tensor, TuringState]:
+        hidden_RD, moment = self._next(self._blanks(tokens[:, None])[:, 0], state.moment)
+        return hidden_RD, TuringState(moment, state.width)
+
+    def _first(self, rows: int) -> Moment:
+        """The machine before it has read anything."""
+        config, like = self.config, self.first_hidden
+        hidden = like.view(1, config.num_layers, -1).expand(rows, -1, -1)
+        cell = self.first_cell.view(1, config.num_layers, -1).expand(rows, -1, -1)
+        slots = like.new_full((rows, config.slots if config.num_heads else 0, config.slot_dim), FIRST)
+        if self.first_weights is None or self.first_found is None:
+            return Moment(hidden, cell, slots, like.new_zeros(rows, 0, 0), like.new_zeros(rows, 0))
+        weights = self.first_weights.softmax(dim=-1).expand(rows, -1, -1)
+        return Moment(hidden, cell, slots, weights, self.first_found.tanh().expand(rows, -1))
+
+    def _blanks(self, target: Tensor) -> Tensor:
+        """What is read while answering: nothing, or the answer so far.  (B T) -> (B T I)."""
+        if self.config.reads_target:
+            return self._inputs(target, self.target_code, before=False)
+        return self.first_hidden.new_zeros(*target.shape, self.source_code.shape[1])
+
+    def _inputs(self, tokens: Tensor, code: Tensor, before: bool) -> Tensor:
+        """The digits of tokens; where both sides are read, each has channels of its own.  (B T) -> (B T I)."""
+        digits = nn.functional.embedding(tokens, code)
+        if not self.config.reads_target:
+            return digits
+        other = digits.new_zeros(*tokens.shape, (self.target_code if before else self.source_code).shape[1])
+        return torch.cat([digits, other] if before else [other, digits], dim=-1)
+
+    def _run(self, inputs: Tensor, allowed: Tensor | None, moment: Moment, tape: Tape) -> tuple[Tensor, Moment]:
+        """Read a whole sequence; a row stands still where it is not allowed.  (B T I) -> answers (B T O)."""
+        said, moments = [], []
+        for place, bits_BI in enumerate(inputs.unbind(dim=1)):
+            answer_BO, after = self._next(bits_BI, moment)
+            moment = after if allowed is None else _where(allowed[:, place], after, moment)
+            said.append(answer_BO)
+            if tape.listening:
+                moments.append(moment)
+        if moments and self.heads is not None:
+            tape.tell(moments, self.config.read_heads)
+        if not said:
+            return inputs.new_zeros(len(inputs), 0, self.output.weight.shape[1]), moment
+        return torch.stack(said, dim=1), moment
+
+    def _next(self, bits: Tensor, moment: Moment) -> tuple[Tensor, Moment]:
+        """One step of the machine.  (B I) -> (B O)."""
+        values, hidden, cell = torch.cat([bits, moment.found], dim=-1), [], []
+        for depth, layer in enumerate(self.layers):
+            assert isinstance(layer, Layer)
+            values, carried = layer.read(values, moment.hidden[:, depth], moment.cell[:, depth])
+            hidden.append(values)
+            cell.append(carried)
+        slots, weights, found = moment.slots, moment.weights, moment.found
+        if self.heads is not None:
+            slots, weights, found = self._use_heads(self.heads(values), moment)
+        answer_BO = self.answer(torch.cat([values, found], dim=-1)).clamp(-LARGEST, LARGEST)
+        return answer_BO, Moment(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), slots, weights, found)
+
+    def _use_heads(self, said: Tensor, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
+        """Look, read, then write.  (B P) -> memory (B N K), weights (B H N), what was found (B R·K)."""
+        config, rows = self.config, len(said)
+        addresses, erase, add = torch.split(said.clamp(-LARGEST, LARGEST), config.parts, dim=-1)
+        address = Address.of(addresses.view(rows, config.num_heads, -1), config.slot_dim, config.max_shift)
+        weights_BHN = weights_at(address, moment.weights, moment.slots)
+        found_BRK = weights_BHN[:, : config.read_heads] @ moment.slots
+        shape = (rows, config.write_heads, config.slot_dim)
+        writing_BHN = weights_BHN[:, config.read_heads :]
+        slots_BNK = written(moment.slots, writing_BHN, erase.view(shape).sigmoid(), add.view(shape).tanh())
+        return slots_BNK, weights_BHN, found_BRK.flatten(1)
+
+
+def _where(moves: Tensor, after: Moment, before: Moment) -> Moment:
+    """The moment after for the rows that move, the one before for the others.  (B)."""
+    return Moment(
+        *(torch.where(moves.view(-1, *[1] * (new.dim() - 1)), new, old) for new, old in zip(after, before, strict=True))
+    )

@@ -1,0 +1,259 @@
+"""A stack of decoder blocks, one token at a time: the same arithmetic as in its blocks, with nothing in between.
+
+A step of a small model is a hundred products of a few microseconds each, and calling modules, asking taps and dropping
+nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, and a step
+goes through them by itself. Nobody can listen to it, it cannot train, and all sentences must stand at the same
+position; for whatever else the decoder's blocks are there, and a law says that both agree.
+
+Letters: S sentences, W rows of each, R = S·W rows, H heads, G heads of keys, N slots of the past, M memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeGuard, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transduce.models.block import BlockConfig, Past, looking_back, nothing_read
+from transduce.models.interface import State
+from transduce.nn.attention.dot_product import per_group
+from transduce.nn.attention.multi_head import HeadShape
+from transduce.nn.embedding import Embedding
+from transduce.nn.hook import Tap
+from transduce.nn.linear import Linear
+from transduce.nn.position import Positions
+from transduce.nn.relative_position import DistanceVectors, Relation, RelativePositions
+from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
+
+# A stack of decoder blocks that reads on: several tokens through its blocks, a single one the short way.
+
+
+@dataclass
+class DecoderState(State):
+    """What each row has read so far, and what its sentence's rows share."""
+
+    past: Past
+    width: int
+    memory: KeptMemory | None
+    """None in a decoder that reads no source."""
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.past.lengths) * self.width
+
+    def select(self, rows: Tensor) -> Self:
+        sentences = rows[:: self.width] // self.width
+        memory = None if self.memory is None else self.memory.select(sentences)
+        return replace(self, past=self.past.select(rows), memory=memory)
+
+    def join(self, other: Self) -> Self:
+        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        assert (self.memory is None) == (other.memory is None), "these are not states of one model"
+        past = self.past.join(other.past)  # type: ignore[arg-type]  # pasts of one model
+        memory = None if self.memory is None or other.memory is None else self.memory.join(other.memory)
+        return replace(self, past=past, memory=memory)
+
+
+@dataclass
+class StackState(DecoderState):
+    """The same, and the stack that the rows go through."""
+
+    stack: DecoderStack
+
+
+class DecoderStack:
+    """What the targets of a model go through, for as long as its weights stay as they are."""
+
+    def __init__(
+        self,
+        config: BlockConfig,
+        embedding: Embedding,
+        positions: Positions,
+        relations: RelativePositions,
+        blocks: nn.ModuleList,
+        norm: nn.Module,
+    ) -> None:
+        """`norm` is what closes the stack."""
+        self.config, self.embedding, self.positions, self.relations = config, embedding, positions, relations
+        self.blocks, self.norm = blocks, norm
+        self.short = None
+        """The blocks for single tokens; where attention is not plain, these go through the blocks too."""
+        if config.attention == "full":
+            self.short = DecoderStep(blocks, norm, config.head_shape, before=config.norm == "pre")
+
+    def start(self, sentences: int, width: int, like: Tensor, memory: KeptMemory | None = None) -> StackState:
+        """Return the state before the first token, to be kept where and as `like` is."""
+        past = nothing_read(self.config, self.blocks, sentences, width, like)
+        return StackState(past, width, memory, self)
+
+    def extend(self, tokens: Tensor, lengths: Tensor, state: StackState) -> Tensor:
+        """Read several tokens of each row, as many as it has.  (R T), (R) -> (R T D)."""
+        read = lengths[:: state.width]
+        hidden = self._through(tokens, state, read)
+        state.past.advance(read)
+        return hidden
+
+    def step(self, tokens: Tensor, state: StackState) -> Tensor:
+        """Read one more token of each row.  (R) -> (R D)."""
+        past, short = state.past, self.short
+        if short is not None and not self.blocks.training and short.can_go(past):
+            past.reserve(1)
+            embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
+            hidden = short(embedded, past, looking_back(self.relations, past, 1), state.memory)
+        else:
+            hidden = self._through(tokens[:, None], state)[:, 0]
+        past.advance(1)
+        return hidden
+
+    def _through(self, tokens: Tensor, state: StackState, lengths: Tensor | None = None) -> Tensor:
+        """Go through the blocks with several tokens of each row.  (R T) -> (R T D)."""
+        past, memory, length = state.past, state.memory, tokens.shape[1]
+        past.reserve(length, lengths)
+        token_SN, position_SN = by_sentence(tokens, state.width), past.asking(length)
+        hidden: Tensor = self.embedding(token_SN) + self.positions.at(position_SN, past.longest + length)
+        relation, allowed = looking_back(self.relations, past, length), past.allowed(length)
+        for layer, block in enumerate(cast("Iterable[Any]", self.blocks)):
+            kept = () if memory is None else (memory.layer(layer),)
+            hidden = block.extend(hidden, past, layer, allowed, relation, *kept)
+        return by_row(self.norm(hidden), state.width)
+
+
+Product = Callable[[Tensor], Tensor]
+"""(R D) -> (R V)."""
+Norm = Callable[[Tensor], Tensor]
+"""(R D) -> (R D)."""
+
+
+class Cross(NamedTuple):
+    """The weights of a block's attention to the memory."""
+
+    query: Product
+    merge: Product
+    norm: Norm
+
+
+class Layer(NamedTuple):
+    """The weights of one decoder block."""
+
+    query_key_value: Product
+    merge: Product
+    norm: Norm
+    cross: Cross | None
+    """None in a decoder that reads no source."""
+    widen: Product
+    bend: Callable[[Tensor], Tensor]
+    narrow: Product
+    last_norm: Norm
+
+    @classmethod
+    def of(cls, block: Any) -> Layer:
+        own, inner, cross = block.attention, block.feed_forward, None
+        if hasattr(block, "cross_attention"):
+            other = block.cross_attention
+            norm = _norm(block.cross_attention_residual.norm)
+            cross = Cross(_product(other.query), _product(other.heads.merge), norm)
+        linear = (own.query_key_value, own.heads.merge, inner.widen, inner.narrow)
+        both, merge, widen, narrow = map(_product, linear)
+        bend = partial(_gated, inner.bend) if inner.gated else inner.bend
+        first, last = _norm(block.attention_residual.norm), _norm(block.feed_forward_residual.norm)
+        return cls(both, merge, first, cross, widen, bend, narrow, last)
+
+
+class DecoderStep:
+    """The weights of a decoder, and how to take a step with them."""
+
+    def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, shape: HeadShape, before: bool) -> None:
+        """`before` where norms stand before sub-layers."""
+        self.layers = [Layer.of(block) for block in blocks]
+        self.final_norm = None if isinstance(final_norm, nn.Identity) else _norm(final_norm)
+        self.before = before
+        self.shape = shape
+        self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
+        self._by_distance = any(isinstance(module, DistanceVectors) for module in blocks.modules())
+        self._listeners = [module._forward_hooks for module in blocks.modules() if isinstance(module, Tap)]
+
+    def can_go(self, past: Past) -> TypeGuard[KeyValues]:
+        """Whether a step need not go through the blocks: nobody listens, no layer keeps vectors of distances, and all
+        rows stand at the same place of one past."""
+        return isinstance(past, KeyValues) and past.uniform and not self._by_distance and not any(self._listeners)
+
+    def __call__(
+        self,
+        hidden: Tensor,
+        past: KeyValues,
+        relation: Relation,
+        memory: KeptMemory | None = None,
+    ) -> Tensor:
+        """Read one more token of each row, which the past will remember.  (R D) -> (R D)."""
+        own_bias = _bias(past.allowed(1), hidden.dtype)
+        if relation.bias is not None:
+            own_bias = relation.bias if own_bias is None else own_bias + relation.bias
+        memory_bias = None if memory is None else _bias(memory.allowed, hidden.dtype)
+        before = self.before
+        for number, layer in enumerate(self.layers):
+            added = self._look_back(layer.norm(hidden) if before else hidden, number, layer, past, relation, own_bias)
+            hidden = added.add_(hidden) if before else layer.norm(added.add_(hidden))
+            if layer.cross is not None:
+                assert memory is not None, "a decoder that reads a source needs its memory"
+                query = layer.cross.query(layer.cross.norm(hidden) if before else hidden)
+                keys, values = memory.keys[number], memory.values[number]
+                mixed = self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, memory_bias)
+                added = layer.cross.merge(mixed)
+                hidden = added.add_(hidden) if before else layer.cross.norm(added.add_(hidden))
+            added = layer.narrow(layer.bend(layer.widen(layer.last_norm(hidden) if before else hidden)))
+            hidden = added.add_(hidden) if before else layer.last_norm(added.add_(hidden))
+        return hidden if self.final_norm is None else self.final_norm(hidden)
+
+    def _look_back(
+        self, value: Tensor, number: int, layer: Layer, past: KeyValues, relation: Relation, bias: Tensor | None
+    ) -> Tensor:
+        sentences = len(past.lengths)
+        query, key, new_value = torch.split(layer.query_key_value(value), self.shape.widths, dim=-1)
+        query_SHWK, key_SGWK = (self._split(part, sentences, self.shape.key_dim) for part in (query, key))
+        if relation.turn is not None:
+            query_SHWK, key_SGWK = (relation.turn(part).type_as(part) for part in (query_SHWK, key_SGWK))
+        seen = past.write(number, key_SGWK, self._split(new_value, sentences, self.shape.value_dim))
+        return layer.merge(self._mix(query_SHWK, *seen, bias))
+
+    def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+        """Attention of rows to what their sentence remembers.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""
+        score_SHWM = per_group(query, key.transpose(2, 3)).mul_(self.scale)
+        if bias is not None:
+            score_SHWM += bias
+        mixed_SHWV = per_group(score_SHWM.softmax(dim=-1), value)
+        return mixed_SHWV.transpose(1, 2).reshape(-1, self.shape.num_heads * self.shape.value_dim)
+
+    def _split(self, projected: Tensor, sentences: int, width: int) -> Tensor:
+        """(R H·K) -> (S H W K)."""
+        return projected.view(sentences, -1, projected.shape[1] // width, width).transpose(1, 2)
+
+
+def _product(layer: Linear) -> Product:
+    """A layer's product without the layer."""
+    return layer.packed or partial(F.linear, weight=layer.weight, bias=layer.bias)
+
+
+def _bias(allowed: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """What is added to scores: nothing, or minus infinity where looking is not allowed."""
+    if allowed is None:
+        return None
+    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, -torch.inf)
+
+
+def _norm(norm: Any) -> Norm:
+    """A norm without the module."""
+    if isinstance(norm, nn.RMSNorm):
+        return partial(F.rms_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, eps=norm.eps)
+    return partial(
+        F.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, bias=norm.bias, eps=norm.eps
+    )
+
+
+def _gated(bend: Callable[[Tensor], Tensor], widened: Tensor) -> Tensor:
+    gate, passed = widened.chunk(2, dim=-1)
+    return bend(gate) * passed

@@ -1,0 +1,137 @@
+"""The output layer and the smoothed cross-entropy in one, a few rows at a time.
+
+Scores over the vocabulary are the largest tensors of training. Here they are made, used and overwritten in one small
+buffer, and the gradients are computed while they are there, so that neither the scores nor their gradient are ever
+stored whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from transduce.nn.linear import FullProducts, HalfProducts, Products, widest
+
+CHUNK_ELEMENTS = 2**22
+"""Scores in the buffer: 16 MB of float32, which stays in a cache or close to one."""
+FITS = 60.0
+"""Scores up to this are far from the largest exponential of a float32, exp(88), also when a vocabulary is added up."""
+
+
+class CrossEntropy(NamedTuple):
+    """Sums over N tokens."""
+
+    smoothed: Tensor
+    """What to minimise: the true token has probability 1 - ε, each of the K - 1 others ε / (K - 1)."""
+    plain: Tensor
+    """The negative log-likelihood; carries no gradient."""
+    correct: Tensor
+    """How many true tokens have the highest score; counted only where no gradient is wanted."""
+
+
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, smoothing: float, half: bool = False
+) -> CrossEntropy:
+    """Score the vocabulary and compare with the true tokens.  (N D), (V D), (V), (N) -> sums.
+
+    Gradients reach hidden, weight and bias. `half` rounds the products, scores included, not what is made of them.
+    F.linear_cross_entropy works in chunks too, but not with smoothed labels.
+    """
+    learnt = (hidden, weight) if bias is None else (hidden, weight, bias)
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in learnt)
+    with torch.autocast(hidden.device.type, enabled=False):  # products in the precision that the hidden states have
+        weight, bias = weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
+        sums = _Fused.apply(hidden, weight, bias, output, smoothing, wanted, half)  # type: ignore[no-untyped-call]
+    return CrossEntropy(*sums)
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        output: Tensor,
+        smoothing: float,
+        wanted: bool,
+        half: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        count, vocabulary = len(hidden), len(weight)
+        share = smoothing / max(1, vocabulary - 1)
+        rows = even_rows(count, max(1, CHUNK_ELEMENTS // vocabulary))
+        products: Products = HalfProducts(weight) if half else FullProducts(weight)
+        buffer_NV = hidden.new_empty(rows, vocabulary)
+        weight_sum_D = weight.sum(dim=0)
+        bias_sum = 0.0 if bias is None else bias.sum()
+        wide = widest(hidden.device)
+        sums = hidden.new_zeros(3, dtype=wide)  # smoothed, plain, correct
+        hidden_grad = torch.empty_like(hidden) if wanted else None
+        weight_grad = torch.zeros_like(weight) if wanted and not count else None
+        bias_grad = torch.zeros_like(bias) if wanted and bias is not None else None
+        for start in range(0, count, max(1, rows)):
+            hidden_ND, output_N1 = hidden[start : start + rows], output[start : start + rows, None]
+            score_NV = _at_least_single(products.forward(hidden_ND, out=buffer_NV[: len(hidden_ND)]))
+            if bias is not None:
+                score_NV += bias
+            true_N1 = score_NV.gather(1, output_N1)
+            peak_N1 = score_NV.amax(dim=1, keepdim=True)
+            part_NV, shift_N1 = _exponentials(score_NV, peak_N1)
+            total_N1 = part_NV.sum(dim=1, keepdim=True)
+            log_total_N1 = total_N1.log() + shift_N1
+            log_true_N1 = true_N1 - log_total_N1
+            # The sum of all log-probabilities: the sum of all scores needs no pass over them, hidden · Σ weight.
+            log_sum_N1 = (hidden_ND @ weight_sum_D + bias_sum)[:, None] - vocabulary * log_total_N1
+            smoothed_N1 = -(1.0 - smoothing) * log_true_N1 - share * (log_sum_N1 - log_true_N1)
+            sums[0] += smoothed_N1.sum(dtype=wide)
+            sums[1] -= log_true_N1.sum(dtype=wide)
+            if hidden_grad is None:
+                sums[2] += (peak_N1 == true_N1).sum()
+                continue
+            # d smoothed / d score = part / total - target. Dividing by the total is left to the small sides of the
+            # products; the share that is the same for all tokens is a rank-one term, subtracted from them below.
+            part_NV.scatter_add_(1, output_N1, (share - (1.0 - smoothing)) * total_N1)
+            if bias_grad is not None:
+                bias_grad += (part_NV / total_N1).sum(dim=0)
+            part_NV = products.factor(part_NV)
+            products.backward(part_NV, out=hidden_grad[start : start + rows]).div_(total_N1)
+            weight_grad = products.add_outer(weight_grad, part_NV, products.factor(hidden_ND / total_N1))
+        if hidden_grad is not None and weight_grad is not None:
+            hidden_grad -= share * weight_sum_D
+            weight_grad -= share * hidden.sum(dim=0)
+            if bias_grad is not None:
+                bias_grad -= share * count
+        ctx.grads = (hidden_grad, weight_grad, bias_grad)
+        smoothed, plain, correct = sums.to(torch.promote_types(hidden.dtype, torch.float32))
+        ctx.mark_non_differentiable(plain, correct)
+        return smoothed, plain, correct
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        scale = upstream[0]
+        grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
+        ctx.grads = None  # used up: a second backward pass through one loss is not a thing of training
+        return *grads, None, None, None, None
+
+
+def _exponentials(score: Tensor, peak: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn scores into exp(score - shift) in place, and return them with the shift of each row.  (N V), (N 1).
+
+    Scores whose exponentials fit a float as they are need no shift, which saves a pass; to look whether they do would
+    make a GPU wait.
+    """
+    if score.device.type == "cpu" and bool((peak.abs() < FITS).all()):
+        return score.exp_(), torch.zeros_like(peak)
+    return score.sub_(peak).exp_(), peak
+
+
+def _at_least_single(score: Tensor) -> Tensor:
+    """Scores of half precision are too coarse to be normalised."""
+    return score.float() if score.dtype.itemsize < 4 else score
+
+
+def even_rows(count: int, most: int) -> int:
+    """Rows of a chunk, so that no small one is left at the end: products of few rows are slow ones."""
+    return -(-count // max(1, -(-count // most)))

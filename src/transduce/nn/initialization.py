@@ -1,0 +1,78 @@
+"""First values of the weights, drawn from one private generator so that a seed means one model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from transduce.nn.attention.feature import RandomFeatures
+from transduce.nn.attention.hashed import Hashed
+from transduce.nn.embedding import Embedding, Output
+from transduce.nn.position import LearnedPositions
+from transduce.nn.relative_position import Buckets
+
+Rule = Literal["normal", "glorot", "torch"]
+"""The first two differ in embeddings, learned positions and the output layer: N(0, 1/D), or drawn like other matrices.
+By torch's rule everything differs: it is what a program has that leaves torch's modules as they are."""
+
+
+def initialize(model: nn.Module, seed: int, rule: Rule = "normal") -> None:
+    """Fill every parameter: N(0, 1/D) for embeddings, ones for the scales of norms, Glorot for matrices, else zeros.
+
+    Linear layers that hold several projections side by side say so with `parts`, and each part is drawn for its
+    own shape.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    done: set[int] = set()
+    with torch.no_grad():
+        for module in model.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                if id(parameter) not in done:
+                    if rule == "torch":
+                        _fill_as_torch(module, name, parameter, generator)
+                    else:
+                        _fill(module, name, parameter, generator, glorot=rule == "glorot")
+                    done.add(id(parameter))
+
+
+def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator, glorot: bool) -> None:
+    if isinstance(module, Embedding | Output | LearnedPositions) and glorot and parameter.dim() == 2:
+        _glorot(parameter, generator)
+    elif isinstance(module, Embedding):
+        parameter.normal_(std=module.std, generator=generator)
+    elif isinstance(module, Output | LearnedPositions) and name != "bias":
+        parameter.normal_(std=parameter.shape[1] ** -0.5, generator=generator)
+    elif isinstance(module, RandomFeatures | Hashed):
+        module.draw(generator)  # what is drawn once and never trained
+    elif isinstance(module, Buckets):
+        parameter.zero_()  # no distance is liked better than another at first
+    elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        parameter.fill_(1.0 if name == "weight" else 0.0)
+    elif isinstance(module, nn.RNNBase) and name.startswith("weight"):
+        bound = module.hidden_size**-0.5
+        parameter.uniform_(-bound, bound, generator=generator)
+    elif parameter.dim() == 1:
+        parameter.zero_()
+    else:
+        for part in torch.split(parameter, getattr(module, "parts", [parameter.shape[0]])):
+            _glorot(part, generator)
+
+
+def _fill_as_torch(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator) -> None:
+    """N(0, 1) for embeddings, and for a layer of n inputs weights and biases between -1/√n and 1/√n."""
+    if isinstance(module, Embedding | LearnedPositions):
+        parameter.normal_(generator=generator)
+    elif isinstance(module, nn.Linear | Output):
+        bound = module.weight.shape[1] ** -0.5
+        parameter.uniform_(-bound, bound, generator=generator)
+    else:
+        _fill(module, name, parameter, generator, glorot=False)
+
+
+def _glorot(matrix: Tensor, generator: torch.Generator) -> None:
+    """Of a convolution's kernel (out, in, …) every place counts as inputs and outputs of its own."""
+    places = matrix[0, 0].numel()
+    bound = (6.0 / (places * sum(matrix.shape[:2]))) ** 0.5
+    matrix.uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,155 @@
+"""Products with a weight matrix, in float32 as they come or in bfloat16 on a CPU that is faster at it.
+
+A product has three faces: `forward` applies the weight, `backward` brings a gradient back through it, and `add_outer`
+adds up the weight's own gradient. In bfloat16 the factors and the result of a product are rounded; the sums inside it
+are kept in float32, and so is everything around the products.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transduce.nn.cpu.packed import Freezable
+from transduce.nn.embedding import Output
+
+# The precision of sums that are longer than float32 is good for.
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 on Apple's MPS, which has nothing wider."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+PANEL = 64
+"""In bfloat16 the rows of a factor are filled up to a multiple of this. oneDNN makes machine code for every new shape,
+which takes a millisecond and half a megabyte: batches of any size must come down to a few shapes."""
+
+
+class Products(Protocol):
+    """Products of rows of tokens with one weight."""
+
+    def factor(self, rows: Tensor) -> Tensor:
+        """Make rows ready, where they are used in more than one product."""
+
+    def forward(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
+        """(N D) -> (N V)."""
+
+    def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        """(N V) -> (N D)."""
+
+    def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
+        """Return grad^T · rows, added in place to what is there of a total.  (V D), (N V), (N D) -> (V D)."""
+
+
+class FullProducts:
+    """In the precision that the factors have."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+
+    def factor(self, rows: Tensor) -> Tensor:
+        return rows.to(self.weight.dtype)
+
+    def forward(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.mm(rows, self.weight.t(), out=out)
+
+    def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.mm(grad, self.weight, out=out)
+
+    def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
+        return torch.mm(grad.t(), rows) if total is None else total.addmm_(grad.t(), rows)
+
+
+class HalfProducts:
+    """With factors and results rounded to bfloat16; what goes in and comes out is of type float32."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight.bfloat16()
+
+    def factor(self, rows: Tensor) -> Tensor:
+        return panels(rows)
+
+    def forward(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
+        return _single(torch.mm(panels(rows), self.weight.t()), len(rows), out)
+
+    def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        return _single(torch.mm(panels(grad), self.weight), len(grad), out)
+
+    def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
+        outer = torch.mm(panels(grad).t(), panels(rows))
+        return outer.float() if total is None else total.add_(outer)
+
+
+class Linear(Freezable, nn.Linear):
+    """`nn.Linear` whose products may be rounded while training, see `set_half_products`, and packed afterwards."""
+
+    half_products = False
+
+    def forward(self, value: Tensor) -> Tensor:
+        """(… D) -> (… V)."""
+        packed = self.packed
+        if packed is not None:
+            return packed(value.reshape(-1, value.shape[-1])).view(*value.shape[:-1], -1)
+        if not (self.half_products and self.training):
+            return F.linear(value, self.weight, self.bias)
+        applied: Tensor = _HalfLinear.apply(value, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return applied
+
+
+def set_half_products(model: nn.Module, wanted: bool) -> None:
+    """Let every layer of a model that knows how round the factors of its products while training, or not.
+
+    A model is validated and used in full precision either way.
+    """
+    for module in model.modules():
+        if isinstance(module, Linear | Output):
+            module.half_products = wanted
+
+
+def panels(rows: Tensor) -> Tensor:
+    """Round rows to bfloat16, with rows of zeros behind them up to whole panels; once is enough.  (N D) -> (N' D)."""
+    if rows.dtype == torch.bfloat16:
+        return rows
+    count = len(rows)
+    filled = rows.new_empty(-(-count // PANEL) * PANEL, rows.shape[1], dtype=torch.bfloat16)
+    filled[:count] = rows
+    filled[count:] = 0
+    return filled
+
+
+def _single(filled: Tensor, count: int, out: Tensor | None) -> Tensor:
+    return filled[:count].float() if out is None else out.copy_(filled[: len(out)])
+
+
+class _HalfLinear(torch.autograd.Function):
+    """Keeps its input in sixteen bits for the way back, which is also half of the memory."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        rows_ND = value.reshape(-1, value.shape[-1])
+        filled_ND = panels(rows_ND)
+        ctx.save_for_backward(filled_ND, weight)
+        ctx.has_bias = bias is not None
+        applied_NV = HalfProducts(weight).forward(filled_ND)[: len(rows_ND)]
+        if bias is not None:
+            applied_NV += bias
+        return applied_NV.view(*value.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        grad = upstream[0]
+        filled_ND, weight = ctx.saved_tensors
+        grad_NV = grad.reshape(-1, grad.shape[-1])
+        count = len(grad_NV)
+        halved_NV = panels(grad_NV)
+        products = HalfProducts(weight)
+        value_grad = (
+            products.backward(halved_NV)[:count].view(*grad.shape[:-1], -1) if ctx.needs_input_grad[0] else None
+        )
+        weight_grad = torch.mm(halved_NV.t(), filled_ND).float() if ctx.needs_input_grad[1] else None
+        bias_grad = grad_NV.sum(dim=0) if ctx.has_bias and ctx.needs_input_grad[2] else None
+        return value_grad, weight_grad, bias_grad

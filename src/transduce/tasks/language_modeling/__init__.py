@@ -1,0 +1,1 @@
+"""Language modelling: plain text, predicted token by token."""

@@ -1,0 +1,1 @@
+"""Text encoding: labels, tags, answers and masked tokens of texts."""

@@ -1,0 +1,126 @@
+"""How good a reader is on a file of examples: what it says of them beside what is true."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from transduce.config import Table
+from transduce.data.batches import validation_batches
+from transduce.data.reading.batch import collate_reading
+from transduce.data.reading.config import ReadingConfig, ReadingFiles
+from transduce.data.reading.corpus import Example, read_examples
+from transduce.data.reading.document import documents
+from transduce.data.reading.encoding import Row, encoder_for
+from transduce.data.reading.masking import Masking
+from transduce.data.store import PairStore
+from transduce.errors import DataError, SettingsError
+from transduce.evaluation.labels import JUDGEMENTS
+from transduce.evaluation.metrics import finite, perplexity
+from transduce.evaluation.significance import SAMPLES, intervals
+from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.text_encoding import answers_to
+from transduce.models.head import LanguageHead
+from transduce.training.reading_objective import reading_loss
+
+TOGETHER = 1024
+MOST_NAMED = 3
+"""Labels that are named."""
+FIXED_SEED = 0
+"""Of the masks, the same as a run's validation has."""
+
+
+def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None, samples: int = SAMPLES) -> Table:
+    """Read a file as the reader's task has it and return the scores, with the lines left out by reason, and how many
+    texts or words have labels that the model cannot say, with some of these.
+
+    `columns` say where text and label stand; by default where they stood in training. Under `intervals` stands how sure
+    each score is, by so many bootstrap samples; a loss has none.
+    """
+    if reader.task == "none":
+        raise SettingsError("this reader has no head that could be right or wrong; train one for a task first")
+    files = ReadingFiles.from_table({**(reader.notes.get("columns") or {}), **(columns or {}), "path": path}, path)
+    settings = {name: reader.notes[name] for name in ("max_length", "stride", "no_answer") if reader.notes.get(name)}
+    data = ReadingConfig.from_table({"task": reader.task, "train": files.to_table(), **settings}, path)
+    examples = read_examples(files, data.task)
+    if data.task == "mask":
+        asks = isinstance(reader.model.head, LanguageHead) and reader.model.head.follows is not None
+        return _masked(reader, data.but(next_sentence=asks), examples)
+    gold: list[Any] = []
+    said: list[Any] = []
+    left_out: dict[str, int] = {}
+    while some := list(islice(examples, TOGETHER)):
+        usable = [example for example in some if _reason(example, data, left_out) is None]
+        said += answers_to(reader.engine, data.task, [example.texts for example in usable])
+        gold += [_true(example, data.task) for example in usable]
+    if not gold:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) or "it is empty"
+        raise DataError(f"{path}: has no example that can be used ({reasons}); check its columns")
+    judgement = JUDGEMENTS[data.task](gold, said)
+    found = intervals(judgement.scores, judgement.examples, samples)
+    scores = {name: middle.score for name, middle in found.items()}
+    sure = {name: middle.to_json() for name, middle in found.items()}
+    unknown = _unknown_labels(data.task, gold, reader.engine.labels)
+    return {"examples": len(gold), "left_out": left_out, "unknown_labels": unknown, **scores, "intervals": sure}
+
+
+def _reason(example: Example, data: ReadingConfig, left_out: dict[str, int]) -> str | None:
+    reason = example.fault
+    if reason is None and data.task == "answer" and not example.answers and not data.no_answer:
+        reason = "unanswered"
+    if reason is not None:
+        left_out[reason] = left_out.get(reason, 0) + 1
+    return reason
+
+
+def _true(example: Example, task: str) -> Any:
+    if task == "classify":
+        return example.labels[0]
+    return list(example.labels) if task == "tag" else [answer for answer, _ in example.answers]
+
+
+def _unknown_labels(task: str, gold: Sequence[Any], known: Sequence[str]) -> Table:
+    """Count labels that the model has never seen and so is always wrong about; the most frequent are named."""
+    labels: dict[str, Iterable[str]] = {"classify": gold, "tag": chain.from_iterable(gold)}
+    unknown = Counter(labels.get(task, ()))
+    for label in known:
+        del unknown[label]
+    return {"count": unknown.total(), "examples": [label for label, _ in unknown.most_common(MOST_NAMED)]}
+
+
+def _masked(reader: ReaderModel, data: ReadingConfig, lines: Iterator[Example]) -> Table:
+    """Loss, perplexity and accuracy of hidden pieces, always the same ones."""
+    tokenizer = reader.tokenizer
+    encoder = encoder_for(data, tokenizer, ())
+    rows, left_out = list[Row](), dict[str, int]()
+    for document in documents(lines):
+        some, notes = encoder.rows(document)
+        rows += some
+        for _, reason in notes:
+            left_out[reason] = left_out.get(reason, 0) + (not encoder.keeps(reason))
+    if not rows:
+        raise DataError("there is no text to hide anything in; give a file with sentences")
+    store = PairStore.of([row.tokens for row in rows], [row.wanted for row in rows])
+    store = PairStore.of(*Masking(data, tokenizer, FIXED_SEED).examples(store, range(len(rows)), 0))
+    loss, asked, correct = 0.0, 0, 0
+    with torch.inference_mode():
+        for batch_rows in validation_batches(store, 4096):
+            batch = collate_reading(store, np.asarray(batch_rows), tokenizer.specials, "mask")
+            result = reading_loss(reader.model, batch.to(reader.model.device), smoothing=0.0)
+            loss += float(result.plain)
+            asked += batch.num_target_tokens
+            correct += int(result.correct)
+    return {
+        "rows": len(rows),
+        "left_out": {reason: count for reason, count in left_out.items() if count},
+        "hidden": asked,
+        "loss": loss / asked,
+        "perplexity": finite(perplexity(loss, asked)),
+        "accuracy": correct / asked,
+        "intervals": {},
+    }

@@ -1,0 +1,1 @@
+"""Translation: pairs of source and target."""

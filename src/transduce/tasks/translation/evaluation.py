@@ -1,0 +1,142 @@
+"""A test set, a translator's answers to it, and what they are worth: scores, intervals, and one run against another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transduce.config import Table
+from transduce.errors import DataError, SettingsError
+from transduce.evaluation.metrics import Metric, Score, finite, perplexity
+from transduce.evaluation.significance import SAMPLES, Comparison, Interval, compare, interval
+from transduce.inference.translator import Translator, one_line
+from transduce.storage.files import file_aside
+from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Sources, each with one or several right answers."""
+
+    __test__ = False  # pytest takes every Test… for its own
+
+    sources: list[str]
+    references: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How one translator did."""
+
+    translations: list[str]
+    perplexity: float
+    """Per token, of all references."""
+    accuracy: float
+    """Share of the references' tokens that the model finds likeliest, given the true ones before."""
+    scores: dict[str, Score]
+    intervals: dict[str, Interval]
+    unscored: int = 0
+    """Pairs too long for the model to read at once: translated in parts, but in neither perplexity nor accuracy."""
+
+    def to_json(self) -> Table:
+        """Return plain values; the translations have a file of their own."""
+        return {
+            "sentences": len(self.translations),
+            "perplexity": finite(self.perplexity),
+            "token_accuracy": self.accuracy,
+            "unscored_pairs": self.unscored,
+            "scores": {name: score.to_json() for name, score in self.scores.items()},
+            "intervals": {name: found.to_json() for name, found in self.intervals.items()},
+        }
+
+    def lines(self, metrics: Mapping[str, Metric]) -> list[str]:
+        """Return what a person reads."""
+        found = [f"perplexity {self.perplexity:.3f}, token accuracy {100 * self.accuracy:.2f} %"]
+        if self.unscored:
+            found.append(
+                f"  note: {self.unscored:,} pairs are too long to be read at once and count in the scores only"
+            )
+        for name, score in self.scores.items():
+            show, middle = metrics[name].show, self.intervals[name]
+            found.append(f"{score}  (95 % interval {show(middle.low)} to {show(middle.high)})")
+            if score.warning:
+                found.append(f"  note: {score.warning}")
+        return found
+
+
+def read_test_set(source: str | None, targets: Sequence[str], path: str | None) -> TestSet:
+    """Read a test set from line-aligned files, or from one file whose lines with the same source belong together."""
+    if path is not None:
+        if source is not None or targets:
+            raise SettingsError("give --path alone, or --source with --target")
+        together: dict[str, list[str]] = {}
+        for pair in read_pairs(CorpusFiles.from_table({"path": path}, path)):
+            together.setdefault(pair.source, []).append(pair.target)
+        test = TestSet(list(together), list(together.values()))
+    else:
+        if source is None or not targets:
+            raise SettingsError("name the test set: --source and --target, or --path")
+        first, *others = targets  # every file is read once: it may be a pipe
+        pairs = list(read_pairs(CorpusFiles.from_table({"source": source, "target": first}, "the command line")))
+        columns = [[pair.target for pair in pairs], *(list(read_lines(other)) for other in others)]
+        for other, column in zip(others, columns[1:], strict=True):
+            if len(column) != len(pairs):
+                raise DataError(f"{other}: has {len(column):,} lines, {source} has {len(pairs):,}; they must agree")
+        test = TestSet([pair.source for pair in pairs], [list(several) for several in zip(*columns, strict=True)])
+    if not test.sources:
+        raise DataError(f"{path or source}: is empty; there is nothing to evaluate")
+    return test
+
+
+def assess(
+    translator: Translator,
+    test: TestSet,
+    metrics: Mapping[str, Metric],
+    samples: int = SAMPLES,
+    options: Mapping[str, Any] | None = None,
+) -> Assessment:
+    """Translate a test set and score the answers."""
+    loss, hits, tokens, unscored = _teacher_forced(translator, test)
+    translations = translator.translate(test.sources, split=False, **(options or {}))
+    return Assessment(
+        translations=translations,
+        perplexity=perplexity(loss, tokens),
+        accuracy=hits / tokens,
+        scores={name: metric.score(translations, test.references) for name, metric in metrics.items()},
+        intervals={name: interval(metric, translations, test.references, samples) for name, metric in metrics.items()},
+        unscored=unscored,
+    )
+
+
+def compare_assessments(
+    first: Assessment, second: Assessment, test: TestSet, metrics: Mapping[str, Metric], samples: int = SAMPLES
+) -> dict[str, Comparison]:
+    """Test for each metric whether two translators differ by more than chance."""
+    return {
+        name: compare(metric, first.translations, second.translations, test.references, samples)
+        for name, metric in metrics.items()
+    }
+
+
+def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, int, int]:
+    """Return (negative log-likelihood, hits, tokens, pairs left out) over every source with each of its references."""
+    pairs = [
+        (source, reference)
+        for source, several in zip(test.sources, test.references, strict=True)
+        for reference in several
+    ]
+    scored = [found for found in translator.score(pairs) if found is not None]
+    if not scored:
+        raise DataError("every pair of the test set is too long for the model to read at once; break them into lines")
+    loss = -math.fsum(target.log_probability for target in scored)
+    hits, tokens = (sum(of(target.hits) for target in scored) for of in (sum, len))
+    return loss, hits, tokens, len(pairs) - len(scored)
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    """Write lines to a file, whole or not at all."""
+    with file_aside(path) as aside:
+        aside.write_text("".join(f"{one_line(line)}\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,222 @@
+"""More pieces for a tokenizer that a model knows already: old tokens keep their meaning, new ones follow them.
+
+- `bpe`: merges learned on the new text are made after all old ones, and only make pieces that are new. So a text is cut
+  as before, and then some neighbours are joined: `encode` before is `encode` now with every new piece taken apart.
+- `word` and `character`: words or characters that were unknown, or spelled in bytes, get tokens of their own.
+
+In all three a text without any of the new pieces has the very same tokens as before. Pieces cannot be added to
+`unigram` and `wordpiece` so that this holds (they would cut old text in other ways), `byte` has all there is, and what
+was imported belongs to another program.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import tokenizers
+
+from transduce.errors import SettingsError
+from transduce.text.lines import normalise
+from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.tag import tag_piece
+from transduce.text.tokenizer.tokenizer import Tokenizer
+
+Pair = tuple[str, str]
+
+
+def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequency: int) -> Tokenizer:
+    """Return the tokenizer with at most so many new pieces, which occur so often in the texts."""
+    if not isinstance(tokenizer, Tokenizer) or tokenizer.kind not in _LEARN:
+        raise SettingsError(
+            f"pieces cannot be added to a tokenizer of kind {tokenizer.kind} without cutting old text in other ways; "
+            f"leave out --extend-vocabulary (kinds that can be extended: {', '.join(_LEARN)})"
+        )
+    words: Counter[str] = Counter()
+    for text in texts:
+        words.update(normalise(text).split())
+    content = _whole(tokenizer)
+    library = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    _LEARN[tokenizer.kind](content["model"], library, words, most, min_frequency)
+    return Tokenizer.from_json(json.dumps(content), "the extended tokenizer")
+
+
+def with_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Tokenizer:
+    """Return the tokenizer with tags for some more languages."""
+    if not isinstance(tokenizer, Tokenizer):
+        raise SettingsError("an imported tokenizer gets no new languages; train a model of your own for them")
+    content = _whole(tokenizer)
+    vocabulary = content["model"]["vocab"]
+    for number, piece in enumerate(map(tag_piece, languages), start=tokenizer.size):
+        if isinstance(vocabulary, list):  # of unigram, with scores
+            vocabulary.append([piece, 0.0])
+        else:
+            vocabulary[piece] = number
+        likeness = content["added_tokens"][0]
+        content["added_tokens"].append({**likeness, "id": number, "content": piece})
+    made = Tokenizer.from_json(json.dumps(content), "the tokenizer with new tags")
+    if {made.tags[language] for language in languages} & set(made.encode(" ".join(map(tag_piece, languages)))):
+        raise SettingsError("this tokenizer is of an older version and would read tags from text; train a new one")
+    return made
+
+
+def _whole(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the tokenizer's file with every token in the vocabulary of its model, so that what follows keeps count."""
+    content: dict[str, Any] = json.loads(tokenizer.to_json())
+    vocabulary = content["model"]["vocab"]
+    known = {piece for piece, _ in vocabulary} if isinstance(vocabulary, list) else vocabulary.keys()
+    for token in sorted(content["added_tokens"], key=lambda token: int(token["id"])):
+        if token["content"] in known:
+            continue
+        if isinstance(vocabulary, list):
+            vocabulary.append([token["content"], 0.0])
+        else:
+            vocabulary[token["content"]] = token["id"]
+    return content
+
+
+def made_of(old: AnyTokenizer, new: AnyTokenizer) -> list[list[int]]:
+    """Return for each token that `new` has beyond `old` the tokens that `old` uses in its place.
+
+    Raises ValueError where the first tokens of `new` are not those of `old`.
+    """
+    before, after = old.vocabulary, new.vocabulary
+    if after[: len(before)] != before or old.kind != new.kind:
+        raise ValueError("its first tokens are other ones")
+    tags = {number: language for language, number in new.tags.items()}
+    joined: dict[str, Pair] = {}
+    if new.kind == "bpe":
+        joined = {left + right: (left, right) for left, right in json.loads(new.to_json())["model"]["merges"]}
+    places = {piece: token for token, piece in enumerate(before)}
+
+    def parts(piece: str) -> list[int]:
+        if piece in places:
+            return [places[piece]]
+        return [token for part in joined[piece] for token in parts(part)]
+
+    found = []
+    for token in range(len(before), len(after)):
+        if token in tags:
+            found.append(list(old.tags.values()) or old.encode(tags[token]))
+        else:
+            found.append(parts(after[token]) if new.kind == "bpe" else old.encode(after[token]))
+    return found
+
+
+def _learn_merges(
+    model: dict[str, Any], library: tokenizers.Tokenizer, words: Counter[str], most: int, min_frequency: int
+) -> None:
+    """Go on where byte-pair encoding stopped: join the most frequent pair of neighbours, again and again."""
+    pieces: Counter[tuple[str, ...]] = Counter()
+    for word, count in words.items():
+        for part, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(word)):
+            pieces[tuple(token.value for token in library.model.tokenize(part))] += count
+    table = _Pairs(pieces)
+    while most and (best := table.most_frequent(min_frequency)) is not None:
+        joined = "".join(best)
+        if joined in model["vocab"]:  # an old merge might go on from it: old text would be cut otherwise
+            table.forget(best)
+            continue
+        model["vocab"][joined] = len(model["vocab"])
+        model["merges"].append(list(best))
+        table.join(best)
+        most -= 1
+
+
+class _Pairs:
+    """Words in pieces, and how often each pair of neighbours occurs."""
+
+    def __init__(self, words: Counter[tuple[str, ...]]) -> None:
+        self._words = [list(word) for word in words]
+        self._counts = list(words.values())
+        self._pairs: Counter[Pair] = Counter()
+        self._places: defaultdict[Pair, set[int]] = defaultdict(set)
+        for place in range(len(self._words)):
+            self._add(place, 1)
+        self._heap = [(-count, pair) for pair, count in self._pairs.items()]
+        heapq.heapify(self._heap)
+        self._forgotten: set[Pair] = set()
+
+    def _add(self, place: int, sign: int) -> set[Pair]:
+        """Count the pairs of a word in, or out."""
+        found = set(pairwise(self._words[place]))
+        for pair in pairwise(self._words[place]):
+            self._pairs[pair] += sign * self._counts[place]
+        for pair in found:
+            (self._places[pair].add if sign > 0 else self._places[pair].discard)(place)
+        return found
+
+    def most_frequent(self, least: int) -> Pair | None:
+        """The pair that occurs most often, the first by name of several; None below so often."""
+        while self._heap:
+            count, pair = self._heap[0]
+            now = 0 if pair in self._forgotten else self._pairs[pair]
+            if now == -count:
+                return pair if now >= max(1, least) else None
+            heapq.heappop(self._heap)
+            if now:
+                heapq.heappush(self._heap, (-now, pair))
+        return None
+
+    def forget(self, pair: Pair) -> None:
+        """Offer this pair no more."""
+        self._forgotten.add(pair)
+
+    def join(self, pair: Pair) -> None:
+        """Make one piece of every such pair."""
+        changed: set[Pair] = set()
+        for place in sorted(self._places[pair]):
+            changed |= self._add(place, -1)
+            self._words[place] = _joined(self._words[place], pair)
+            changed |= self._add(place, 1)
+        for other in changed:
+            if self._pairs[other] > 0:
+                heapq.heappush(self._heap, (-self._pairs[other], other))
+
+
+def _joined(pieces: list[str], pair: Pair) -> list[str]:
+    """Join each occurrence of a pair, from the left."""
+    made: list[str] = []
+    for piece in pieces:
+        if made and (made[-1], piece) == pair:
+            made[-1] += piece
+        else:
+            made.append(piece)
+    return made
+
+
+def _learn_words(
+    model: dict[str, Any], library: tokenizers.Tokenizer, words: Counter[str], most: int, min_frequency: int
+) -> None:
+    known: Counter[str] = Counter()
+    for word, count in words.items():
+        known[library.normalizer.normalize_str(word)] += count
+    _take(model["vocab"], known, most, min_frequency)
+
+
+def _learn_characters(
+    model: dict[str, Any], library: tokenizers.Tokenizer, words: Counter[str], most: int, min_frequency: int
+) -> None:
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in library.normalizer.normalize_str(word):
+            counts[character] += count
+    _take(model["vocab"], counts, most, min_frequency)
+
+
+def _take(vocabulary: dict[str, int], counts: Counter[str], most: int, min_frequency: int) -> None:
+    """Give tokens to the most frequent that have none."""
+    new = [(piece, count) for piece, count in counts.items() if piece not in vocabulary and count >= min_frequency]
+    for piece, _ in sorted(new, key=lambda item: (-item[1], item[0]))[:most]:
+        vocabulary[piece] = len(vocabulary)
+
+
+_LEARN: dict[str, Callable[[dict[str, Any], tokenizers.Tokenizer, Counter[str], int, int], None]] = {
+    "bpe": _learn_merges,
+    "word": _learn_words,
+    "character": _learn_characters,
+}

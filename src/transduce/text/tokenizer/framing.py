@@ -1,0 +1,170 @@
+"""Texts as a reader reads them: start, first text, end, and for a pair second text, end; cut and padded to fit.
+
+A tokenizer is called for this with the names that `transformers` gave them, and gives the same numbers as its BERT
+tokenizers do with the same vocabulary. Nothing here knows what kind of tokenizer it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from transduce.errors import SettingsError, suggestion
+from transduce.text.tokenizer.special import Specials
+
+CUTS = ("longest_first", "only_first", "only_second")
+FILLS = ("longest", "max_length")
+
+Framed = dict[str, Any]
+"""`input_ids`, `token_type_ids` (which of two texts), `attention_mask` (1 for a real token)."""
+
+
+class Encodes(Protocol):
+    """What framing asks of a tokenizer."""
+
+    pad: int
+    start: int
+    end: int
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text, without start or end."""
+
+
+def frame(
+    tokenizer: Encodes,
+    text: str | Sequence[str],
+    pair: str | Sequence[str] | None = None,
+    padding: bool | str = False,
+    truncation: bool | str = False,
+    max_length: int | None = None,
+    return_tensors: str | None = None,
+) -> Framed:
+    """Frame one text or many, alone or each with its partner.
+
+    `padding`: True or "longest" fills up to the longest, "max_length" up to that. `truncation`: True or
+    "longest_first" takes tokens off the longer text of a pair, "only_first" and "only_second" off that one.
+    `return_tensors` is "pt" for torch's tensors or "np" for arrays; lists otherwise.
+    """
+    cut, fill = _choice(truncation, CUTS, "truncation"), _choice(padding, FILLS, "padding")
+    if max_length is None and (fill == "max_length" or cut is not None):
+        raise SettingsError("to cut texts, or to fill them up to max_length, give max_length")
+    single = isinstance(text, str)
+    first = [text] if isinstance(text, str) else list(text)
+    second = None if pair is None else [pair] if isinstance(pair, str) else list(pair)
+    if second is not None and (len(first) != len(second) or single is not isinstance(pair, str)):
+        raise SettingsError(f"each text needs its partner: there are {len(first)} texts and {len(second)} partners")
+    firsts = tokenizer.encode_batch(first)
+    seconds = [None] * len(firsts) if second is None else tokenizer.encode_batch(second)
+    rows = []
+    for a, b in zip(firsts, seconds, strict=True):
+        if cut is not None and max_length is not None:
+            a, b = cut_to(a, b, max_length, cut)
+        rows.append(framed(tokenizer, a, b))
+    width = max_length or 0 if fill == "max_length" else max((len(ids) for ids, _ in rows), default=0)
+    filled = [width - len(ids) if fill is not None else 0 for ids, _ in rows]
+    found: Framed = {
+        "input_ids": [ids + [tokenizer.pad] * more for (ids, _), more in zip(rows, filled, strict=True)],
+        "token_type_ids": [kinds + [0] * more for (_, kinds), more in zip(rows, filled, strict=True)],
+        "attention_mask": [[1] * len(ids) + [0] * max(0, more) for (ids, _), more in zip(rows, filled, strict=True)],
+    }
+    if return_tensors is not None:
+        return _as_arrays(found, return_tensors)
+    return {name: values[0] for name, values in found.items()} if single else found
+
+
+class Framer(ABC):
+    """What tokenizers of any kind know of their special tokens, and do with them."""
+
+    pad: int
+    start: int
+    end: int
+    unknown: int | None
+    """Token of what the vocabulary lacks; None where it lacks nothing."""
+
+    @abstractmethod
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text; the same as `encode` one by one, but faster."""
+
+    @property
+    def specials(self) -> Specials:
+        """The tokens that frame a sentence."""
+        return Specials(self.pad, self.start, self.end)
+
+    def count_unknown(self, tokens: Sequence[int]) -> int:
+        """Return how many of the tokens stand for something the vocabulary lacks."""
+        return 0 if self.unknown is None else list(tokens).count(self.unknown)
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        pair: str | Sequence[str] | None = None,
+        *,
+        padding: bool | str = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        return_tensors: str | None = None,
+    ) -> Framed:
+        """Frame texts, or pairs of texts, as a reader reads them; see `frame`."""
+        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
+
+
+def framed(tokenizer: Encodes, first: list[int], second: list[int] | None = None) -> tuple[list[int], list[int]]:
+    """Return tokens with their frame, and which of the two texts each is of."""
+    ids, kinds = [tokenizer.start, *first, tokenizer.end], [0] * (len(first) + 2)
+    if second is None:
+        return ids, kinds
+    return [*ids, *second, tokenizer.end], [*kinds, *([1] * (len(second) + 1))]
+
+
+def cut_to(
+    first: list[int], second: list[int] | None, max_length: int, cut: str = "longest_first"
+) -> tuple[list[int], list[int] | None]:
+    """Take tokens off the ends so that both fit `max_length` with their frame.
+
+    By "longest_first" the shorter text stays whole as long as it is no longer than what is left of the other.
+    """
+    room = max_length - (2 if second is None else 3)
+    if room < 0:
+        raise SettingsError(f"max_length = {max_length} has no room for the tokens that frame a text; give at least 3")
+    if second is None:
+        return first[:room] if cut != "only_second" else first, None
+    over = len(first) + len(second) - room
+    if over <= 0:
+        return first, second
+    if cut != "longest_first":
+        shorter = first if cut == "only_first" else second
+        if len(shorter) < over:
+            raise SettingsError(
+                f"cutting {cut.removeprefix('only_')} text alone cannot bring a pair down to max_length = {max_length}"
+            )
+        kept = shorter[: len(shorter) - over]
+        return (kept, second) if cut == "only_first" else (first, kept)
+    small = min(len(first), len(second))
+    large = max(small, room - small)
+    if small + large > room:
+        small, large = room // 2, room - room // 2
+    keep = (small, large) if len(first) <= len(second) else (large, small)
+    return first[: keep[0]], second[: keep[1]]
+
+
+def _choice(given: bool | str, known: tuple[str, ...], name: str) -> str | None:
+    if given is False:
+        return None
+    if given is True:
+        return known[0]
+    if given not in known:
+        raise SettingsError(f"{name} cannot be '{given}'{suggestion(given, known)}")
+    return given
+
+
+def _as_arrays(found: Framed, kind: str) -> Framed:
+    if kind not in ("pt", "np"):
+        raise SettingsError(f"return_tensors is 'pt' or 'np', not '{kind}'")
+    if len({len(ids) for ids in found["input_ids"]}) > 1:
+        raise SettingsError("texts of unequal length make no tensor; set padding = True")
+    make: Any = importlib.import_module("torch").tensor if kind == "pt" else np.array  # torch is not needed for text
+    return {name: make(values) for name, values in found.items()}

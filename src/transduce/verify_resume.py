@@ -1,0 +1,114 @@
+"""A proof, on a person's own recipe, that a run that was killed and resumed is the same run.
+
+One short run goes through; another is killed without warning after its first checkpoint, and resumed. All that the
+last checkpoint holds, and the journal, must then be the same, to the last bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from transduce.errors import TransduceError
+from transduce.recipe import Recipe
+from transduce.storage.files import sha256, verify
+from transduce.training.checkpoint import KIND, Checkpoints
+
+UPDATES = 20
+"""Of each run; there is a checkpoint in the middle."""
+
+
+def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, updates: int = UPDATES) -> Iterator[str]:
+    """Train twice in a folder beside `place`, kill and resume one, compare; yield what happens. Unequal is an error.
+
+    `prepared` is a corpus that is used instead of preparing the recipe's.
+    """
+    half = max(1, updates // 2)
+    short = recipe.training.but(
+        updates=2 * half,
+        validate_every=half,
+        log_every=1,
+        keep_last=2,
+        average=0,
+        patience=0,
+        decode_pairs=0,
+        metric="loss",
+    )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".verify-", dir=place.parent) as name:
+        folder = Path(name)
+        (folder / "recipe.toml").write_text(replace(recipe, training=short).to_toml(), encoding="utf-8")
+        yield f"training {2 * half} updates without a stop"
+        fresh = ("--recipe", str(folder / "recipe.toml"), "--output")
+        given = () if prepared is None else ("--prepared", str(prepared))
+        _finish(*fresh, str(folder / "whole"), *given)
+        same = given or ("--prepared", str(folder / "whole" / "data"))  # some tokenizers are learnt anew each time
+        with _training(*fresh, str(folder / "killed"), *same) as process:
+            _kill(process, folder / "killed", half)
+        yield f"trained again, killed after update {half}; resuming"
+        _finish("--resume", str(folder / "killed"))
+        yield from _compare(folder / "whole", folder / "killed", 2 * half)
+
+
+@contextlib.contextmanager
+def _training(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A run of its own; it ends with us, however we end."""
+    command = [sys.executable, "-m", "transduce", "train", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()  # `Popen` itself does not, when interrupted: its last files could land beside our cleaning
+
+
+def _finish(*arguments: str) -> None:
+    with _training(*arguments) as process:
+        _, complaint = process.communicate()
+    if process.returncode:
+        raise TransduceError(f"the trial run failed: {_last_words(complaint, process.returncode)}")
+
+
+def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
+    """Kill a run at its first sign of life after the checkpoint in the middle."""
+    journal, checkpoint = run / "journal.jsonl", Checkpoints(run).path(half)
+    lines = 0
+    while process.poll() is None:
+        now = journal.read_bytes().count(b"\n") if checkpoint.exists() else 0
+        if lines and now > lines:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+        lines = lines or now
+        time.sleep(0.002)
+    _, complaint = process.communicate()
+    if process.returncode != -signal.SIGKILL:
+        ended = "it ended before it could be killed"
+        reason = _last_words(complaint, process.returncode) if process.returncode else ended
+        raise TransduceError(f"the trial run proved nothing: {reason}; try again")
+
+
+def _last_words(complaint: str, code: int) -> str:
+    """What a process said last; one that the system killed says nothing."""
+    *_, last = ["", *complaint.strip().splitlines()]
+    return last.removeprefix("error: ") or f"it ended with {code} and without a word; was there enough memory?"
+
+
+def _compare(whole: Path, killed: Path, update: int) -> Iterator[str]:
+    pairs = [(run, Checkpoints(run).path(update)) for run in (whole, killed)]
+    names = {name for _, checkpoint in pairs for name in verify(checkpoint, KIND)["files"]}
+    for name in sorted(names):
+        first, second = (sha256(checkpoint / name) for _, checkpoint in pairs)
+        if first != second:
+            raise TransduceError(f"{name} differs after resuming ({first[:16]} and {second[:16]}); please report this")
+        yield f"{name}: the same, SHA-256 {first[:16]}…"
+    if (whole / "journal.jsonl").read_bytes() != (killed / "journal.jsonl").read_bytes():
+        raise TransduceError("journal.jsonl differs after resuming; please report this")
+    yield "journal.jsonl: the same, byte for byte"

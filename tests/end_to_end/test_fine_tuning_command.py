@@ -1,0 +1,205 @@
+"""`transduce train --from`: a run that starts from what another has learned."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import transduce
+from tests.unit.cli.example import complaint, seal_again, snapshot
+from transduce.cli.main import run
+from transduce.recipe import read_recipe
+from transduce.run import train
+from transduce.storage.files import sha256
+from transduce.storage.journal import read_journal
+from transduce.training.reporter import Silent, Step
+
+NEW = """
+[data]
+train = {task = "copy", size = 200, max_length = 6, symbols = 7}
+validation = {task = "copy", size = 20, seed = 2, max_length = 6, symbols = 7}
+watch = {prepared = "run"}
+
+[training]
+tokens = 128
+updates = 8
+validate_every = 4
+log_every = 2
+threads = 1
+decode_pairs = 5
+average = 2
+"""
+
+
+@pytest.fixture
+def new(place: Path) -> Path:
+    """The place with a recipe for another task."""
+    (place / "new.toml").write_text(NEW)
+    return place
+
+
+def started(*more: str, output: str = "next") -> int:
+    return run(["train", "--from", "run", "--recipe", "new.toml", *more, "--output", output])
+
+
+def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert started() == 0
+    shown = capsys.readouterr().err
+    assert "of run are kept: 1.00 tokens per word" in shown.splitlines()[0]
+    assert "learning rate 0.001: a tenth of the 0.01 that run learned with" in shown
+    events = read_journal(new / "next/journal.jsonl")
+    final = read_journal(new / "run/journal.jsonl")[-1]
+    before, *later = [event for event in events if event["event"] == "validation"]
+    assert before["update"] == 0 and before["watched_loss"] == pytest.approx(final["loss"], rel=1e-6)
+    assert before["watched_bleu"] == final["bleu"] and not before["best"]
+    assert later[-1]["loss"] < before["loss"] and all("watched_loss" in event for event in later)
+    assert events[0]["start"] == sha256(new / "run/model/manifest.json")
+    tables = tomllib.loads((new / "next/recipe.toml").read_text())
+    assert tables["training"]["start_from"] == "run" and tables["training"]["schedule"] == "linear"
+    assert tables["tokenizer"] == {"folder": "run", "joint": True, "min_frequency": 2}
+    assert tables["model"] == tomllib.loads((new / "run/recipe.toml").read_text())["model"]
+    assert tables["search"]["max_extra"] == 5
+    card = (new / "next/model/README.md").read_text()
+    assert "starting from run" in card and f"| loss | {before['watched_loss']:.4f} |" in card
+    assert "watched: loss" in shown
+    assert transduce.load("next")("a b") is not None
+
+
+def test_a_model_folder_alone_is_enough(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.move(new / "run/model", new / "alone")
+    shutil.rmtree(new / "run/data")
+    assert run(["train", "--from", "alone", "--source", "a.txt", "--target", "b.txt", "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert "a tenth of what is usual for a width of 16" in shown.err
+    tables = tomllib.loads(shown.out)
+    assert tables["training"]["learning_rate"] == pytest.approx(2e-4)
+    assert tables["model"]["model_dim"] == 16 and "watch" not in tables["data"]
+
+
+def test_the_saved_recipe_gives_the_same_run(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert started() == 0
+    capsys.readouterr()
+    assert run(["train", "--recipe", "next/recipe.toml", "--output", "again"]) == 0
+    assert "chosen" not in capsys.readouterr().err
+    assert {**snapshot(new / "again"), "timing.jsonl": ""} == {**snapshot(new / "next"), "timing.jsonl": ""}
+
+
+def test_frozen_weights_stay_to_the_last_bit_and_have_no_moments(new: Path) -> None:
+    assert started("--freeze", "encoder.*", "--freeze", "*embedding*", "--set", "training.ema=0.9") == 0
+    old, now = load_file(new / "run/model/model.safetensors"), load_file(new / "next/model/model.safetensors")
+    still = [name for name in old if name.startswith("encoder.") or "embedding" in name]
+    assert 0 < len(still) < len(old)
+    assert all(torch.equal(now[name], old[name]) for name in still)
+    assert all(not torch.equal(now[name], old[name]) for name in old if name not in still)
+    moments = load_file(new / "next/checkpoints/update-00000008/optimizer.safetensors")
+    assert {name.partition("/")[2] for name in moments} == old.keys() - set(still)
+
+
+class Crash(Silent):
+    """Dies at an update."""
+
+    def step(self, step: Step) -> None:
+        if step.update == 6:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_run_that_died_goes_on_to_the_same_bytes(new: Path, gone: bool) -> None:
+    changes = ["training.start_from=run", "training.freeze=['decoder.*']", "training.ema=0.9"]
+    recipe, _ = read_recipe(Path("new.toml"), changes)
+    train(recipe, "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, "died", reporter=Crash())
+    if gone:
+        shutil.rmtree(new / "run")  # it was needed for the beginning only
+    assert run(["train", "--resume", "died"]) == 0
+    assert {**snapshot(new / "died"), "timing.jsonl": ""} == {**snapshot(new / "whole"), "timing.jsonl": ""}
+
+
+def test_a_run_does_not_go_on_from_another_beginning(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, _ = read_recipe(Path("new.toml"), ["training.start_from=run"])
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, "died", reporter=Crash())
+    (new / "run/model/README.md").write_text("another card")
+    seal_again(new / "run/model")
+    assert run(["train", "--resume", "died"]) == 65
+    assert "was saved with start" in complaint(capsys.readouterr())
+
+
+def test_new_words_start_as_the_mean_of_what_stood_for_them(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wider = ("--set", "data.train.symbols=9", "--extend-vocabulary", "5", "--set", "training.learning_rate=1e-12")
+    assert started(*wider) == 0
+    assert "starting from the weights of run, with 2 more tokens" in capsys.readouterr().err
+    old, now = load_file(new / "run/model/model.safetensors"), load_file(new / "next/model/model.safetensors")
+    name = "source_embedding.weight"
+    assert len(now[name]) == len(old[name]) + 2
+    torch.testing.assert_close(now[name][: len(old[name])], old[name])
+    torch.testing.assert_close(now[name][-1], old[name][transduce.load("run").source.unknown])
+
+
+def test_a_machine_that_knows_tokens_by_their_number_takes_no_more_of_them(
+    new: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (new / "ntm.toml").write_text(
+        'data = {train = {task = "copy", size = 90, symbols = 7}}\ntokenizer = {kind = "word", min_frequency = 1}\n'
+        'model = {preset = "ntm_lstm", hidden_dim = 7, slots = 5, slot_dim = 3}\n'
+        "training = {threads = 1, updates = 2, validate_every = 2, tokens = 60}\n"
+    )
+    assert run(["train", "--recipe", "ntm.toml", "--output", "machine"]) == 0
+    (new / "more.toml").write_text(
+        'data = {train = {task = "copy", size = 90, symbols = 9}}\ntraining = {threads = 1, updates = 2}\n'
+    )
+    capsys.readouterr()
+    more = ["--from", "machine", "--recipe", "more.toml", "--extend-vocabulary", "5", "--output", "next"]
+    assert run(["train", *more]) == 2
+    assert capsys.readouterr().err.endswith("has no vectors of tokens, so that none can be added\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("--set model.num_layers=2", "model.num_layers = 2, but the model in run has 1; leave it out"),
+        ("--set model.name=attentive_rnn", "[model] is a attentive_rnn, but run holds a transformer"),
+        ("--set model.preset=tiny", "but the model in run has"),
+        ("--set tokenizer.kind=bpe", "tokenizer.kind: the tokenizers of run are kept; leave it out"),
+        ("--freeze encodr.*", "training.freeze: no weight is called 'encodr.*'; did you mean 'encoder.*'?"),
+        ("--freeze *", "nothing is left to learn"),
+        ("--watch nowhere", "nowhere: there is no such folder"),
+    ],
+)
+def test_what_disagrees_with_the_folder_is_refused_in_one_sentence(
+    new: Path, capsys: pytest.CaptureFixture[str], more: str, says: str
+) -> None:
+    assert started(*more.split()) != 0
+    assert says in complaint(capsys.readouterr())
+    assert not (new / "next").exists() or not any((new / "next").iterdir())
+
+
+def test_rates_of_dropout_may_be_others(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert started("--set", "model.dropout=0.25", "--dry-run") == 0
+    assert tomllib.loads(capsys.readouterr().out)["model"]["dropout"] == 0.25
+
+
+def test_there_is_nothing_to_extend_without_a_beginning(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "--source", "a.txt", "--target", "b.txt", "--extend-vocabulary", "3", "--dry-run"]) != 0
+    assert "name it with --from" in complaint(capsys.readouterr())
+
+
+def test_a_corpus_of_other_tokens_is_refused(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prepare", "--source", "a.txt", "--target", "b.txt", "--tokenizer", "byte", "--output", "other"]) == 0
+    capsys.readouterr()
+    assert run(["train", "--from", "run", "--prepared", "other", "--set", "training.updates=2", "--output", "x"]) != 0
+    assert "run: the corpus was tokenised otherwise than by this folder's tokenizers" in complaint(capsys.readouterr())
+
+
+def test_a_corpus_can_be_prepared_with_the_tokenizers_of_a_run(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["prepare", "--recipe", "new.toml", "--set", "tokenizer.folder=run", "--output", "tokens"]) == 0
+    capsys.readouterr()
+    arguments = ["train", "--from", "run", "--prepared", "tokens", "--set", "training.updates=2", "--output", "next"]
+    assert run(arguments) == 0
+    assert (new / "tokens/tokenizer.json").read_bytes() == (new / "run/model/tokenizer.json").read_bytes()

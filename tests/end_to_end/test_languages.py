@@ -1,0 +1,250 @@
+"""Several languages in one model, from the corpora to `translate --to`. Here they are called copy and reverse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import transduce
+from tests.unit.cli.example import change_config, complaint
+from transduce.cli.main import run
+from transduce.data.again import PreparedPairs
+from transduce.data.batches import START
+from transduce.data.store import load_prepared
+from transduce.errors import DataError, SettingsError
+from transduce.inference.search.options import Request
+from transduce.recipe import read_recipe, resume_recipe
+from transduce.training.feed import Feed
+
+RECIPE = """
+[data]
+validation = [
+    {task = "copy", size = 10, seed = 2, max_length = 6, symbols = 7, target_language = "copy"},
+    {task = "reverse", size = 10, seed = 2, max_length = 6, symbols = 7, target_language = "reverse"},
+]
+leakage = "keep"
+
+[[data.train]]
+task = "copy"
+size = 100
+max_length = 6
+symbols = 7
+target_language = "copy"
+
+[[data.train]]
+task = "reverse"
+size = 150
+max_length = 6
+symbols = 7
+target_language = "reverse"
+
+[tokenizer]
+kind = "bpe"
+vocab_size = 280
+
+[model]
+model_dim = 16
+ffn_dim = 32
+num_heads = 2
+num_layers = 1
+
+[training]
+tokens = 256
+updates = 6
+validate_every = 3
+threads = 1
+learning_rate = 0.01
+schedule = "constant"
+warmup = 2
+decode_pairs = 20
+subword_dropout = 0.5
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("languages")
+    (folder / "recipe.toml").write_text(RECIPE)
+    assert run(["train", "--recipe", str(folder / "recipe.toml"), "--output", str(folder / "many")]) == 0
+    return folder
+
+
+@pytest.fixture
+def many(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place to work in, with a model of two languages."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(made / "many", tmp_path / "many")
+    (tmp_path / "in.txt").write_text("a b c\n\nd e f g\n")
+    return tmp_path
+
+
+def test_every_source_begins_with_the_tag_of_its_corpus(many: Path) -> None:
+    prepared = load_prepared(many / "many/data")
+    tags = prepared.source_tokenizer.tags
+    assert prepared.report.tags is not None and prepared.report.tags.of == tags and sorted(tags) == ["copy", "reverse"]
+    for store in (prepared.train, prepared.validation):
+        assert store is not None
+        for row in range(len(store)):
+            source, target = store.text(row)
+            named = "reverse" if target != source else "copy"
+            if source.split() != source.split()[::-1]:
+                assert store.source(row)[0] == tags[named]
+            assert store.source(row)[1:].tolist() == prepared.source_tokenizer.encode(source)
+            assert store.target(row).tolist() == prepared.target_tokenizer.encode(target)
+    assert json.loads((many / "many/model/config.json").read_text())["notes"]["tags"]["of"] == tags
+    assert "languages    copy, reverse" in prepared.report.lines()
+
+
+def test_tags_stay_where_words_are_cut_at_random(many: Path) -> None:
+    prepared = load_prepared(many / "many/data")
+    config = resume_recipe(Path("many")).training
+    feed = Feed(prepared, config, torch.device("cpu"), (None, None))
+    tags = set(prepared.source_tokenizer.tags.values())
+    seen = 0
+    for (epoch, *_), batch in feed.starting(START):
+        assert {int(token) for token in batch.source[:, 0]} <= tags
+        assert not {int(token) for token in batch.source[:, 1:].flatten()} & tags
+        seen += len(batch.source)
+        if epoch > 0:  # which is the position behind the batch
+            break
+    assert seen == len(prepared.train)
+
+
+def test_a_language_is_asked_for(many: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    translator = transduce.load("many")
+    wanted = {to: translator.translate(["a b c", "", "d e f g"], to=to) for to in ("copy", "reverse")}
+    for to, lines in wanted.items():
+        assert run(["translate", "many", "in.txt", "--to", to]) == 0
+        assert capsys.readouterr().out.splitlines() == lines
+        tag, tokens = translator.source.tags[to], translator.source.encode("a b c")
+        ((found, *_),) = translator.engine.translate([Request(0, [tag, *tokens], translator.options())])
+        assert translator.target.decode(found.tokens) == lines[0]
+    assert run(["translate", "many", "in.txt", "--to", "reverse", "--align", "--stream"]) == 2
+    assert run(["translate", "many", "in.txt", "--to", "reverse", "--stream", "--greedy"]) == 0
+
+
+def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    translator = transduce.load("many")
+    one, other = translator.translate(["a b c"], to="copy")[0], translator.translate(["d e"], to="reverse")[0]
+    (many / "in.tsv").write_text("copy\ta b c\nreverse\td e\n")
+    (many / "in.jsonl").write_text('{"to": "copy", "text": "a b c"}\n{"to": "reverse", "text": "d e"}\n')
+    assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--to-field", "1"]) == 0
+    assert capsys.readouterr().out == f"copy\t{one}\nreverse\t{other}\n"
+    assert run(["translate", "many", "in.jsonl", "--format", "jsonl", "--field", "text", "--to-field", "to"]) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == [one, other]
+    (many / "in.tsv").write_text("copy\ta b c\nklingon\td e\n")
+    assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--to-field", "1"]) == 2
+    assert "does not translate into 'klingon'; there is copy, reverse" in complaint(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "translate many in.txt",
+        "inspect many a",
+        "score many --source in.txt --target in.txt",
+        "reproduce head-roles --model many --text in.txt",
+    ],
+)
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [("", "several languages: say which (--to copy"), ("--to klingon", "into 'klingon'; there is copy, reverse")],
+)
+def test_a_missing_or_unknown_language_is_one_sentence(
+    many: Path, capsys: pytest.CaptureFixture[str], verb: str, asked: str, says: str
+) -> None:
+    assert run([*verb.split(), *asked.split()]) == 2
+    assert says in complaint(capsys.readouterr())
+
+
+@pytest.mark.parametrize("verb", ["score", "align", "evaluate"])
+def test_other_verbs_ask_too(many: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    (many / "a.txt").write_text("a b c\nd e\n")
+    scores = []
+    for to in ("copy", "reverse"):
+        assert run([verb, "many", "--to", to, "--source", "a.txt", "--target", "a.txt"]) == 0
+        scores.append(capsys.readouterr().out)
+    assert verb == "align" or scores[0] != scores[1]
+    if verb == "align":
+        assert {word.split("-")[0] for word in scores[0].splitlines()[0].split()} <= {"0", "1", "2"}
+
+
+def test_heads_are_looked_at_while_it_translates_into_a_language(many: Path) -> None:
+    tables = []
+    for to in ("copy", "reverse"):
+        assert run(["reproduce", "head-roles", "--model", "many", "--text", "in.txt", "--to", to]) == 0
+        tables.append(json.loads(Path("reproduced/head-roles.json").read_text())["rows"])
+    assert tables[0] != tables[1]
+
+
+def test_a_model_of_one_language_cannot_be_asked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["translate", "run", "a.txt", "--to", "de"]) == 2
+    assert "cannot be asked for 'de'" in complaint(capsys.readouterr())
+
+
+def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
+    many: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the search stays the model's own."""
+    tags = transduce.load("many").source.tags
+    change_config(notes={"tags": {"place": "target", "of": tags, "source_of": tags}})(many / "many/model")
+    said = []
+    for engine in ("torch", "ctranslate2"):
+        assert run(["translate", "many", "in.txt", "--to", "reverse", "--from", "copy", "--engine", engine]) == 0
+        said.append(capsys.readouterr())
+    assert said[0].out == said[1].out
+    assert "it searches with" not in said[1].err
+    assert "note: PyTorch searched: CTranslate2" in said[1].err
+
+
+def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
+    """As M2M100 has it: the source's language before the source, the wanted one first of what is written."""
+    tags = transduce.load("many").source.tags
+    notes = {"place": "target", "of": tags, "source_of": {"copy": tags["copy"]}}
+    change_config(notes={"tags": notes})(many / "many/model")
+    translator = transduce.load("many")
+    tokens = translator.source.encode("a b c")
+    request = Request(0, [tags["copy"], *tokens], translator.options(), [tags["reverse"]])
+    ((found, *_),) = translator.engine.translate([request])
+    assert found.tokens[0] == tags["reverse"]
+    assert translator.translate(["a b c"], to="reverse") == [translator.target.decode(found.tokens)]
+    translator.languages.ask_for("reverse")
+    scored = translator.score([("a b c", "c b a")])
+    assert scored[0] is not None and len(scored[0].token_scores) == 1 + len(translator.target.encode("c b a")) + 1
+
+
+def test_a_run_of_several_languages_is_watched_language_by_language(
+    many: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = "path=new.tsv,target_language=sort"
+    (many / "new.tsv").write_text("".join(f"{a} {b}\t{min(a, b)} {max(a, b)}\n" for a in "abcdefg" for b in "abcdefg"))
+    arguments = ["train", "--from", "many", "--mix", corpus, "--watch", "many", "--output", "next"]
+    assert run([*arguments, "--set", "training.updates=2"]) == 2
+    assert "many: the model does not translate into sort; there is copy, reverse: --extend-vocabulary" in complaint(
+        capsys.readouterr()
+    )
+    assert run([*arguments, "--set", "training.updates=2", "--extend-vocabulary", "3"]) == 0
+    translator = transduce.load("next")
+    assert translator.languages.tags is not None and translator.languages.tags.languages == ["copy", "reverse", "sort"]
+    watched, before = load_prepared(many / "next/data").watch, load_prepared(many / "many/data").validation
+    assert watched is not None and before is not None and len(watched) == len(before) > 10
+    assert [watched.source(row).tolist() for row in range(len(watched))] == [
+        before.source(row).tolist() for row in range(len(before))
+    ]
+
+
+def test_all_corpora_say_their_language_or_none(many: Path) -> None:
+    (many / "half.toml").write_text(RECIPE.replace(', target_language = "copy"}', "}"))
+    with pytest.raises(SettingsError, match=r"copy \(seed 2\) \(validation\) does not; say it too"):
+        read_recipe(Path("half.toml"))
+
+
+def test_a_language_that_a_prepared_corpus_lacks_is_refused(many: Path) -> None:
+    corpus = PreparedPairs(prepared="many", target_language="reverse")
+    assert len(list(corpus.pairs())) == 10
+    with pytest.raises(DataError, match="has no pairs into 'klingon'; there is copy, reverse"):
+        list(corpus.but(target_language="klingon").pairs())

@@ -1,0 +1,78 @@
+"""Words that have to be said: said they are, and as likely as exhaustive search says they can be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.inference.search.toy import SPECIALS, WORDS, Toy, every_hypothesis, random_table, search_all
+from transduce.inference.search.options import Hypothesis, Request, SearchOptions
+from transduce.inference.search.required import Continuation, Progress, shared_out
+from transduce.inference.search.search import Search
+
+SOURCE = (4, 1, 5)
+PHRASES = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), min_size=1, max_size=2)
+
+
+def has(tokens: list[int], phrase: list[int]) -> bool:
+    return any(tokens[place : place + len(phrase)] == phrase for place in range(len(tokens)))
+
+
+def forced(seed: int, phrases: list[list[int]], beam: int, max_length: int) -> list[Hypothesis]:
+    options = SearchOptions(beam=beam, max_length=max_length, stop="exact")
+    search = Search(Toy(random_table(seed)), SPECIALS, SPECIALS)
+    search.admit([Request(3, SOURCE, options, required=phrases)])
+    return search_all(search)[3]
+
+
+@given(tokens=st.lists(st.sampled_from((1, 4)), max_size=12), phrase=st.lists(st.sampled_from((1, 4)), min_size=1))
+def test_progress_is_the_longest_beginning_that_an_answer_ends_with(tokens: list[int], phrase: list[int]) -> None:
+    """Also where a phrase begins anew within itself, as 1 1 4 does in 1 1 1 4."""
+    progress = Progress.none([phrase])
+    for token in tokens:
+        progress = progress.after(token)
+    said = has(tokens, phrase)
+    assert progress.is_whole == said
+    endings = [size for size in range(len(phrase)) if size == 0 or tokens[-size:] == phrase[:size]]
+    assert progress.said == (len(phrase) if said else max(endings))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 99), phrases=PHRASES, beam=st.integers(1, 5))
+def test_every_answer_of_any_beam_says_what_it_has_to(seed: int, phrases: list[list[int]], beam: int) -> None:
+    (best,) = forced(seed, phrases, beam, max_length=9)
+    assert all(has(best.tokens, phrase) for phrase in phrases)
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_a_wide_beam_finds_the_likeliest_answer_that_says_it(seed: int) -> None:
+    phrases = [[5, 1], [4]]
+    options = SearchOptions(beam=200, max_length=5, stop="exact")
+    every = every_hypothesis(random_table(seed), SOURCE, options, 5)
+    expected = next(one for one in every if one.ended and all(has(one.tokens, phrase) for phrase in phrases))
+    (found,) = forced(seed, phrases, beam=200, max_length=5)
+    assert found.tokens == expected.tokens
+    assert found.score == pytest.approx(expected.score, rel=1e-5)
+
+
+def test_places_are_given_in_turns_to_those_that_have_said_most() -> None:
+    none = Progress.none([[7, 8, 9]])
+    one = none.after(7)
+    going = [Continuation(-score, 0, token, at) for score, token, at in ((1, 3, none), (2, 3, one), (3, 4, none))]
+    going += [Continuation(-4.0, 1, 8, one), Continuation(-5.0, 2, 7, none)]
+    kept = shared_out(going, 3)
+    assert [(kept_one.score, kept_one.progress.said) for kept_one in kept] == [(-1.0, 0), (-4.0, 2), (-5.0, 1)]
+
+
+def test_neighbours_with_and_without_wishes_do_not_disturb_each_other() -> None:
+    options = SearchOptions(beam=3, max_length=6)
+    wishes = [Request(0, SOURCE, options, required=[[5, 5]]), Request(1, SOURCE, options), Request(2, (1, 1), options)]
+    alone = {}
+    for request in wishes:
+        search = Search(Toy(random_table(1)), SPECIALS, SPECIALS)
+        search.admit([request])
+        alone |= search_all(search)
+    search = Search(Toy(random_table(1)), SPECIALS, SPECIALS)
+    search.admit(wishes)
+    assert search_all(search) == alone

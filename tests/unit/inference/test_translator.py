@@ -1,0 +1,351 @@
+"""Text in, text out: order, number and text of lines, whatever the tokenizer and however long they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+import transduce
+from tests.unit.copier import TEXT, copier, tokenizer
+from tests.unit.training.example import recipe
+from transduce.errors import SettingsError
+from transduce.inference.answerer import LONGEST_PART
+from transduce.inference.search.options import Hypothesis, Request, SearchOptions
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
+from transduce.inspection.maps import AttentionMaps
+from transduce.model_folder import ModelFolder, save_model
+from transduce.models.interface import VocabularySizes
+from transduce.models.transformer import Transformer, TransformerConfig
+
+KINDS = ["bpe", "unigram", "character", "byte", "word"]
+WORDS = TEXT.split()
+
+
+def requests_of(translator: Translator) -> list[Request]:
+    """All that the translator asks of its engine from now on."""
+    seen: list[Request] = []
+    search = translator.engine.translate
+
+    def watched(requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        seen.extend(requests)
+        return search(requests)
+
+    translator.engine.translate = watched  # type: ignore[method-assign]
+    return seen
+
+
+def lines(count: int) -> list[str]:
+    """Different lines of different lengths, some without any text."""
+    made = [" ".join(WORDS[number % 7 : number % 7 + number % 11]) for number in range(count)]
+    return ["" if number % 13 == 5 else "  \t" if number % 13 == 7 else line for number, line in enumerate(made)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_text_is_translated_to_one_text(kind: str) -> None:
+    assert copier(kind)("ten small cats sleep") == "ten small cats sleep"
+
+
+def test_texts_of_which_nothing_is_left_are_counted() -> None:
+    translator = copier("wordpiece")
+    assert translator.translate(["\u200b", "ten cats", "\x01", ""]) == ["", "ten cats", "", ""]
+    assert (translator.counts.unread, translator.counts.empty) == (2, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 97])
+def test_order_and_number_of_lines_are_kept_and_empty_ones_stay_empty(count: int) -> None:
+    translator = copier("bpe")
+    given = lines(count)
+    assert translator.translate(given) == [line if line.strip() else "" for line in given]
+    assert translator.counts.lines == count
+    assert translator.counts.empty == sum(not line.strip() for line in given)
+
+
+def test_lines_may_come_from_anywhere_and_be_more_than_one_window() -> None:
+    translator = copier("word", method="greedy")
+    given = [WORDS[number % len(WORDS)] for number in range(2500)]
+    assert translator.translate(iter(given)) == given
+    assert translator.counts.lines == 2500
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "wordpiece"])
+@pytest.mark.parametrize("limit", [5, 8, 17, 40])
+def test_a_line_longer_than_the_model_reads_is_translated_in_parts_and_counted(kind: str, limit: int) -> None:
+    """A model that copies gives the whole line back, so nothing was lost or doubled where it was cut."""
+    translator = copier(kind, limit)
+    longest = len(tokenizer(kind).encode(TEXT))
+    found = translator(TEXT)
+    if kind == "wordpiece":  # this kind does not give back the spaces around signs, whole or in parts
+        assert found.replace(" ", "") == TEXT.replace(" ", "")
+        if limit > max(len(tokenizer(kind).encode(word)) for word in WORDS):
+            assert found == copier(kind)(TEXT)
+    else:
+        assert found == TEXT
+    assert translator.counts.split == (1 if longest > limit - 1 else 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_spaces_survive_being_cut_in_parts(kind: str) -> None:
+    text = "ten  small   cats sleep  under one   old dog"
+    expected = text if kind != "word" else " ".join(text.split())
+    for limit in range(3, 14):
+        assert copier(kind, limit)(text) == expected
+
+
+def test_parts_are_cut_where_words_begin_if_that_is_possible() -> None:
+    translator = copier("character", 12)
+    requests = requests_of(translator)
+    assert translator("ten small cats sleep under") == "ten small cats sleep under"
+    assert [tokenizer("character").decode(part) for part in (request.source for request in requests)] == [
+        "ten small",
+        "cats sleep",
+        "under",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "byte"])
+@pytest.mark.parametrize("limit", [8, 9, 10, 31])
+def test_text_without_spaces_is_cut_between_characters(kind: str, limit: int) -> None:
+    text = "東京ü都😀港区は東京" * 5
+    assert copier(kind, limit)(text) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_even_the_smallest_limit_comes_to_an_end(kind: str, limit: int) -> None:
+    translator = copier(kind, limit)
+    translator("ten small cats")
+    assert translator.counts.split == 1
+
+
+def test_without_a_limit_of_the_model_there_is_one_of_ours() -> None:
+    translator = copier("character", method="greedy")
+    text = "cats " * (LONGEST_PART // 5 + 1) + "cats"
+    assert translator(text) == text
+    assert translator.counts.split == 1
+    word = "t" * (LONGEST_PART + 1)
+    assert translator(word) == word
+
+
+def test_a_line_at_the_limit_is_read_whole() -> None:
+    translator = copier("character", 10)
+    assert translator("ten small") == "ten small"
+    assert translator.counts.split == 0
+    assert translator("ten small ") == "ten small "
+    assert translator.counts.split == 1
+
+
+def test_nbest_gives_that_many_answers_with_scores_best_first() -> None:
+    answers = copier("word").translate(["ten small cats", "", "dog"], beam=5, nbest=3)
+    assert [len(several) for several in answers] == [3, 1, 3]
+    assert [several[0].text for several in answers] == ["ten small cats", "", "dog"]
+    assert answers[1] == [Translation("", 0.0, True)]
+    for several in answers:
+        assert len({answer.text for answer in several}) == len(several)
+        assert [a.score for a in several] == sorted((a.score for a in several), reverse=True)
+
+
+def test_the_answers_of_a_line_in_parts_are_the_parts_answers_joined() -> None:
+    whole = copier("word", 4)
+    found = whole.translate(["ten small cats sleep under one"], nbest=2)[0]
+    left, right = copier("word", 4).translate(["ten small cats", "sleep under one"], nbest=2)
+    assert [answer.text for answer in found] == [f"{a.text} {b.text}" for a, b in zip(left, right, strict=True)]
+    assert [a.score for a in found] == pytest.approx([a.score + b.score for a, b in zip(left, right, strict=True)])
+
+
+def test_what_is_cut_off_is_counted() -> None:
+    translator = copier("word")
+    assert translator.translate(["ten small cats", "dog"], max_length=2) == ["ten small", "dog"]
+    assert translator.counts.cut == 1
+
+
+def test_unknown_words_are_counted_and_stay_visible() -> None:
+    translator = copier("word")
+    assert translator("ten zebras sleep") == "ten <unk> sleep"
+    assert translator.counts.unknown == 1
+
+
+def test_options_go_over_what_the_model_was_saved_with() -> None:
+    translator = copier("word", beam=7, alpha=1.1)
+    assert translator.options() == SearchOptions(beam=7, alpha=1.1)
+    assert translator.options(beam=2, alpha=None) == SearchOptions(beam=2, alpha=1.1)
+    assert translator.options(nbest=9).beam == 9
+    assert translator.options(nbest=3).beam == 7
+    greedy = copier("word", method="greedy")
+    assert greedy.options().width == 1
+    assert greedy.options(beam=3).width == 3
+    assert greedy.options(nbest=2).width >= 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [({"beem": 3}, "did you mean 'beam'?"), ({"beam": 0}, "beam = 0"), ({"beam": 2, "nbest": 3}, "at least 3")],
+)
+def test_a_wish_that_makes_no_sense_is_refused(wish: dict[str, int], said: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        copier("word").translate(["dog"], **wish)
+    assert said in str(refusal.value)
+
+
+def test_one_text_where_lines_belong_is_refused() -> None:
+    """A string is a sequence of strings too: without a word each letter would be translated."""
+    with pytest.raises(SettingsError, match="lines"):
+        copier("word").translate("dog")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return transduce.train(recipe(training={"updates": 2}), tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_the_python_interface_is_what_the_documents_say(run: Path) -> None:
+    translator = transduce.load(run)
+    assert isinstance(translator, transduce.Translator)
+    assert isinstance(translator("a b c"), str)
+    plain = translator.translate(["a b", "", "c"], beam=5)
+    assert [type(line) for line in plain] == [str, str, str]
+    several = translator.translate(["a b", "c"], beam=5, nbest=3)
+    assert [len(answers) for answers in several] == [3, 3]
+    assert [answers[0].text for answers in several] == [plain[0], plain[2]]
+    assert transduce.load(str(run / "model")).translate(["a b"], beam=5) == plain[:1]
+    assert translator.defaults.beam == 2, "the recipe's search is the default"
+
+
+def test_attention_is_of_the_translation_and_shows_itself_in_a_notebook(run: Path) -> None:
+    translator = transduce.load(run)
+    maps = translator.attention("a b c")
+    assert isinstance(maps, AttentionMaps)
+    assert maps.translation == translator("a b c")
+    assert list(maps.source_pieces) == ["a", "b", "c", "</s>"]
+    assert "<" in maps._repr_html_()
+
+
+def test_attention_of_a_line_that_is_too_long_is_of_its_first_part(run: Path) -> None:
+    translator = transduce.load(run)
+    maps = translator.attention("a " * (LONGEST_PART + 3), max_length=2)
+    assert len(maps.source_pieces) == LONGEST_PART + 1
+    assert translator.counts.split == 1
+
+
+def test_public_names_are_loaded_when_they_are_used() -> None:
+    assert set(transduce.__all__) >= {"load", "train", "Translator", "__version__"}
+    assert transduce.Translator is Translator
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        transduce.lode
+
+
+def test_a_sampling_wish_alone_chooses_to_sample(run: Path) -> None:
+    translator = transduce.load(run)
+    assert translator.options(top_k=3).method == "sample"
+    assert translator.options(beam=3).method == "beam"
+    with pytest.raises(SettingsError, match="belongs to the method 'sample'"):
+        translator.options(method="greedy", seed=3)
+
+
+def test_a_prefix_is_for_the_first_part_of_a_line_that_is_cut() -> None:
+    translator = copier("word", 5)
+    requests = requests_of(translator)
+    translator.translate([" ".join(WORDS[:9]), WORDS[3]], prefixes=[WORDS[1], WORDS[2]])
+    first, second = ([tokenizer("word").encode(word)[0]] for word in WORDS[1:3])
+    assert [list(request.prefix) for request in requests] == [first, [], [], second]
+
+
+def test_a_forbidden_word_that_was_said_in_other_pieces_is_counted() -> None:
+    """A model of characters forbids the spelling that its tokenizer gives, at the start of a word or within one."""
+    translator = copier("bpe")
+    assert translator.translate(["ten small cats sleep"], forbid=["cats"]) != ["ten small cats sleep"]
+    constraints = translator.constraints(forbid=["cat", "sm"])
+    assert [constraints.are_broken(text) for text in ("a cat.", "cats", "asm", "sm")] == [True, False, False, True]
+
+
+def test_sentences_of_a_line_are_translated_one_by_one_with_their_white_space() -> None:
+    translator = copier("bpe")
+    line = "The quick brown fox.  Ten small cats!\t“One old tree?” Yes."
+    requests = requests_of(translator)
+    assert translator.translate([line, "no end", ""]) == [line, "no end", ""]
+    assert len(requests) == 5
+    assert (translator.counts.lines, translator.counts.several, translator.counts.empty) == (3, 1, 1)
+    assert translator.translate([line], split=False) == [line]
+    assert len(requests) == 6
+    (several,) = translator.translate([line], nbest=2)
+    assert [answer.text == line for answer in several] == [True, False]
+
+
+def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() -> None:
+    translator = copier("word", method="sample", temperature=0.7, seed=1, nbest=4)
+    assert translator.options().method == "sample"
+    greedy = translator.options(method="greedy")
+    assert (greedy.method, greedy.nbest, greedy.temperature, greedy.seed) == ("greedy", 1, 1.0, None)
+    assert translator.options(beam=5, nbest=3).beam == 5
+    assert (translator.options(nbest=3).method, translator.options(nbest=3).temperature) == ("sample", 0.7)
+
+
+@pytest.mark.parametrize("wish", [{"forbid": "dog"}, {"prefixes": "the"}])
+def test_one_text_where_several_belong_is_refused(wish: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="are lists, not one text"):
+        copier("word").translate(["the dog"], **wish)
+
+
+def test_words_cannot_be_forbidden_letter_by_letter() -> None:
+    with pytest.raises(SettingsError, match="writes letter by letter"):
+        copier("character").translate(["the dog"], forbid=["he"])
+
+
+def test_a_space_where_a_long_line_ends_asks_the_model_nothing() -> None:
+    translator = copier("character", 6)
+    requests = requests_of(translator)
+    assert translator.translate(["abcde "], split=False) == ["abcde "]
+    assert [len(request.source) for request in requests] == [5]
+
+
+def test_a_prefix_does_not_use_up_the_length_of_an_answer() -> None:
+    (said,) = copier("word").translate(["the lazy dog"], prefixes=["the " * 80 + "the"], max_length=2)
+    assert len(said.split()) in (81, 82, 83)
+
+
+def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path) -> None:
+    """Line by line: one of them has a prefix. A minimum above the usual maximum raises it, in both engines."""
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
+    said = []
+    for engine in ("torch", "ctranslate2"):
+        translator = transduce.load(run)
+        translator.use(engine)  # type: ignore[arg-type]
+        lines = ["a b c", "c d", "e"]
+        said.append(translator.translate(lines, prefixes=["", "a b", ""], method="greedy", max_length=6))
+        said[-1] += translator.translate(["a"], min_length=70, method="greedy")
+        assert (translator.engine.fallen_back is None) == (engine == "torch")
+        translator.use("torch")
+        assert translator.engine.fallen_back is None
+    assert said[0] == said[1]
+    assert said[0][1].startswith("a b")
+    assert len(said[0][3].split()) >= 70
+
+
+def test_models_of_different_tokenizers_do_not_answer_together(tmp_path: Path) -> None:
+    """Vocabularies of one size with other pieces in them would pass unnoticed otherwise."""
+    for name, kind in (("one", "bpe"), ("other", "unigram")):
+        config = TransformerConfig(model_dim=8, num_heads=2, ffn_dim=8, num_layers=1)
+        model = Transformer(config, VocabularySizes(tokenizer(kind).size, tokenizer(kind).size))
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter)
+        save_model(tmp_path / name, ModelFolder(model, config, tokenizer(kind), tokenizer(kind)), "a card")
+    assert transduce.load(tmp_path / "one", tmp_path / "one")("ten cats") is not None
+    with pytest.raises(SettingsError, match=r"other: its source tokenizer is not the one of .*one"):
+        transduce.load(tmp_path / "one", tmp_path / "other")
+
+
+def test_links_of_a_long_text_are_between_its_own_words() -> None:
+    """A WordPiece tokenizer would write `tree,`; the words of the text itself are what is counted."""
+    maps = copier("wordpiece", limit=12).attention("tree , don't cats , " * 9)
+    assert maps.source == "tree , don't cats , tree ,"
+    assert maps.links and max(source for source, _ in maps.links) < len(maps.source.split())
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character", "byte"])
+def test_of_a_long_text_without_spaces_only_what_was_read_is_shown(kind: str) -> None:
+    maps = copier(kind, limit=12).attention("foxdog" * 40)
+    assert maps.source != "foxdog" * 40 and ("foxdog" * 40).startswith(maps.source)
+    assert maps.source == "".join(tokenizer(kind).decode(tokenizer(kind).encode("foxdog" * 40)[:11]).split())

@@ -1,0 +1,237 @@
+"""What may be asked of an answer's text: terms, placeholders, stop strings, alignments, and to see it grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.copier import WORDS_OF_TEXT, copier
+from transduce.errors import SettingsError
+from transduce.text.constraint import USUAL
+
+KINDS = ["bpe", "unigram", "character", "byte", "wordpiece", "word"]
+LINES = st.lists(st.sampled_from(WORDS_OF_TEXT), min_size=1, max_size=8).map(" ".join)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_term_is_said_where_its_word_is_read_and_nowhere_else(kind: str) -> None:
+    translator = copier(kind)
+    terms = {"fox": "dog", "quick brown": "old", "quick": "ten"}
+    read, unread = translator.translate(["the quick brown fox jumps", "ten small cats"], terms=terms, beam=8)
+    assert "dog" in read and "old" in read and "ten" not in read
+    assert unread == "ten small cats"
+    assert translator.counts.missing == 0
+
+
+def test_a_word_at_the_beginning_of_a_sentence_is_the_same_word() -> None:
+    (answer,) = copier("bpe").translate(["Fox jumps over"], terms={"fox": "dog"})
+    assert "dog" in answer
+
+
+def test_a_term_is_found_where_no_space_stands_around_it() -> None:
+    translator = copier("bpe")
+    read, foreign = translator.translate(
+        ["the 東京都 ist", "the fox東京"], terms={"東京": "cats", "fox": "dog"}, beam=8
+    )
+    assert "cats" in read
+    assert "cats" in foreign and "dog" in foreign
+    assert translator.counts.missing == 0
+
+
+def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
+    translator = copier("bpe")
+    ((answer,),) = translator.translate(["the fox"], nbest=1, terms={"fox": "while ten small cats"}, max_length=2)
+    assert answer.missing == ("while ten small cats",)
+    assert translator.counts.missing == 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"terms": {"fox": "dog"}, "method": "greedy"}, "need a beam search"),
+        ({"terms": {"fox": " "}}, "is empty"),
+        ({"stop_at": [""]}, "empty text"),
+        ({"keep": ["("]}, "not a regular expression"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(wish: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        copier("bpe").translate(["the fox"], **wish)
+
+
+def test_a_term_that_the_model_cannot_write_is_refused() -> None:
+    with pytest.raises(SettingsError, match="'zebra' cannot be asked for: the model's vocabulary lacks it"):
+        copier("word").translate(["the fox"], terms={"fox": "zebra"})
+
+
+def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> None:
+    """A model of words knows no braces; what it knows it copies in place."""
+    translator = copier("word")
+    lines = ["the quick {name} fox", "{0}", "the <b>lazy</b> dog"]
+    assert translator.translate(lines, keep=USUAL) == lines
+    assert translator.translate(["the quick {name} fox"]) == ["the quick <unk> fox"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character"])
+def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
+    """The best answer copies all; some others of the same search do not, and are replaced."""
+    line, translator = "the {name} fox", copier(kind, max_length=20)
+    (plain,) = translator.translate([line], nbest=4)
+    assert plain[0].text == line and any("{name}" not in answer.text for answer in plain)
+    (kept,) = translator.translate([line], nbest=4, keep=USUAL)
+    texts = [answer.text for answer in kept]
+    assert texts[0] == line and all("{name}" in text for text in texts)
+    assert len(set(texts)) == len(texts) > 1
+    assert [text for text in texts if text in {answer.text for answer in plain}] == [
+        answer.text for answer in plain if "{name}" in answer.text
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "character"])
+def test_an_answer_ends_before_a_stop_string(kind: str) -> None:
+    translator = copier(kind)
+    answers = translator.translate(["the quick brown fox", "one old tree"], stop_at=["brown", "k br"], beam=2)
+    assert answers == ["the quic", "one old tree"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_aligned_also_over_sentences_and_parts(kind: str) -> None:
+    translator = copier(kind, limit=12)
+    line = "the fox jumps. Ten cats sleep under one old tree" if kind not in ("word", "wordpiece") else "the quick fox"
+    ((answer,),) = translator.translate([line], nbest=1, align=True)
+    assert answer.text == line
+    assert answer.links == tuple((word, word) for word in range(len(line.split())))
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_signs_that_a_tokenizer_sets_apart_are_words_of_its_answer_and_not_of_the_source(limit: int | None) -> None:
+    """A model that copies says "the quick ( brown ) fox", its brackets unknown, of a source of four words."""
+    ((answer,),) = copier("wordpiece", limit).translate(["the quick (brown) fox"], nbest=1, align=True)
+    assert answer.text == "the quick <unk> brown <unk> fox"
+    assert answer.links == ((0, 0), (1, 1), (2, 2), (2, 3), (2, 4), (3, 5))
+
+
+def test_given_pairs_are_aligned() -> None:
+    assert copier("bpe").align([("the fox", "ten cats"), ("the", "")]) == [[(0, 0), (1, 1)], []]
+    assert copier("wordpiece").align([("the (fox)", "(ten) cats")]) == [[(1, 0), (1, 1)]]
+
+
+def test_what_is_looked_at_has_the_words_of_its_text() -> None:
+    maps = copier("wordpiece").attention("the quick (brown) fox")
+    assert maps.links[-1] == (len(maps.source.split()) - 1, len(maps.translation.split()) - 1) == (3, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=12, deadline=None)
+@given(lines=st.lists(LINES, min_size=1, max_size=3), beam=st.integers(1, 3))
+def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam: int) -> None:
+    translator = copier(kind, limit=11)
+    text = ". ".join(line.capitalize() for line in lines) if kind not in ("word", "wordpiece") else lines[0]
+    pieces = list(translator.stream(text, translator.options(beam=beam)))
+    assert "".join(pieces) == translator.translate([text], beam=beam)[0]
+    assert len(pieces) > 1
+
+
+def test_a_term_is_streamed_in_the_part_of_a_long_line_that_has_its_word_only() -> None:
+    translator = copier("bpe", limit=11)
+    text, terms = "the quick brown the quick brown the quick brown fox", {"fox": "dog"}
+    streamed = "".join(translator.stream(text, translator.options(beam=4), translator.constraints(terms=terms)))
+    assert streamed == translator.translate([text], terms=terms, beam=4)[0]
+    assert streamed.count("dog") == 1
+
+
+def test_a_stream_holds_back_what_may_be_a_stop_string() -> None:
+    translator = copier("character")
+    constraints = translator.constraints(stop_at=["brown"])
+    assert (
+        "".join(translator.stream("the quick brown fox", translator.options(method="greedy"), constraints))
+        == "the quick "
+    )
+
+
+def test_a_stream_ends_where_the_translation_does() -> None:
+    """At a stop string in the first of two sentences, and never within what may become one."""
+    translator = copier("bpe")
+    text = "The quick brown fox. One old tree."
+    constraints = translator.constraints(stop_at=["brown"])
+    options = translator.options(method="greedy")
+    streamed = list(translator.stream(text, options, constraints))
+    assert "".join(streamed) == translator.translate([text], stop_at=["brown"], method="greedy")[0] == "The quick "
+    none = translator.constraints(stop_at=["The quick brown fox jumps"])
+    assert "".join(translator.stream(text, options, none)) == text
+
+
+def test_words_behind_a_stop_string_are_aligned_to_nothing() -> None:
+    ((answer,),) = copier("bpe").translate(["the quick brown fox"], nbest=1, stop_at=[" fox"], align=True)
+    assert answer.links == ((0, 0), (1, 1), (2, 2))
+
+
+def test_coverage_does_not_depend_on_threads() -> None:
+    translator = copier("bpe")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        answers = translator.translate(["the quick fox", "ten cats"] * 9, coverage=0.3, beam=2)
+    finally:
+        torch.set_num_threads(before)
+    assert answers == ["the quick fox", "ten cats"] * 9
+
+
+@pytest.mark.parametrize("wish", ["(?i)sku-[0-9]+", "(a)b"])
+def test_expressions_that_cannot_be_put_together_are_refused(wish: str) -> None:
+    with pytest.raises(SettingsError, match="regular expression"):
+        copier("bpe").translate(["the fox"], keep=["{[a-z]*}", wish])
+
+
+def test_terms_and_groups_are_not_for_one_beam() -> None:
+    with pytest.raises(SettingsError, match="whole beam"):
+        copier("bpe").translate(["the fox"], terms={"fox": "dog"}, beam=4, groups=2)
+
+
+def test_one_question_at_a_time_goes_through_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens to it hears all that passes, also what others asked."""
+    translator, inside, most = copier("bpe"), [0], [0]
+    for name in ("encode", "forward", "step"):
+        monkeypatch.setattr(translator.model, name, _watched(getattr(translator.model, name), inside, most))
+    asked: list[Callable[[], object]] = [
+        lambda: translator("the quick fox"),
+        lambda: list(translator.stream("the quick fox")),
+        lambda: translator.attention("the quick fox"),
+        lambda: translator.score([("the quick fox", "the fox")]),
+        lambda: translator.align([("the quick fox", "the fox")]),
+    ]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        for future in [pool.submit(one) for one in asked]:
+            assert future.result(timeout=60) is not None
+    assert most == [1]
+
+
+def _watched(called: Callable[..., Any], inside: list[int], most: list[int]) -> Callable[..., Any]:
+    """Count how many are in it at a time; each stays for a moment."""
+
+    def watched(*arguments: Any, **further: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.003)
+        try:
+            return called(*arguments, **further)
+        finally:
+            inside[0] -= 1
+
+    return watched
+
+
+def test_a_stream_that_nobody_reads_keeps_nobody_waiting() -> None:
+    translator = copier("bpe")
+    stream = translator.stream("the quick brown fox jumps", translator.options(method="greedy"))
+    begun = next(stream) + next(stream)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(translator, "the lazy dog").result(timeout=60) == "the lazy dog"
+    assert begun + "".join(stream) == "the quick brown fox jumps"

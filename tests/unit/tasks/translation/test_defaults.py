@@ -1,0 +1,176 @@
+"""Settings chosen from a corpus: what kind of tokens, how large a model, how long to train, and why."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.errors import DataError
+from transduce.recipe import Recipe, read_recipe
+from transduce.tasks.translation.defaults import FEW_WORDS, Side, Survey, advise, survey
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+SYMBOLS = Side(characters=9.0, words=5.0, distinct_words=11)
+TEXT = Side(characters=61.0, words=11.0, distinct_words=FEW_WORDS + 1)
+WORD = Side(characters=7.0, words=1.0, distinct_words=FEW_WORDS + 1)
+
+
+def spelled(draw: random.Random) -> str:
+    return "".join(draw.choice(LETTERS) for _ in range(draw.randint(3, 9)))
+
+
+def single_words(count: int) -> list[tuple[str, str]]:
+    draw = random.Random(1)
+    return [(word, " ".join(word)) for word in (spelled(draw) for _ in range(count))]
+
+
+def text(count: int) -> list[tuple[str, str]]:
+    draw = random.Random(2)
+    sentences = [" ".join(spelled(draw) for _ in range(draw.randint(4, 13))) for _ in range(count)]
+    return [(sentence, sentence.upper()) for sentence in sentences]
+
+
+def test_a_survey_counts_pairs_characters_words_and_different_words(tmp_path: Path) -> None:
+    found = survey([("a bb", "x"), ("a a a", "y z"), ("c", "x")])
+    assert found.pairs == 3
+    assert (found.source.characters, found.source.words, found.source.distinct_words) == (10 / 3, 2.0, 3)
+    assert (found.target.characters, found.target.words, found.target.distinct_words) == (5 / 3, 4 / 3, 3)
+
+
+def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Path) -> None:
+    """Spelling to letters, as pronunciation is: one side is words, the other a few symbols over and over."""
+    advice = advise(survey(single_words(997)))
+    assert advice.tables["tokenizer"]["source_kind"] == "character"
+    assert advice.tables["tokenizer"]["target_kind"] == "word"
+    assert advice.tables["tokenizer"]["joint"] is False
+    assert advice.tables["model"]["tied"] == "target"
+    assert any("the source is single words" in reason for reason in advice.reasons)
+    assert any("the target has 26 different words" in reason for reason in advice.reasons)
+
+
+def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
+    advice = advise(survey(text(199)))
+    assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
+    assert any("one BPE vocabulary" in reason for reason in advice.reasons)
+
+
+def test_text_without_spaces_is_text() -> None:
+    draw = random.Random(4)
+    lines = ["".join(chr(draw.randint(0x4E00, 0x9FFF)) for _ in range(draw.randint(9, 40))) for _ in range(400)]
+    advice = advise(survey([(latin, line) for (latin, _), line in zip(text(400), lines, strict=True)]))
+    assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
+    short = advise(survey([(line[:3], " ".join(line[:3])) for line in lines]))
+    assert short.tables["tokenizer"]["source_kind"] == "character"
+
+
+def test_the_pieces_of_the_one_side_that_is_text_grow_with_the_corpus() -> None:
+    tables = advise(Survey(400_000, TEXT, WORD)).tables["tokenizer"]
+    assert (tables["source_kind"], tables["target_kind"], tables["vocab_size"]) == ("bpe", "character", 32_000)
+
+
+def test_one_vocabulary_of_characters_is_counted_in_characters() -> None:
+    words = Survey(9_000, WORD, WORD)
+    apart, joint = (advise(words, given).tables for given in ({}, {"joint": True}))
+    assert joint["tokenizer"]["kind"] == "character" and joint["tokenizer"]["joint"] is True
+    assert joint["training"]["updates"] == apart["training"]["updates"]
+
+
+def test_few_symbols_on_both_sides_are_words(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    lines = [" ".join(draw.choice(LETTERS[:7]) for _ in range(5)) for _ in range(101)]
+    advice = advise(survey([(line, line[::-1]) for line in lines]))
+    kinds = (advice.tables["tokenizer"]["source_kind"], advice.tables["tokenizer"]["target_kind"])
+    assert kinds == ("word", "word")
+
+
+@pytest.mark.parametrize("count", [5, 23, 211])
+def test_a_small_corpus_is_not_taken_for_symbols_because_it_is_small(count: int) -> None:
+    """Few different words mean symbols only where each stands there often: else no word would ever be seen twice."""
+    assert advise(survey(single_words(count))).tables["tokenizer"]["source_kind"] == "character"
+    advice = advise(survey(text(count // 5 or 1)))
+    assert advice.tables["tokenizer"].get("kind") == "bpe"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "vocabulary", "preset"),
+    [(500, 4000, "small"), (19_999, 4000, "small"), (20_000, 10_000, "small"), (300_000, 32_000, "paper_base")],
+)
+def test_vocabulary_and_model_grow_with_the_corpus(pairs: int, vocabulary: int, preset: str) -> None:
+    advice = advise(Survey(pairs, TEXT, TEXT))
+    assert advice.tables["tokenizer"]["vocab_size"] == vocabulary
+    assert advice.tables["model"]["preset"] == preset
+    assert advice.reasons[0].startswith(f"{pairs:,} training pairs")
+
+
+def test_the_smallest_corpora_get_a_smaller_model() -> None:
+    tables = advise(Survey(9_999, TEXT, TEXT)).tables
+    assert (tables["model"]["num_layers"], tables["model"]["model_dim"]) == (3, 128)
+    assert "num_layers" not in advise(Survey(10_000, TEXT, TEXT)).tables["model"]
+    widths = [advise(Survey(pairs, TEXT, TEXT)).tables["model"].get("model_dim", 256) for pairs in (49_999, 50_000)]
+    assert widths == [128, 256]
+
+
+def test_a_wider_model_learns_at_a_smaller_rate() -> None:
+    rates = [
+        advise(Survey(pairs, TEXT, TEXT)).tables["training"]["learning_rate"] for pairs in (49_999, 50_000, 300_000)
+    ]
+    assert rates == [5e-3, 1e-3, 7e-4]
+
+
+sides = st.sampled_from([SYMBOLS, TEXT, WORD, Side(0.0, 0.0, 0), Side(9e6, 9e5, FEW_WORDS + 1), Side(1.0, 1.0, 1)])
+
+
+@given(st.integers(1, 1_000_000), sides, sides)
+def test_whatever_the_corpus_the_chosen_settings_are_a_recipe(pairs: int, source: Side, target: Side) -> None:
+    advice = advise(Survey(pairs, source, target))
+    data = {"train": {"source": "a.txt", "target": "b.txt"}}
+    made = Recipe.from_tables({"data": data, **advice.tables}, "a test")
+    training = made.training
+    assert training.updates >= 500
+    assert training.warmup <= training.updates // 5
+    assert 50 <= training.validate_every <= training.updates
+    assert training.average <= training.keep_last
+    assert all(reason and "\n" not in reason for reason in advice.reasons)
+
+
+def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="empty"):
+        survey([])
+
+
+def test_two_files_are_enough_for_a_recipe(tmp_path: Path) -> None:
+    for name, side in (("a.txt", 0), ("b.txt", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in text(53)))
+    train = {"source": str(tmp_path / "a.txt"), "target": str(tmp_path / "b.txt")}
+    found, reasons = read_recipe(None, base={"data": {"train": train}})
+    assert found.tokenizer.kind == "bpe"
+    assert len(reasons) >= 4
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["training.keep_last=2"], {"keep_last": 2, "average": 2}),
+        (["training.average=9"], {"keep_last": 9, "average": 9}),
+        (["training.average=1"], {"keep_last": 5, "average": 1}),
+    ],
+)
+def test_what_was_chosen_gives_way_to_what_a_person_gives(
+    given: list[str], expected: dict[str, int], tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text("".join("\t".join(pair) + "\n" for pair in text(53)))
+    found, reasons = read_recipe(None, given, base={"data": {"train": {"path": str(tmp_path / "a.tsv")}}})
+    assert {name: getattr(found.training, name) for name in expected} == expected
+    assert reasons[-1] == f"but, as was asked for: {given[0].replace('=', ' = ')}"
+
+
+def test_weight_decay_goes_with_its_optimizer(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text\n" * 50)
+    base = {"data": {"train": {"text": str(tmp_path / "a.txt")}}}
+    found, reasons = read_recipe(None, ["training.optimizer=adam"], base=base)
+    assert (found.training.optimizer, found.training.weight_decay) == ("adam", 0.0)
+    assert reasons[-1] == "but, as was asked for: training.optimizer = 'adam'"

@@ -1,0 +1,116 @@
+"""Languages that a model can be asked for: their tags, and what goes before a text."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from transduce.errors import ModelFolderError, SettingsError
+from transduce.text.language import Languages
+from transduce.text.tokenizer.extension import with_tags
+from transduce.text.tokenizer.special import KINDS
+from transduce.text.tokenizer.tag import Lead, Tags
+from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
+from transduce.text.tokenizer.training import train_tokenizer
+
+TEXT = "the quick brown fox says >>de<< and jumps over the lazy dog"
+
+
+@functools.cache
+def tagged(kind: str, later: bool = False) -> Tokenizer:
+    """With tags from the beginning, or added to a tokenizer that had none."""
+    config = TokenizerConfig(kind=kind, vocab_size=400, min_frequency=1)
+    languages = ("de", "pt-BR")
+    if later:
+        return with_tags(train_tokenizer(kind, [TEXT], config), languages)
+    return train_tokenizer(kind, [TEXT], config, languages)
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_cannot_spell_a_tag_and_a_tag_is_not_text(kind: str, later: bool) -> None:
+    tokenizer = tagged(kind, later)
+    assert set(tokenizer.tags) == {"de", "pt-BR"}
+    read = tokenizer.encode(TEXT + " >>pt-BR<<")
+    assert not set(read) & set(tokenizer.tags.values())
+    led = [tokenizer.tags["de"], *tokenizer.encode(TEXT)]
+    assert tokenizer.decode(led) == tokenizer.decode(led[1:])
+    assert tokenizer.pieces(led)[0] == ">>de<<"
+    assert tokenizer.words(led) == [None, *tokenizer.words(led[1:])]
+    again = Tokenizer.from_json(tokenizer.to_json(), "it")
+    assert (again.tags, again.encode(TEXT), again.vocabulary) == (tokenizer.tags, led[1:], tokenizer.vocabulary)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tags_added_later_change_nothing_else(kind: str) -> None:
+    config = TokenizerConfig(kind=kind, vocab_size=400, min_frequency=1)
+    plain = train_tokenizer(kind, [TEXT], config)
+    with_some = with_tags(plain, ["de"])
+    assert with_some.vocabulary == [*plain.vocabulary, ">>de<<"] and with_some.encode(TEXT) == plain.encode(TEXT)
+
+
+def test_a_vocabulary_without_room_for_the_tags_is_refused() -> None:
+    config = TokenizerConfig(kind="bpe", vocab_size=260)
+    with pytest.raises(SettingsError, match="no room for the tags of 2 languages"):
+        train_tokenizer("bpe", [TEXT], config, ["de", "fr"])
+
+
+def test_what_goes_where() -> None:
+    marian = Tags(of={"de": 7, "fr": 8})
+    assert marian.lead("fr") == Lead([8], []) and marian.lengths == (1, 0)
+    m2m = Tags(place="target", of={"de": 7, "fr": 8}, source_of={"en": 9, "de": 7})
+    assert m2m.lead("fr", "en") == Lead([9], [8]) and m2m.lengths == (1, 1)
+    both = Tags(of={"de": 7}, source_of={"en": 9})
+    assert both.lead(None, None) == Lead([9, 7], []) and both.lengths == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("to", "of", "says"),
+    [
+        (None, "en", r"translates into several languages: say which \(--to de, .*; there is de, fr$"),
+        ("it", "en", "does not translate into 'it'; there is de, fr$"),
+        ("de", None, r"translates from several languages: say which \(--from de, .*; there is de, en$"),
+        ("de", "it", "does not translate from 'it'; there is de, en$"),
+    ],
+)
+def test_a_missing_or_unknown_language_is_one_sentence_with_those_there_are(
+    to: str | None, of: str | None, says: str
+) -> None:
+    with pytest.raises(SettingsError, match=says):
+        Tags(place="target", of={"de": 7, "fr": 8}, source_of={"en": 9, "de": 7}).lead(to, of)
+
+
+def test_notes_say_it_and_other_notes_do_not() -> None:
+    known = tagged("byte")
+    asked = Languages({"tags": {"of": {"de": 7, "fr": 8}}}, known, known)
+    asked.ask_for("fr")
+    assert asked.lead() == Lead([8], []) and asked.lead("de") == Lead([7], [])
+    told = Languages(
+        {"tags": {"place": "target", "of": {"de": 7}, "source_of": {"en": 9, "fr": 8}}, "source_language": "en"},
+        known,
+        known,
+    )
+    assert told.lead() == Lead([9], [7]) and told.lead(of="fr") == Lead([8], [7])
+    plain = Languages({"source_language": "de", "target_language": "en"}, known, known)
+    assert plain.lead() == plain.lead("en") == Lead([], [])
+    with pytest.raises(SettingsError, match="cannot be asked for 'fr': it translates from de into en; leave out --to"):
+        plain.ask_for("fr")
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "de",
+        {"of": {}},
+        {"of": {"de": -1}},
+        {"of": {"de": "7"}},
+        {"place": "middle", "of": {"de": 1}},
+        {"off": 1},
+        {"of": {"a": 999}},
+    ],
+)
+def test_damaged_notes_are_refused(tags: Any) -> None:
+    with pytest.raises(ModelFolderError, match="the note 'tags'"):
+        Languages({"tags": tags}, tagged("byte"), tagged("byte"))
