@@ -46,7 +46,7 @@ FAMILY: dict[str, Config] = {
         num_layers=6,
         positions="rotary",
         norm_kind="rms",
-        feed_forward="gated",
+        activation="gated",
         attention_bias=False,
         max_positions=128,
     ),
@@ -113,7 +113,7 @@ def torch_rounds(configs: dict[str, Config], rounds: int) -> dict[str, dict[str,
 def long_answers(lengths: Sequence[int] = (50, 100, 200, 400, 800)) -> dict[str, float]:
     """Milliseconds of the last tokens of answers of different lengths, with a beam of 5: it should hardly grow."""
     model = our_model(TINY)
-    options = SearchOptions(beam=5, max_length=max(lengths), stop="beam_finished")
+    options = SearchOptions(beam_size=5, max_length=max(lengths), stop_rule="beam_finished")
     search = Search(model, SPECIALS, SPECIALS)
     search.admit([Request(0, sources(1)[0], options)])
     times: list[float] = []

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 BEAM = 5
-SEARCH = {"beam": BEAM, "length_penalty": "power", "alpha": 1.0, "stop": "beam_finished"}
+SEARCH = {"beam_size": BEAM, "length_normalization": "power", "length_penalty": 1.0, "stop_rule": "beam_finished"}
 BATCHES = (32, 64, 128, 256)
 
 

@@ -51,7 +51,7 @@ def our_search(model: AnyTransducer) -> Contender:
 
     def search(read: Sequence[list[int]], beam: int) -> Answers:
         options = SearchOptions(
-            method="greedy" if beam == 1 else "beam", beam=beam, max_length=LENGTH, stop="beam_finished"
+            method="greedy" if beam == 1 else "beam", beam_size=beam, max_length=LENGTH, stop_rule="beam_finished"
         )
         requests = [
             Request(place, (), options, tokens, first=START) if continues else Request(place, tokens, options)

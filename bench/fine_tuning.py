@@ -91,7 +91,7 @@ def recipe(work: Path, half: str, updates: int, threads: int | None) -> Table:
             "schedule": "inverse_sqrt",
             "learning_rate": RATE,
             "warmup": max(1, updates // 5),
-            "clip": 1.0,
+            "max_grad_norm": 1.0,
             "validate_every": max(1, updates // 5),
             "log_every": 50,
             "keep_last": 3,
@@ -103,8 +103,8 @@ def recipe(work: Path, half: str, updates: int, threads: int | None) -> Table:
 def going_on(table: Table, first: Path) -> Table:
     """The same run, but from what the first has learned; its rate, warm-up and schedule are what is chosen for that."""
     kept = {name: value for name, value in table["training"].items() if name not in ("schedule", "warmup")}
-    training = {**kept, "start_from": str(first), "learning_rate": RATE / 10}
-    return {"data": {**table["data"], "watch": {"prepared": str(first)}}, "training": training}
+    training = {**kept, "initial_checkpoint": str(first), "learning_rate": RATE / 10}
+    return {"data": {**table["data"], "extra_validation": {"prepared": str(first)}}, "training": training}
 
 
 def chosen(table: Table, folder: Path) -> Recipe:

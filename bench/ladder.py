@@ -47,9 +47,9 @@ SYSTEMS: dict[str, list[str]] = {
     "cho": ["model={preset='cho'}", "training.learning_rate=0.001"],
     "bahdanau": ["model={preset='bahdanau'}", "training.learning_rate=0.001"],
     "convolutional": [
-        "model={preset='conv_ladder', first_values='torch'}",
+        "model={preset='conv_ladder', embedding_init='torch'}",
         "training.learning_rate=0.001",
-        "training.clip=0.1",
+        "training.max_grad_norm=0.1",
     ],
     "transformer": [],
 }

@@ -53,7 +53,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
     from transduce.training.validation import Validator
 
     keep_freed_memory()
-    config = recipe.training.but(threads=torch.get_num_threads(), decode_pairs=0)
+    config = recipe.training.but(threads=torch.get_num_threads(), decode_examples=0)
     torch.set_num_threads(1)
     size = prepared.target_tokenizer.size
     model = build(recipe.model, VocabularySizes(size, size), config.seed)
@@ -67,7 +67,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
         for _ in range(updates):
             _, batch = next(batches)
             done += 1
-            updater.update([batch], done, schedule(done), config.slice_size)
+            updater.update([batch], done, schedule(done), config.micro_batch_size)
 
     def judge() -> float:
         assert prepared.validation is not None

@@ -50,8 +50,12 @@ def main() -> None:
     parser.add_argument("--split", default="test_2016_flickr", help="which files; val is for choosing")
     parser.add_argument("--tokenised", nargs="*", default=[], help="runs on the lowercased, tokenised files")
     parser.add_argument("--raw", nargs="*", default=[], help="runs on raw text")
-    parser.add_argument("--alpha", type=float, help="length penalty of these; unless given, what they were saved with")
-    parser.add_argument("--beam", type=int, help="openings that these keep; unless given, what they were saved with")
+    parser.add_argument(
+        "--length-penalty", type=float, help="length penalty of these; unless given, what they were saved with"
+    )
+    parser.add_argument(
+        "--beam-size", type=int, help="openings that these keep; unless given, what they were saved with"
+    )
     options = parser.parse_args()
     refuse_missing(
         options.data, *(f"{options.split}{kind}.{side}.gz" for kind in (".lc.norm.tok", "") for side in ("en", "de"))
@@ -65,7 +69,7 @@ def main() -> None:
     answers: dict[str, list[str]] = {}
     found: dict[str, dict[str, Any]] = {}
     for run, is_raw in [*((run, False) for run in options.tokenised), *((run, True) for run in options.raw)]:
-        wishes = {"alpha": options.alpha, "beam": options.beam} if is_raw else {}
+        wishes = {"length_penalty": options.alpha, "beam_size": options.beam} if is_raw else {}
         said = transduce.load(*run.split("+")).translate(sources[is_raw], split=False, **wishes)
         answers[run] = tokenised(said) if is_raw else said
         score, around = TOKENISED.score(answers[run], reference), interval(TOKENISED, answers[run], reference)

@@ -20,7 +20,7 @@ from common import measured
 
 CHUNK = 100_000
 WORDS = 50_000
-TRAINING = ("model.preset=tiny", "training.updates=1", "training.tokens=4096", "training.log_every=1")
+TRAINING = ("model.preset=tiny", "training.updates=1", "training.batch_tokens=4096", "training.log_every=1")
 
 
 def vocabulary(seed: int) -> np.ndarray:

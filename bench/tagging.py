@@ -38,7 +38,7 @@ LEARNING: Table = {
     "betas": [0.9, 0.98],
     "epsilon": 1e-6,
     "schedule": "linear",
-    "clip": 1.0,
+    "max_grad_norm": 1.0,
 }
 
 
@@ -107,7 +107,7 @@ def tagging(options: argparse.Namespace, work: Path, seed: int, started: bool) -
         "model": RATES["tag"] if started else MODEL | RATES["tag"],
         "training": {
             **LEARNING,
-            **({"start_from": pre_trained} if started else {}),
+            **({"initial_checkpoint": pre_trained} if started else {}),
             "seed": seed,
             "tokens": 2048,
             "updates": options.tagging_updates,

@@ -66,7 +66,7 @@ def ours(size: Size) -> Callable[[Batch], None]:
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
     from transduce.models.transformer import TransformerConfig
-    from transduce.training.config import TrainingConfig, usual_slice
+    from transduce.training.config import TrainingConfig, default_micro_batch
     from transduce.training.step import Updater
     from transduce.training.system_memory import keep_freed_memory
 
@@ -79,14 +79,14 @@ def ours(size: Size) -> Callable[[Batch], None]:
         dropout=size.dropout,
         attention_bias=True,
     )
-    slices = usual_slice(size.dim)
-    training = TrainingConfig(threads=torch.get_num_threads(), slice_tokens=slices, learning_rate=1e-4)
+    slices = default_micro_batch(size.dim)
+    training = TrainingConfig(threads=torch.get_num_threads(), micro_batch_tokens=slices, learning_rate=1e-4)
     torch.set_num_threads(1)
     updater = Updater(build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1), training)
     updates = count(1)
 
     def update(batch: Batch) -> None:
-        updater.update([batch], next(updates), rate=1e-4, slice_tokens=slices)
+        updater.update([batch], next(updates), rate=1e-4, micro_batch_tokens=slices)
 
     return update
 

@@ -21,7 +21,7 @@ from transduce.tasks.translation.evaluation import TestSet, assess, compare_asse
 TASK: dict[str, Any] = {"task": "copy", "max_length": 4, "symbols": 6}
 MODELS: dict[str, dict[str, Any]] = {
     "transformer": {"model_dim": 32, "num_heads": 2, "ffn_dim": 64, "num_layers": 1, "norm": "pre", "dropout": 0.0},
-    "attentive_rnn": {"embedding_dim": 16, "hidden_dim": 32, "dropout": 0.0},
+    "rnn": {"embedding_dim": 16, "hidden_dim": 32, "dropout": 0.0},
 }
 
 

@@ -31,14 +31,14 @@ norm = "pre"
 dropout = 0.0
 
 [training]
-tokens = 512
+batch_tokens = 512
 updates = 400
 schedule = "linear"
 learning_rate = 0.01
 warmup = 40
 validate_every = 400
 metric = "exact_match"
-decode_pairs = 50
+decode_examples = 50
 threads = 1
 """
 
@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
 
     translator = transduce.load(run)
     print("a b c d  →", translator("a b c d"))
-    for answer in translator.translate(["d a b"], beam=5, nbest=3)[0]:
+    for answer in translator.translate(["d a b"], beam_size=5, n_best=3)[0]:
         print(f"  {answer.score:7.3f}  {answer.text}")
 
     maps = translator.attention("a b c d")

@@ -18,7 +18,7 @@ def main(run: str, source: str, output: str) -> None:
     """Translate line by line: same order, same number, empty lines stay empty."""
     translator = transduce.load(run)
     lines = list(read_lines(source))  # strict UTF-8, plain or gzip; "-" is standard input
-    answers = translator.translate(lines, beam=4, max_extra=10)
+    answers = translator.translate(lines, beam_size=4, max_extra=10)
     with Path(output).open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(" ".join(answer.splitlines()) + "\n" for answer in answers)
     counts = translator.counts

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transduce.inference.generator import Generator
     from transduce.inference.load import load
-    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
     from transduce.recipe import Recipe
     from transduce.run import train
 
 __version__ = "0.1.0"
-__all__ = ["Generator", "ReaderModel", "Recipe", "Translator", "__version__", "load", "train"]
+__all__ = ["Generator", "Recipe", "TextEncoder", "Translator", "__version__", "load", "train"]
 
 _HOMES = {
     "Generator": "transduce.inference.generator",
-    "ReaderModel": "transduce.inference.text_encoder",
+    "TextEncoder": "transduce.inference.text_encoder",
     "Recipe": "transduce.recipe",
     "Translator": "transduce.inference.translator",
     "load": "transduce.inference.load",

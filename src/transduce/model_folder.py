@@ -27,7 +27,7 @@ from torch import Tensor
 from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
-from transduce.models.interface import AnyTransducer, Model, Reader, Transducer, VocabularySizes
+from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer, VocabularySizes
 from transduce.storage.files import MANIFEST, folder_aside, read_json, seal, verify, write_json
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
 
@@ -61,9 +61,9 @@ class ModelFolder:
         return self.model
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> EncoderModel:
         """The model, if it is one that reads."""
-        if not isinstance(self.model, Reader):
+        if not isinstance(self.model, EncoderModel):
             raise SettingsError(
                 f"a {catalog.name_of(self.config)} writes and is not asked about texts; use `transduce translate`"
             )
@@ -173,7 +173,7 @@ def put_weights(model: Model, weights: dict[str, Tensor], where: Path) -> None:
         if not bool(weight.isfinite().all()):
             raise ModelFolderError(
                 f"{where}: the weight '{name}' holds values that are not finite, so its training has failed; "
-                "train again with a lower training.learning_rate or with training.clip"
+                "train again with a lower training.learning_rate or with training.max_grad_norm"
             )
     with torch.no_grad():
         for name, weight in weights.items():

@@ -37,7 +37,7 @@ from transduce.text.plain import TextFile, read_documents
 from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
-from transduce.training.config import LARGEST_SLICE, TrainingConfig, usual_slice
+from transduce.training.config import LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
 from transduce.training.run_folder import RECIPE
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
@@ -74,11 +74,11 @@ class Recipe:
         )
         refuse_misreading(recipe.data, recipe.model, recipe.training, where)
         _refuse_mismatch(recipe, where)
-        tied = getattr(recipe.model, "tied", None)
+        tied = getattr(recipe.model, "tied_embeddings", None)
         if tied in SHARED and not recipe.tokenizer.joint:
             raise SettingsError(
-                f"{where}: model.tied = '{tied}' needs one vocabulary for both sides; "
-                "set tokenizer.joint = true or model.tied = 'target'"
+                f"{where}: model.tied_embeddings = '{tied}' needs one vocabulary for both sides; "
+                "set tokenizer.joint = true or model.tied_embeddings = 'target'"
             )
         return recipe
 
@@ -127,7 +127,7 @@ def _with_block(data: DataConfig | ReadingConfig, model: Config, where: str) -> 
             f"{where}: a model of {_limit(model)} positions reads too few tokens of plain text at a time to learn "
             f"anything of it; set model.max_positions to {4 if data.corrupt else 2} or more (256 is usual)"
         )
-    return data.but(block=data.block or most or USUAL_BLOCK)
+    return data.but(block=data.block_size or most or USUAL_BLOCK)
 
 
 def _largest_block(data: DataConfig, model: Config) -> int | None:
@@ -161,14 +161,14 @@ def _refuse_mismatch(recipe: Recipe, where: str) -> None:
         reason = f"training.metric = '{training.metric}' is for pairs; of plain text the loss is what is measured"
     elif training.metric not in (known := ("loss", *METRICS)):
         reason = f"training.metric = '{training.metric}' is for readers; pairs are measured by {', '.join(known)}"
-    elif training.metric != "loss" and not training.decode_pairs:
-        reason = f"choosing by training.metric = '{training.metric}' needs translations; set decode_pairs above 0"
-    elif data.is_text and training.subword_dropout:
-        reason = "training.subword_dropout cuts pairs anew in every epoch, not plain text; leave it out"
+    elif training.metric != "loss" and not training.decode_examples:
+        reason = f"choosing by training.metric = '{training.metric}' needs translations; set decode_examples above 0"
+    elif data.is_text and training.bpe_dropout:
+        reason = "training.bpe_dropout cuts pairs anew in every epoch, not plain text; leave it out"
     elif continues and (training.source_vectors or training.target_vectors):
         reason = f"source_vectors and target_vectors are for models with two sides, which {name} has not"
-    elif data.is_text and (most := _largest_block(data, recipe.model)) is not None and (data.block or 0) > most:
-        reason = f"data.block = {data.block} is more than the model reads at once, {most}; change one of them"
+    elif data.is_text and (most := _largest_block(data, recipe.model)) is not None and (data.block_size or 0) > most:
+        reason = f"data.block_size = {data.block_size} is more than the model reads at once, {most}; change one of them"
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
 
@@ -193,7 +193,7 @@ def read_recipe(
     where = str(path) if path is not None else "the command line"
     reasons: list[str] = []
     _refuse_foreign(tables, where)
-    if tables.get("training", {}).get("start_from") is not None:
+    if tables.get("training", {}).get("initial_checkpoint") is not None:
         tables, reasons = _started(tables, where, prepared)
     elif not CHOSEN & given.keys():
         data = read_data_table(_table(tables, "data", where), f"{where}: data")
@@ -234,8 +234,8 @@ def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Tabl
     usual = {name: TrainingConfig.model_fields[name].default for name in ("keep_last", "average")}
     given = _yielding(usual, tables["training"]) | tables["training"]
     training = TrainingConfig.from_table(given, f"{where}: training")
-    assert training.start_from is not None
-    origin = open_origin(training.start_from)
+    assert training.initial_checkpoint is not None
+    origin = open_origin(training.initial_checkpoint)
     tables = settled(origin, tables, where, prepared is not None)
     if {"learning_rate", "warmup", "updates", "schedule"} <= tables["training"].keys():
         return tables, []
@@ -315,10 +315,13 @@ def _over(advice: Advice, given: Table, where: str) -> tuple[Table, list[str]]:
     model, tokenizer = given.get("model", {}), given.get("tokenizer", {})
     if {"name", "preset"} & model.keys():
         chosen = {**chosen, "model": {}}
-        shares = getattr(catalog.read_model_table(model, f"{where}: model"), "tied", None) in SHARED
-        if advice.tables["model"].get("tied") == "target" and shares and "tied" not in model:
-            chosen["model"] = {"tied": "target"}
-            reasons = [*reasons, "two vocabularies: the source has a matrix of its own (model.tied = 'target')"]
+        shares = getattr(catalog.read_model_table(model, f"{where}: model"), "tied_embeddings", None) in SHARED
+        if advice.tables["model"].get("tied_embeddings") == "target" and shares and "tied_embeddings" not in model:
+            chosen["model"] = {"tied_embeddings": "target"}
+            reasons = [
+                *reasons,
+                "two vocabularies: the source has a matrix of its own (model.tied_embeddings = 'target')",
+            ]
     if {*KINDS, "folder"} & tokenizer.keys():
         chosen = {**chosen, "tokenizer": {}}
     chosen = {**chosen, "training": _yielding(chosen["training"], given.get("training", {}))}
@@ -362,6 +365,8 @@ def fill_in(recipe: Recipe) -> Recipe:
     precision = recipe.training.precision
     if precision == "auto":
         precision = "bfloat16" if device == "cuda" else "float32"
-    width: int = getattr(recipe.model, "model_dim", 0) or getattr(recipe.model, "hidden_dim", LARGEST_SLICE)
-    slices = recipe.training.slice_tokens or usual_slice(width, precision == "bfloat16", recipe.training.update_tokens)
-    return recipe.but_training(threads=threads, device=device, precision=precision, slice_tokens=slices)
+    width: int = getattr(recipe.model, "model_dim", 0) or getattr(recipe.model, "hidden_dim", LARGEST_MICRO_BATCH)
+    slices = recipe.training.micro_batch_tokens or default_micro_batch(
+        width, precision == "bfloat16", recipe.training.update_tokens
+    )
+    return recipe.but_training(threads=threads, device=device, precision=precision, micro_batch_tokens=slices)

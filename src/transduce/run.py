@@ -32,7 +32,7 @@ from transduce.training.distributed.sharding import shard, whole
 from transduce.training.finish import put_final_weights
 from transduce.training.initial_weights import begin, freeze, start_from_vectors, vectors_fingerprint
 from transduce.training.interruption import listening
-from transduce.training.memory_estimate import batch_for, fitting_slice
+from transduce.training.memory_estimate import batch_for, fitting_micro_batch
 from transduce.training.model_card import model_card
 from transduce.training.reporter import Reporter, Silent
 from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held, kept_on_error
@@ -124,7 +124,7 @@ def _set_up(
     if not ranks.leads:
         ranks.wait()  # until the leader has prepared
         recipe = resume_recipe(folder)
-        return _trainer(recipe, load_prepared(folder / DATA, block=recipe.data.block), folder, ranks, reporter)
+        return _trainer(recipe, load_prepared(folder / DATA, block=recipe.data.block_size), folder, ranks, reporter)
     with contextlib.nullcontext() if resume else emptied_on_error(folder):
         if not resume or resume_recipe(folder).training.updates != recipe.training.updates:
             _write(recipe, folder)
@@ -138,7 +138,7 @@ def _set_up(
         if recipe.training.patience and corpus.validation is None:
             reporter.warn("there are no validation pairs, so that training.patience ends nothing early")
         chosen = with_labels(recipe, corpus)
-        if recipe.training.tokens == "auto":
+        if recipe.training.batch_tokens == "auto":
             chosen = _sized(chosen, corpus, reporter)
         if chosen != recipe:
             recipe = chosen
@@ -156,7 +156,7 @@ def _trainer(recipe: Recipe, corpus: Prepared, folder: Path, ranks: Ranks, repor
     facts, training = _facts(recipe, corpus, ranks), recipe.training
     checkpoints = Checkpoints(folder)
     found = checkpoints.latest()
-    needed = {"start": training.start_from}  # for the beginning only
+    needed = {"start": training.initial_checkpoint}  # for the beginning only
     needed |= {"source_vectors": training.source_vectors, "target_vectors": training.target_vectors}
     for name, path in needed.items():
         if path is not None and found is not None and not Path(path).exists():
@@ -172,15 +172,15 @@ def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
     train = corpus.report.train
     tokens = batch_for(train.target.tokens + train.kept)
     keep_freed_memory()
-    slices = min(recipe.training.slice_size, tokens * recipe.training.accumulate // 2)
-    trial = recipe.but_training(tokens=tokens, slice_tokens=slices, threads=recipe.training.threads)
+    slices = min(recipe.training.micro_batch_size, tokens * recipe.training.gradient_accumulation // 2)
+    trial = recipe.but_training(tokens=tokens, micro_batch_tokens=slices, threads=recipe.training.threads)
     updater = Updater(_build(trial, corpus, Silent(), begun=True), trial.training)
     try:
-        slices = fitting_slice(updater, corpus, slices)
+        slices = fitting_micro_batch(updater, corpus, slices)
     finally:
         updater.workers.close()
     reporter.warn(f"batches of {tokens:,} tokens, computed in slices of {slices:,}, suit this corpus and this memory")
-    return trial.but_training(slice_tokens=slices)
+    return trial.but_training(micro_batch_tokens=slices)
 
 
 def _corpus(
@@ -198,7 +198,7 @@ def _corpus(
             found = load_prepared(prepared)
             _refuse_foreign_corpus(found, recipe)
             place.symlink_to(found.folder.resolve())
-    return load_prepared(place, block=recipe.data.block)
+    return load_prepared(place, block=recipe.data.block_size)
 
 
 def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: bool = False) -> Model:
@@ -211,7 +211,7 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: bool = F
     refuse_too_large(outline(recipe.model, sizes), recipe.training)
     model = catalog.build(recipe.model, sizes, recipe.training.seed)
     refuse_too_long(model, corpus)
-    start = recipe.training.start_from
+    start = recipe.training.initial_checkpoint
     if start is not None and not begun:
         reporter.warn(begin(model, Path(start), corpus.source_tokenizer, corpus.target_tokenizer))
     sides = (
@@ -236,7 +236,7 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: bool = F
 
 def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
     """Give a reader's head as many labels as there are, and the words that they are where it answers in words."""
-    if not catalog.is_reader(recipe.model) or getattr(recipe.model, "head", None) not in ("labels", "tags"):
+    if not catalog.is_text_encoder(recipe.model) or getattr(recipe.model, "head", None) not in ("labels", "tags"):
         return recipe
     labels = corpus.report.labels or ("",)
     words = {"label_tokens": label_tokens(corpus.source_tokenizer, labels)}
@@ -247,7 +247,7 @@ def with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
 def without_labels(recipe: Recipe) -> Recipe:
     """Forget the labels, which the data says: a recipe is the same before they are counted."""
     model = recipe.model
-    if not catalog.is_reader(model):
+    if not catalog.is_text_encoder(model):
         return recipe
     named = {"label_tokens": ()} if catalog.answers_in_words(model) else {}
     return replace(recipe, model=model.but(num_labels=1, **named))
@@ -270,7 +270,7 @@ def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
     if corpus.report.tags is not None:
         notes["tags"] = corpus.report.tags.to_table()
     if isinstance(recipe.data.corpora[0], TextFile):
-        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block}
+        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block_size}
     return notes
 
 
@@ -292,9 +292,9 @@ def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
 def _as_begun(recipe: Recipe, folder: Path) -> Recipe:
     """Fill in the recipe of a run that goes on; it must be the one that it was begun with, but for more updates."""
     begun = fill_in(resume_recipe(folder))
-    if recipe.training.tokens == "auto":  # what was chosen then
-        slices = recipe.training.slice_tokens or begun.training.slice_tokens
-        recipe = recipe.but_training(tokens=begun.training.tokens, slice_tokens=slices)
+    if recipe.training.batch_tokens == "auto":  # what was chosen then
+        slices = recipe.training.micro_batch_tokens or begun.training.micro_batch_tokens
+        recipe = recipe.but_training(tokens=begun.training.batch_tokens, micro_batch_tokens=slices)
     recipe = fill_in(recipe)
     if without_labels(begun.but_training(updates=recipe.training.updates)) != without_labels(recipe):
         raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")

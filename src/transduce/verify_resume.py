@@ -39,7 +39,7 @@ def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, upd
         keep_last=2,
         average=0,
         patience=0,
-        decode_pairs=0,
+        decode_examples=0,
         metric="loss",
     )
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ SECTIONS: list[tuple[str, str, type[Config]]] = [
     ("### A corpus of plain text", "`{text = …}`, for language models and T5.", TextFile),
     ("### A task that makes its pairs", '`{task = "reverse", size = 10_000}`.', SyntheticTask),
     ("### Pictures that are drawn", '`{pictures = "seen", size = 10_000}`, for captioners.', DrawnPictures),
-    ("### Pairs of another run", "`{prepared = …}`; what `--watch RUN` stands for.", PreparedPairs),
+    ("### Pairs of another run", "`{prepared = …}`; what `--extra-validation RUN` stands for.", PreparedPairs),
     ("## `[data]` of a reader", "With a `task`, the table is a reader's.", ReadingConfig),
     ("### A file of examples", "`{path = …}`, in `train`, `validation`, `test`.", ReadingFiles),
     ("## `[tokenizer]`", "", TokenizerConfig),
@@ -55,7 +55,7 @@ SECTIONS: list[tuple[str, str, type[Config]]] = [
 ]
 """Heading, a sentence, and the class of the settings."""
 MODEL = "`name` chooses the model, `preset` a model with its sizes ([which there are](../README.md#models))."
-BLOCKS = "Shared by `transformer`, `gpt`, `t5`, `bert`, `universal` and `universal_reader`."
+BLOCKS = "Shared by `transformer`, `gpt`, `t5`, `bert`, `universal` and `universal_encoder`."
 WORDS = {bool: "`true`, `false`", int: "whole number", float: "number", str: "text"}
 
 

@@ -66,7 +66,7 @@ def test_training_and_validation_pairs_of_a_task_are_drawn_with_different_seeds(
 def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) -> None:
     """Two updates of a smaller corpus: whether it learns is asked by `make learn`. Where a recipe names files, a task
     or a small text stands in for them."""
-    changes = ["training.updates=2", "training.validate_every=2", "training.decode_pairs=3"]
+    changes = ["training.updates=2", "training.validate_every=2", "training.decode_examples=3"]
     if read_recipe(path)[0].data.is_text:
         (tmp_path / "text").write_text("A small text stands here.\n" * 99)
         recipe, _ = read_recipe(path, [*changes, f"data.train.text={tmp_path / 'text'}"])

@@ -155,7 +155,9 @@ MODELS = {
     "a vocabulary of another size": Case(
         TRANSLATE, 65, "knows 99 and 99 tokens but the tokenizers", config(vocabulary={"source": 99, "target": 99})
     ),
-    "nonsense to search with": Case(TRANSLATE, 65, "beam = 0 is not possible", config(notes={"search": {"beam": 0}})),
+    "nonsense to search with": Case(
+        TRANSLATE, 65, "beam = 0 is not possible", config(notes={"search": {"beam_size": 0}})
+    ),
     "a word to search with": Case(TRANSLATE, 65, "must be a table", config(notes={"search": "wide"})),
     "an empty config": Case(TRANSLATE, 65, "config.json: is not valid JSON", content("config.json", "")),
     "a config without end": Case(
@@ -192,11 +194,13 @@ WISHES = {
     "a NUL on the way": Case("translate run x --output out", 65, "NUL", file("x", b"a b\nc \0 d\n")),
     "an output that is a folder": Case("translate run a.txt --output run", 73, "run: is a folder"),
     "an output below a file": Case("translate run a.txt --output a.txt/out", 73, "a.txt/out: cannot be written"),
-    "beam of none": Case("translate run a.txt --beam 0", 2, "beam = 0 is not possible"),
-    "beam of a thousand": Case("translate run a.txt --beam 1000", 2, "beam = 1000 is not possible"),
+    "beam of none": Case("translate run a.txt --beam-size 0", 2, "beam = 0 is not possible"),
+    "beam of a thousand": Case("translate run a.txt --beam-size 1000", 2, "beam = 1000 is not possible"),
     "no answer at all": Case("translate run a.txt --mbr 3 --n-best 0", 2, "there is at least one answer"),
-    "more answers than openings": Case("translate run a.txt --beam 2 --n-best 3", 2, "3 translations need a beam of"),
-    "a length penalty of nan": Case("translate run a.txt --alpha nan", 2, "alpha = nan is not possible"),
+    "more answers than openings": Case(
+        "translate run a.txt --beam-size 2 --n-best 3", 2, "3 translations need a beam of"
+    ),
+    "a length penalty of nan": Case("translate run a.txt --length-penalty nan", 2, "alpha = nan is not possible"),
     "an unknown length penalty": Case("translate run a.txt --length-penalty x", 2, "should be 'gnmt' or 'power'"),
     "a negative maximum": Case("translate run a.txt --max-length -1", 2, "max_length = -1 is not possible"),
     "evaluate unequal files": Case(

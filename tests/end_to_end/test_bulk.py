@@ -242,7 +242,7 @@ def test_only_what_is_left_is_translated(begun: Path, monkeypatch: pytest.Monkey
     ("options", "said"),
     [
         (["--greedy"], "another --greedy"),
-        (["--beam", "3"], "another --beam"),
+        (["--beam-size", "3"], "another --beam"),
         (["--forbid", "a"], "another --forbid"),
         (["--no-split"], "another --no-split"),
         (["--n-best", "2"], "another --n-best"),

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.example import complaint, start
 from tests.end_to_end.test_bulk import left
 from tests.end_to_end.test_interruption import PATIENCE, wait_until
+from tests.unit.cli.example import complaint, start
 from transduce.cli.main import run
 
 
@@ -35,7 +35,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 def test_real_signals_and_a_second_process(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Stopped three times, once without a chance to say goodbye; the end is as if nothing had happened."""
     many(place, 6_000)
-    command = ["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch", "--beam", "3"]
+    command = ["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch", "--beam-size", "3"]
     done = 0
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)):
         process = start(*command)

@@ -41,9 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_picture_is_read_whole_and_an_empty_line_stays_empty(folder: Path) -> None:
     captioner = transduce.load(folder)
-    first, nothing, second = captioner.translate([PICTURE, "", OTHER], nbest=1)
+    first, nothing, second = captioner.translate([PICTURE, "", OTHER], n_best=1)
     assert nothing[0].text == "" and captioner.counts.split == 0
-    assert [captioner.translate([picture], nbest=1)[0][0].score for picture in (PICTURE, OTHER)] == pytest.approx(
+    assert [captioner.translate([picture], n_best=1)[0][0].score for picture in (PICTURE, OTHER)] == pytest.approx(
         [first[0].score, second[0].score], abs=1e-5
     )
     assert abs(first[0].score - second[0].score) > 1e-6, "what is in the picture matters"

@@ -62,7 +62,7 @@ def test_nothing_else_may_change_and_no_run_becomes_shorter(tmp_path: Path) -> N
     with pytest.raises(SettingsError, match="is a run of 10 updates, which can become longer but not shorter"):
         train(recipe(training={"updates": 9}), tmp_path / "run", resume=True)
     with pytest.raises(SettingsError, match="was started with another recipe"):
-        train(recipe(training={"updates": 12, "clip": 0.5}), tmp_path / "run", resume=True)
+        train(recipe(training={"updates": 12, "max_grad_norm": 0.5}), tmp_path / "run", resume=True)
     path = tmp_path / "run" / "recipe.toml"
     path.write_text(path.read_text().replace("updates = 10", "updates = 12").replace("warmup = 5", "warmup = 6"))
     with pytest.raises(ModelFolderError, match=r"saved with training\.warmup 5, now it is 6"):

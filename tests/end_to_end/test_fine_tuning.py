@@ -25,7 +25,7 @@ def test_a_reader_takes_what_fits_and_its_head_is_new(tmp_path: Path) -> None:
     (tmp_path / "tag").write_text(text("tag"))
     tables = merge(TABLES, {"data": {"task": "tag", "train": {"path": str(tmp_path / "tag")}}})
     del tables["tokenizer"], tables["model"]
-    changes: Table = {"start_from": str(tmp_path / "read"), "freeze": ["[!h]*"], "updates": 3}
+    changes: Table = {"initial_checkpoint": str(tmp_path / "read"), "freeze": ["[!h]*"], "updates": 3}
     heard: list[str] = []
 
     class Listening:
@@ -46,15 +46,15 @@ def test_a_language_model_goes_on_with_other_text_and_the_old_is_watched(tmp_pat
     model = {"name": "gpt", "model_dim": 14, "num_heads": 2, "ffn_dim": 19, "num_layers": 1, "max_positions": 23}
     tables: Table = {
         "data": {"train": {"text": str(tmp_path / "old.txt")}, "block": 23},
-        "training": {"threads": 1, "tokens": 101, "updates": 7, "validate_every": 7, "learning_rate": 0.01},
+        "training": {"threads": 1, "batch_tokens": 101, "updates": 7, "validate_every": 7, "learning_rate": 0.01},
     }
     first = merge(tables, {"tokenizer": {"kind": "bpe", "vocab_size": 270}, "model": model})
     first["data"]["validation"] = {"text": str(tmp_path / "old.txt")}
     first["training"] |= {"schedule": "constant", "warmup": 0}
     train(recipe(tmp_path, first), tmp_path / "first")
     later = merge(tables, {"data": {"train": {"text": str(tmp_path / "new.txt")}}})
-    later["data"]["watch"] = {"text": str(tmp_path / "old.txt")}
-    later["training"] |= {"start_from": str(tmp_path / "first")}
+    later["data"]["extra_validation"] = {"text": str(tmp_path / "old.txt")}
+    later["training"] |= {"initial_checkpoint": str(tmp_path / "first")}
     train(recipe(tmp_path, later), tmp_path / "later")
     final = read_journal(tmp_path / "first/journal.jsonl")[-1]
     before = next(event for event in read_journal(tmp_path / "later/journal.jsonl") if event["event"] == "validation")

@@ -23,16 +23,16 @@ NEW = """
 [data]
 train = {task = "copy", size = 200, max_length = 6, symbols = 7}
 validation = {task = "copy", size = 20, seed = 2, max_length = 6, symbols = 7}
-watch = {prepared = "run"}
+extra_validation = {prepared = "run"}
 
 [training]
-tokens = 128
+batch_tokens = 128
 updates = 8
 validate_every = 4
 log_every = 2
 threads = 1
-decode_pairs = 5
-average = 2
+decode_examples = 5
+average_checkpoints = 2
 """
 
 
@@ -60,7 +60,7 @@ def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFix
     assert later[-1]["loss"] < before["loss"] and all("watched_loss" in event for event in later)
     assert events[0]["start"] == sha256(new / "run/model/manifest.json")
     tables = tomllib.loads((new / "next/recipe.toml").read_text())
-    assert tables["training"]["start_from"] == "run" and tables["training"]["schedule"] == "linear"
+    assert tables["training"]["initial_checkpoint"] == "run" and tables["training"]["schedule"] == "linear"
     assert tables["tokenizer"] == {"folder": "run", "joint": True, "min_frequency": 2}
     assert tables["model"] == tomllib.loads((new / "run/recipe.toml").read_text())["model"]
     assert tables["search"]["max_extra"] == 5
@@ -78,7 +78,7 @@ def test_a_model_folder_alone_is_enough(new: Path, capsys: pytest.CaptureFixture
     assert "a tenth of what is usual for a width of 16" in shown.err
     tables = tomllib.loads(shown.out)
     assert tables["training"]["learning_rate"] == pytest.approx(2e-4)
-    assert tables["model"]["model_dim"] == 16 and "watch" not in tables["data"]
+    assert tables["model"]["model_dim"] == 16 and "extra_validation" not in tables["data"]
 
 
 def test_the_saved_recipe_gives_the_same_run(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def test_the_saved_recipe_gives_the_same_run(new: Path, capsys: pytest.CaptureFi
 
 
 def test_frozen_weights_stay_to_the_last_bit_and_have_no_moments(new: Path) -> None:
-    assert started("--freeze", "encoder.*", "--freeze", "*embedding*", "--set", "training.ema=0.9") == 0
+    assert started("--freeze", "encoder.*", "--freeze", "*embedding*", "--set", "training.ema_decay=0.9") == 0
     old, now = load_file(new / "run/model/model.safetensors"), load_file(new / "next/model/model.safetensors")
     still = [name for name in old if name.startswith("encoder.") or "embedding" in name]
     assert 0 < len(still) < len(old)
@@ -110,7 +110,7 @@ class Crash(Silent):
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_run_that_died_goes_on_to_the_same_bytes(new: Path, gone: bool) -> None:
-    changes = ["training.start_from=run", "training.freeze=['decoder.*']", "training.ema=0.9"]
+    changes = ["training.initial_checkpoint=run", "training.freeze=['decoder.*']", "training.ema_decay=0.9"]
     recipe, _ = read_recipe(Path("new.toml"), changes)
     train(recipe, "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -122,7 +122,7 @@ def test_a_run_that_died_goes_on_to_the_same_bytes(new: Path, gone: bool) -> Non
 
 
 def test_a_run_does_not_go_on_from_another_beginning(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe, _ = read_recipe(Path("new.toml"), ["training.start_from=run"])
+    recipe, _ = read_recipe(Path("new.toml"), ["training.initial_checkpoint=run"])
     with pytest.raises(KeyboardInterrupt):
         train(recipe, "died", reporter=Crash())
     (new / "run/model/README.md").write_text("another card")
@@ -164,12 +164,12 @@ def test_a_machine_that_knows_tokens_by_their_number_takes_no_more_of_them(
     ("more", "says"),
     [
         ("--set model.num_layers=2", "model.num_layers = 2, but the model in run has 1; leave it out"),
-        ("--set model.name=attentive_rnn", "[model] is a attentive_rnn, but run holds a transformer"),
+        ("--set model.name=rnn", "[model] is a rnn, but run holds a transformer"),
         ("--set model.preset=tiny", "but the model in run has"),
         ("--set tokenizer.kind=bpe", "tokenizer.kind: the tokenizers of run are kept; leave it out"),
         ("--freeze encodr.*", "training.freeze: no weight is called 'encodr.*'; did you mean 'encoder.*'?"),
         ("--freeze *", "nothing is left to learn"),
-        ("--watch nowhere", "nowhere: there is no such folder"),
+        ("--extra-validation nowhere", "nowhere: there is no such folder"),
     ],
 )
 def test_what_disagrees_with_the_folder_is_refused_in_one_sentence(

@@ -48,7 +48,7 @@ def test_a_stopped_run_becomes_a_model_and_can_go_on_as_if_it_never_had(
 def test_without_validation_pairs_the_newest_checkpoint_is_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = merge(TABLES, {"data": {"validation_share": 0.0}, "training": {"patience": 3}})
+    tables = merge(TABLES, {"data": {"validation_fraction": 0.0}, "training": {"patience": 3}})
     del tables["data"]["validation"]
     wanted, listener = Recipe.from_tables(tables, "a test"), Listener()
     stopped(wanted, tmp_path / "run", 12, monkeypatch)

@@ -64,7 +64,7 @@ def requests_of(translator: Translator) -> list[Request]:
 def random_model(name: str, folder: Path) -> Path:
     source, target = PAIRS[name]()
     sizes = VocabularySizes(source.size, target.size)
-    config = TransformerConfig(model_dim=12, num_heads=3, ffn_dim=14, num_layers=1, tied="all")
+    config = TransformerConfig(model_dim=12, num_heads=3, ffn_dim=14, num_layers=1, tied_embeddings="all")
     save_model(folder, ModelFolder(build(config, sizes, seed=5), config, source, target), "# card\n")
     return folder
 
@@ -146,7 +146,7 @@ def test_attention_shows_languages_too(tmp_path: Path) -> None:
 def test_ctranslate2_answers_the_same(name: str, tmp_path: Path) -> None:
     translator = transduce.load(random_model(name, tmp_path / "model"))
     lines = CORPUS[:5]
-    ours = translator.translate(lines, nbest=2, max_length=9, split=False)
+    ours = translator.translate(lines, n_best=2, max_length=9, split=False)
     translator.use("ctranslate2")
-    theirs = translator.translate(lines, nbest=2, max_length=9, split=False)
+    theirs = translator.translate(lines, n_best=2, max_length=9, split=False)
     assert [[one.text for one in several] for several in theirs] == [[one.text for one in several] for several in ours]

@@ -24,7 +24,7 @@ from transduce.storage.files import locked
 
 PATIENCE = 60.0
 """Seconds until a test gives up waiting."""
-LONG = ["updates=130", "validate_every=30", "keep_last=2", "average=2", "decode_pairs=0"]
+LONG = ["updates=130", "validate_every=30", "keep_last=2", "average=2", "decode_examples=0"]
 """A run that lasts long enough to be stopped, whose model is an average of checkpoints."""
 
 

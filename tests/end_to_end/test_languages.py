@@ -53,15 +53,15 @@ num_heads = 2
 num_layers = 1
 
 [training]
-tokens = 256
+batch_tokens = 256
 updates = 6
 validate_every = 3
 threads = 1
 learning_rate = 0.01
 schedule = "constant"
 warmup = 2
-decode_pairs = 20
-subword_dropout = 0.5
+decode_examples = 20
+bpe_dropout = 0.5
 """
 
 
@@ -222,7 +222,7 @@ def test_a_run_of_several_languages_is_watched_language_by_language(
 ) -> None:
     corpus = "path=new.tsv,target_language=sort"
     (many / "new.tsv").write_text("".join(f"{a} {b}\t{min(a, b)} {max(a, b)}\n" for a in "abcdefg" for b in "abcdefg"))
-    arguments = ["train", "--from", "many", "--mix", corpus, "--watch", "many", "--output", "next"]
+    arguments = ["train", "--from", "many", "--mix", corpus, "--extra-validation", "many", "--output", "next"]
     assert run([*arguments, "--set", "training.updates=2"]) == 2
     assert "many: the model does not translate into sort; there is copy, reverse: --extend-vocabulary" in complaint(
         capsys.readouterr()
@@ -230,7 +230,7 @@ def test_a_run_of_several_languages_is_watched_language_by_language(
     assert run([*arguments, "--set", "training.updates=2", "--extend-vocabulary", "3"]) == 0
     translator = transduce.load("next")
     assert translator.languages.tags is not None and translator.languages.tags.languages == ["copy", "reverse", "sort"]
-    watched, before = load_prepared(many / "next/data").watch, load_prepared(many / "many/data").validation
+    watched, before = load_prepared(many / "next/data").extra_validation, load_prepared(many / "many/data").validation
     assert watched is not None and before is not None and len(watched) == len(before) > 10
     assert [watched.source(row).tolist() for row in range(len(watched))] == [
         before.source(row).tolist() for row in range(len(before))

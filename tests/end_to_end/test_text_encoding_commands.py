@@ -22,7 +22,7 @@ RECIPE = """
 task = "{task}"
 train = {{path = "{path}"}}
 max_length = 16
-validation_share = 0.1
+validation_fraction = 0.1
 
 [tokenizer]
 kind = "wordpiece"
@@ -38,7 +38,7 @@ num_layers = 1
 max_positions = 16
 
 [training]
-tokens = 256
+batch_tokens = 256
 updates = 12
 validate_every = 6
 threads = 1
@@ -112,7 +112,7 @@ def test_json_is_what_python_says(readers: Path, tmp_path: Path, capsys: pytest.
     assert run(["read", str(readers / "classify"), str(tmp_path / "a.txt"), "--json"]) == 0
     first, blank = lines(capsys)
     reader = transduce.load(readers / "classify")
-    assert isinstance(reader, transduce.ReaderModel)
+    assert isinstance(reader, transduce.TextEncoder)
     (said,) = reader.read(["the film was fine"])
     assert json.loads(first) == said._asdict()  # type: ignore[union-attr]
     assert blank == "null"
@@ -216,13 +216,13 @@ def test_a_reader_s_older_examples_are_not_watched_and_it_says_so(
     going_on.write_text(recipe.read_text().partition("[tokenizer]")[0])
     watching.write_text(recipe.read_text().replace("[data]", '[data]\nwatch = {path = "a.conll"}'))
     for arguments in (
-        ["--from", old, "--recipe", str(going_on), "--watch", old],
-        ["--recipe", str(recipe), "--watch", old],
+        ["--from", old, "--recipe", str(going_on), "--extra-validation", old],
+        ["--recipe", str(recipe), "--extra-validation", old],
         ["--recipe", str(watching)],
     ):
         assert run(["train", *arguments, "--output", str(tmp_path / "run")]) == 2
         error = capsys.readouterr().err
-        assert "a reader's examples cannot; leave out watch" in error and error.count("\n") == 1
+        assert "a reader's examples cannot; leave out extra_validation" in error and error.count("\n") == 1
         assert not (tmp_path / "run").exists()
 
 
@@ -230,7 +230,7 @@ def test_a_translator_does_not_watch_what_a_reader_learned_from(
     readers: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = str(readers / "tag")
-    assert run(["train", "--source", "a.txt", "--target", "b.txt", "--watch", old, "--output", "x"]) == 65
+    assert run(["train", "--source", "a.txt", "--target", "b.txt", "--extra-validation", old, "--output", "x"]) == 65
     assert capsys.readouterr().err.endswith("holds examples for a reader, not pairs; name a corpus of pairs\n")
     assert not (place / "x" / "model").exists()
 
@@ -270,7 +270,7 @@ def test_the_wrong_verb_is_told_which_is_the_right_one(
         (["embed", "run"], "use `transduce translate`"),
         (["inspect", reader, "a b", "--second", "c"], "--second means nothing to a reader of one text"),
         (["inspect", reader, "a b", "--to", "de"], "--to means nothing to a reader"),
-        (["inspect", reader, "a b", "--beam", "2"], "--beam means nothing to a reader"),
+        (["inspect", reader, "a b", "--beam-size", "2"], "--beam means nothing to a reader"),
         (["inspect", reader, "a b", "--top", "2"], "--top means nothing to a reader"),
         (["inspect", "run", "a b", "--second", "c"], "--second is for readers"),
     ):
@@ -344,7 +344,7 @@ def test_a_universal_reader_answers_stories_and_labels_texts_and_pairs(
     monkeypatch.chdir(tmp_path)
     Path("stories").write_text("\n".join(simple_stories(20, seed=1)))
     Path("pairs.tsv").write_text("".join(f"word{n % 7}\tword{n % 5}\t{'+-'[n % 2]}\n" for n in range(60)))
-    small = STORIES.replace('preset = "memn2n"', 'preset = "universal_reader"\nnum_heads = 1\nffn_dim = 11')
+    small = STORIES.replace('preset = "memn2n"', 'preset = "universal_encoder"\nnum_heads = 1\nffn_dim = 11')
     small = small.replace("model_dim = 7\nmax_facts = 5", "model_dim = 6")
     small = small.replace("[data]", "[data]\nmax_length = 2000")
     Path("stories.toml").write_text(small)

@@ -15,12 +15,12 @@ from transduce.storage.journal import read_journal
 from transduce.training.interruption import Interrupted, Interruption
 from transduce.training.reporter import Step
 
-REGULARISED = {"ema": 0.9, "r_drop": 2.0, "r_drop_after": 4, "recompute": True, "threads": 2, "slice_tokens": 29}
+REGULARISED = {"ema": 0.9, "r_drop": 2.0, "r_drop_after": 4, "recompute": True, "threads": 2, "micro_batch_tokens": 29}
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"accumulate": 2, "clip": 0.5, "tokens": 53}, REGULARISED],
+    [{}, {"gradient_accumulation": 2, "max_grad_norm": 0.5, "tokens": 53}, REGULARISED],
     ids=["plain", "accumulate", "regularised"],
 )
 @pytest.mark.parametrize("stops", [[1], [5], [7], [3, 4, 11], [16]], ids=str)
@@ -72,11 +72,11 @@ def test_going_back_does_not_depend_on_where_a_run_was_stopped(
         return len(losses) == 13
 
     monkeypatch.setattr("transduce.training.checkpoint.Divergence.observe", observe)
-    whole = trainer(prepared, tmp_path / "whole", roll_back=1)
+    whole = trainer(prepared, tmp_path / "whole", max_rollbacks=1)
     run(whole)
     losses.clear()
-    stopped_at(12, prepared, tmp_path / "parts", roll_back=1)
-    last, _ = resumed(prepared, tmp_path / "parts", roll_back=1)
+    stopped_at(12, prepared, tmp_path / "parts", max_rollbacks=1)
+    last, _ = resumed(prepared, tmp_path / "parts", max_rollbacks=1)
     assert same(snapshot(last), snapshot(whole))
     journal = (tmp_path / "parts/journal.jsonl").read_bytes()
     assert journal == (tmp_path / "whole/journal.jsonl").read_bytes()
@@ -164,7 +164,7 @@ def test_a_run_that_is_over_stays_as_it_is(prepared: Prepared, tmp_path: Path) -
     assert (tmp_path / "journal.jsonl").read_bytes() == journal
 
 
-@pytest.mark.parametrize("changes", [{"validate_every": 2}, {"decode_pairs": 0}, {"log_every": 1}], ids=str)
+@pytest.mark.parametrize("changes", [{"validate_every": 2}, {"decode_examples": 0}, {"log_every": 1}], ids=str)
 def test_looking_at_a_run_does_not_change_it(prepared: Prepared, tmp_path: Path, changes: dict[str, object]) -> None:
     usual, watched = trainer(prepared, tmp_path / "usual"), trainer(prepared, tmp_path / "watched", **changes)
     run(usual)
@@ -195,7 +195,7 @@ def test_two_half_batches_accumulated_are_one_batch(prepared: Prepared, tmp_path
     corpus = equal_lengths(prepared)
     settings = {"updates": 5, "epsilon": 1e-4, "validate_every": 5}
     whole = trainer(corpus, tmp_path / "whole", {"dropout": 0.0}, tokens=40, **settings)
-    halves = trainer(corpus, tmp_path / "halves", {"dropout": 0.0}, tokens=20, accumulate=2, **settings)
+    halves = trainer(corpus, tmp_path / "halves", {"dropout": 0.0}, tokens=20, gradient_accumulation=2, **settings)
     listeners = [run(whole), run(halves)]
     for one, two in zip(*(listener.steps for listener in listeners), strict=True):
         assert (one.update, one.epoch, one.tokens) == (two.update, two.epoch, two.tokens) == (one.update, two.epoch, 40)
@@ -220,13 +220,15 @@ def test_a_stop_at_the_last_update_comes_too_late_to_matter(prepared: Prepared, 
     assert isinstance(listener.interruption, Interruption)
 
 
-@pytest.mark.parametrize("changes", [{}, {"accumulate": 2, "clip": 0.5}], ids=["plain", "accumulate"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"gradient_accumulation": 2, "max_grad_norm": 0.5}], ids=["plain", "accumulate"]
+)
 def test_the_weights_do_not_depend_on_the_number_of_threads(
     prepared: Prepared, tmp_path: Path, changes: dict[str, object]
 ) -> None:
     results = []
     for threads in (1, 2, 5):
-        training = trainer(prepared, tmp_path / str(threads), threads=threads, slice_tokens=31, **changes)
+        training = trainer(prepared, tmp_path / str(threads), threads=threads, micro_batch_tokens=31, **changes)
         run(training)
         results.append(snapshot(training))
     assert same(results[0], results[1])
@@ -236,9 +238,9 @@ def test_the_weights_do_not_depend_on_the_number_of_threads(
 def test_the_weights_depend_on_the_slices_by_rounding_only(prepared: Prepared, tmp_path: Path) -> None:
     """With dropout: its masks belong to the rows, however they are cut."""
     results = []
-    for slice_tokens in (1, 29, 1000):
-        settings = {"slice_tokens": slice_tokens, "epsilon": 1e-4, "updates": 5}
-        training = trainer(prepared, tmp_path / str(slice_tokens), **settings)
+    for micro_batch_tokens in (1, 29, 1000):
+        settings = {"micro_batch_tokens": micro_batch_tokens, "epsilon": 1e-4, "updates": 5}
+        training = trainer(prepared, tmp_path / str(micro_batch_tokens), **settings)
         run(training)
         results.append(snapshot(training))
     assert not same(results[0], results[2])

@@ -37,9 +37,9 @@ def test_a_universal_transformers_run_does_not_depend_on_how_its_batches_are_cut
     """Random offsets and the cost of thinking are those of each row, in whatever slice it is."""
     model = {"name": "universal", "model_dim": 14, "num_heads": 2, "ffn_dim": 19, "num_layers": 3, "max_offset": 9}
     weights = []
-    for slice_tokens in (20, 101):
-        changes = {"model": model, "training": {"updates": 3, "slice_tokens": slice_tokens}}
-        folder = train(recipe(**changes), tmp_path / str(slice_tokens))
+    for micro_batch_tokens in (20, 101):
+        changes = {"model": model, "training": {"updates": 3, "micro_batch_tokens": micro_batch_tokens}}
+        folder = train(recipe(**changes), tmp_path / str(micro_batch_tokens))
         weights.append(_weights(folder))
     for name, value in weights[0].items():
         torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-4)

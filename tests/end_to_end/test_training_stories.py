@@ -29,7 +29,7 @@ LIST = "milk,apple"
 """An answer that is no word of its story."""
 ASKED = f"1 Anna took the milk.\n2 Anna took the apple.\n3 What is Anna carrying? \t{LIST}\n"
 TABLES: Table = {
-    "data": {"task": "classify", "max_length": 120, "validation_share": 0.1, "duplicates": "keep"},
+    "data": {"task": "classify", "max_length": 120, "validation_fraction": 0.1, "duplicates": "keep"},
     "tokenizer": {"kind": "word", "min_frequency": 1, "lowercase": True},
     "model": {"preset": "memn2n", "model_dim": 7, "max_facts": 11},
     "training": {
@@ -90,7 +90,7 @@ def test_a_run_with_gradient_descent_that_is_stopped_and_resumed_is_the_same_bit
 
 def test_slices_change_nothing_but_rounding(corpus: tuple[Recipe, Prepared], tmp_path: Path) -> None:
     losses = [
-        [step.loss for step in run(trainer(corpus, tmp_path / str(tokens), slice_tokens=tokens)).steps]
+        [step.loss for step in run(trainer(corpus, tmp_path / str(tokens), micro_batch_tokens=tokens)).steps]
         for tokens in (2048, 131)
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -53,7 +53,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tables(corpus: Path, **changes: Table) -> Table:
     base: Table = {
-        "data": {"train": {"text": str(corpus)}, "validation_share": 0.1},
+        "data": {"train": {"text": str(corpus)}, "validation_fraction": 0.1},
         "tokenizer": {"kind": "character"},
         "model": {
             "name": "gpt",
@@ -80,9 +80,9 @@ def tables(corpus: Path, **changes: Table) -> Table:
 
 
 SPANS: Table = {
-    "data": {"corrupt": "spans", "block": 41},
+    "data": {"corrupt": "spans", "block_size": 41},
     "model": {"name": "t5", "max_positions": 1024},
-    "training": {"tokens": 89},
+    "training": {"batch_tokens": 89},
 }
 KINDS = {"gpt": {}, "t5": SPANS}
 
@@ -169,7 +169,10 @@ def test_the_card_says_what_the_model_is_for(trained: tuple[Path, Listener]) -> 
 def test_a_text_that_repeats_itself_is_learnt(tmp_path: Path) -> None:
     """The alphabet over and over: after a letter there is one way to go on."""
     (tmp_path / "a.txt").write_text("abcdefghijklmnopqrstuvwxyz" * 200)
-    changes: Table = {"model": {"dropout": 0.0}, "training": {"updates": 150, "tokens": 460, "validate_every": 150}}
+    changes: Table = {
+        "model": {"dropout": 0.0},
+        "training": {"updates": 150, "batch_tokens": 460, "validate_every": 150},
+    }
     folder = train(recipe(tmp_path / "a.txt", **changes), tmp_path / "run")
     final = json.loads((folder / "journal.jsonl").read_text().splitlines()[-1])
     assert final["loss"] < 0.1 < math.log(26)
@@ -180,7 +183,7 @@ def test_what_t5_has_learned_from_text_goes_on_with_pairs(corpus: Path, tmp_path
     before = train(recipe(corpus, **merge(SPANS, few)), tmp_path / "spans")
     (tmp_path / "tasks.tsv").write_text("".join(f"say {word}:\t{word}\n" for word in WORDS))
     base: Table = {"data": {"train": {"path": str(tmp_path / "tasks.tsv")}}}
-    found, reasons = read_recipe(None, [f"training.start_from={before}", "training.updates=2"], base=base)
+    found, reasons = read_recipe(None, [f"training.initial_checkpoint={before}", "training.updates=2"], base=base)
     assert found.tokenizer.joint and found.model == recipe(corpus, **SPANS).model
     assert any("tokens of" in reason and "are kept" in reason for reason in reasons)
     assert isinstance(load(train(found, tmp_path / "tasks"))("say sea:"), str)
@@ -193,7 +196,7 @@ def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path
     rows = [(f"{task}: {letters[at]}", letters[go(at)]) for at in range(1, 10) for task, go in tasks.items()]
     (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows))
     wanted: Table = {
-        "data": {"train": {"path": str(tmp_path / "pairs.tsv")}, "validation_share": 0.0},
+        "data": {"train": {"path": str(tmp_path / "pairs.tsv")}, "validation_fraction": 0.0},
         "tokenizer": {"kind": "word", "min_frequency": 1},
         "model": {"preset": "t5_mini", "model_dim": 32, "num_heads": 2, "ffn_dim": 64, "num_layers": 1, "dropout": 0.0},
         "training": {
@@ -219,9 +222,9 @@ def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path
         ({"data": {"corrupt": "spans"}}, "gpt reads no source"),
         ({"tokenizer": {"joint": False}}, "one side and needs one tokenizer"),
         ({"training": {"metric": "bleu"}}, "is for pairs; of plain text the loss"),
-        ({"training": {"subword_dropout": 0.1}}, "not plain text"),
+        ({"training": {"bpe_dropout": 0.1}}, "not plain text"),
         ({"training": {"target_vectors": "x"}}, "models with two sides"),
-        ({"data": {"block": 24}}, "data.block = 24 is more than the model reads at once, 23"),
+        ({"data": {"block_size": 24}}, "data.block_size = 24 is more than the model reads at once, 23"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(changes: Table, sentence: str, corpus: Path) -> None:
@@ -237,9 +240,9 @@ def test_a_language_model_refuses_pairs() -> None:
 
 def test_settings_are_chosen_by_how_much_text_there_is(corpus: Path) -> None:
     chosen, reasons = read_recipe(None, base={"data": {"train": {"text": str(corpus)}}})
-    assert (chosen.tokenizer.kind, chosen.data.block, chosen.training.optimizer) == ("character", 256, "adamw")
+    assert (chosen.tokenizer.kind, chosen.data.block_size, chosen.training.optimizer) == ("character", 256, "adamw")
     assert (chosen.training.schedule, chosen.training.label_smoothing) == ("cosine", 0.0)
     assert (chosen.search.method, chosen.search.temperature) == ("sample", 0.8)
     assert reasons[0].endswith("characters of text") and "gpt_mini" in reasons[2]
     spans, _ = read_recipe(None, ["data.corrupt=spans"], {"data": {"train": {"text": str(corpus)}}})
-    assert spans.tokenizer.sentinels == 100 and spans.data.block == 256
+    assert spans.tokenizer.sentinels == 100 and spans.data.block_size == 256

@@ -15,7 +15,7 @@ from transduce.data.batches import START
 from transduce.data.prepare import prepare
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import SettingsError
-from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.text_encoder import TextEncoder
 from transduce.model_folder import load_model
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
@@ -28,7 +28,7 @@ from transduce.training.trainer import Trainer
 
 GOOD, BAD = ("fine", "great", "lovely"), ("awful", "poor", "dull")
 TABLES: Table = {
-    "data": {"max_length": 16, "validation_share": 0.1},
+    "data": {"max_length": 16, "validation_fraction": 0.1},
     "tokenizer": {"kind": "wordpiece", "vocab_size": 150, "min_frequency": 1},
     "model": {"name": "bert", "model_dim": 14, "num_heads": 2, "ffn_dim": 19, "num_layers": 1, "max_positions": 17},
     "training": {
@@ -95,9 +95,9 @@ REGULARISED: dict[str, Any] = {
     "ema": 0.9,
     "recompute": True,
     "r_drop": 2.0,
-    "accumulate": 2,
+    "gradient_accumulation": 2,
     "threads": 2,
-    "slice_tokens": 29,
+    "micro_batch_tokens": 29,
 }
 
 
@@ -140,8 +140,8 @@ def test_slices_and_threads_change_nothing_but_rounding(
     losses = []
     for name, changes in (
         ("one", {}),
-        ("sliced", {"slice_tokens": 19}),
-        ("threads", {"slice_tokens": 19, "threads": 3}),
+        ("sliced", {"micro_batch_tokens": 19}),
+        ("threads", {"micro_batch_tokens": 19, "threads": 3}),
     ):
         training = trainer(corpora, task, tmp_path / name, updates=5, **changes)
         losses.append([step.loss for step in run(training).steps])
@@ -152,7 +152,7 @@ def test_slices_and_threads_change_nothing_but_rounding(
 @pytest.mark.parametrize("task", ["mask", "classify"])
 def test_a_batch_has_no_more_texts_than_it_may(corpora: dict[str, tuple[Recipe, Prepared]], task: str) -> None:
     recipe, corpus = corpora[task]
-    feed = ReadingFeed(corpus, recipe.training.but(max_pairs=3), torch.device("cpu"))
+    feed = ReadingFeed(corpus, recipe.training.but(max_batch_size=3), torch.device("cpu"))
     assert max(len(batch.tokens) for (_, batch), _ in zip(feed.starting(START), range(20), strict=False)) == 3
 
 
@@ -200,7 +200,13 @@ def test_readers_learn_what_they_are_taught_and_the_folder_says_it_again(
 ) -> None:
     changes: Table = {
         "model": {"model_dim": 32, "num_heads": 4, "ffn_dim": 48, "dropout": 0.0, "attention_dropout": 0.0},
-        "training": {"updates": 60, "validate_every": 20, "metric": metric, "tokens": 400, "label_smoothing": 0.0},
+        "training": {
+            "updates": 60,
+            "validate_every": 20,
+            "metric": metric,
+            "batch_tokens": 400,
+            "label_smoothing": 0.0,
+        },
     }
     recipe = recipe_of(tmp_path, task, **changes)
     folder = train(recipe, tmp_path / "run")
@@ -209,7 +215,7 @@ def test_readers_learn_what_they_are_taught_and_the_folder_says_it_again(
     final = json.loads((folder / "journal.jsonl").read_text().splitlines()[-1])
     assert final["event"] == "final" and final[metric] >= least
     assert f"for the task {task}" in (folder / "model/README.md").read_text()
-    again = assess_reader(ReaderModel(contents), recipe.data.of_split("train")[0].path)  # type: ignore[union-attr]
+    again = assess_reader(TextEncoder(contents), recipe.data.of_split("train")[0].path)  # type: ignore[union-attr]
     assert again[metric] >= least
 
 
@@ -218,7 +224,7 @@ def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> N
         ({"model": {"name": "transformer", "model_dim": 14, "num_heads": 2, "ffn_dim": 19}}, "is for readers"),
         ({"model": {"head": "span"}}, "needs model.head = 'labels'"),
         ({"data": {"max_length": 99}}, "more than the 17 positions"),
-        ({"training": {"subword_dropout": 0.1}}, "subword_dropout is for pairs"),
+        ({"training": {"bpe_dropout": 0.1}}, "bpe_dropout is for pairs"),
         ({"training": {"metric": "bleu"}}, "the task classify is measured by loss, label_accuracy, macro_f1, micro_f1"),
         ({"training": {"metric": "span_f1"}}, "the task classify is measured by"),
     ):

@@ -38,7 +38,7 @@ class Case:
         return name_of(self.config)
 
 
-READERS = frozenset(("bert", "memory_network", "neural_gpu", "universal_reader"))
+READERS = frozenset(("bert", "memory_network", "neural_gpu", "universal_encoder"))
 """Models of the catalog that read and do not write: their laws are in `test_readers`."""
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -46,7 +46,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gpt": {"model_dim": 12, "num_heads": 2, "key_value_heads": None, "ffn_dim": 17, "num_layers": 2},
     "t5": {"model_dim": 14, "num_heads": 2, "key_dim": None, "value_dim": None, "ffn_dim": 17, "num_layers": 2},
     "universal": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4},
-    "attentive_rnn": {"embedding_dim": 11, "hidden_dim": 7},
+    "rnn": {"embedding_dim": 11, "hidden_dim": 7},
     "turing_machine": {"hidden_dim": 7, "slots": 11, "slot_dim": 3, "reads_target": True},
     "conv_seq2seq": {"embedding_dim": 11, "hidden_dim": 7, "num_layers": 3, "decoder_layers": None},
     "bytenet": {"model_dim": 7, "num_sets": 1, "dilations": (1, 2)},
@@ -75,21 +75,28 @@ CASES = [
     case("paper_big", joint=True, num_heads=7),
     case("small", joint=True),
     case("tiny", joint=True),
-    case("paper_base", "one_layer", tied="target", num_layers=1),
-    case("paper_base", "learned_positions", tied="none", positions="learned", max_positions=31, output_bias=True),
-    case("paper_base", "uneven_heads", tied="target", num_heads=3, key_dim=5, value_dim=7),
-    case("paper_base", "deep_encoder", tied="target", num_layers=3, decoder_layers=1, feed_forward="gelu"),
-    case("small", "gated", tied="none", feed_forward="gated", decoder_layers=3),
+    case("paper_base", "one_layer", tied_embeddings="target", num_layers=1),
+    case(
+        "paper_base",
+        "learned_positions",
+        tied_embeddings="none",
+        positions="learned",
+        max_positions=31,
+        output_bias=True,
+    ),
+    case("paper_base", "uneven_heads", tied_embeddings="target", num_heads=3, key_dim=5, value_dim=7),
+    case("paper_base", "deep_encoder", tied_embeddings="target", num_layers=3, decoder_layers=1, activation="gelu"),
+    case("small", "gated", tied_embeddings="none", activation="gated", decoder_layers=3),
     case("small", "learned_positions", joint=True, positions="learned", max_positions=31, attention_bias=True),
     case("small", "rotary", joint=True, positions="rotary", model_dim=12, key_value_heads=1, norm_kind="rms"),
-    case("small", "alibi", tied="target", positions="alibi", num_heads=7, feed_forward="silu"),
-    case("paper_base", "shaw", tied="target", positions="shaw", max_distance=3),
-    case("small", "buckets", tied="none", positions="buckets", buckets=6, max_distance=9, key_value_heads=1),
-    case("paper_base", "marian", joint=True, positions="sinusoidal_marian", feed_forward="silu", output_bias=True),
-    case("paper_base", "torch", tied="none", final_norm=True, attention_bias=True, output_bias=True),
+    case("small", "alibi", tied_embeddings="target", positions="alibi", num_heads=7, activation="silu"),
+    case("paper_base", "shaw", tied_embeddings="target", positions="shaw", max_distance=3),
+    case("small", "buckets", tied_embeddings="none", positions="buckets", buckets=6, max_distance=9, key_value_heads=1),
+    case("paper_base", "marian", joint=True, positions="sinusoidal_marian", activation="silu", output_bias=True),
+    case("paper_base", "torch", tied_embeddings="none", final_norm=True, attention_bias=True, output_bias=True),
     case("small", "fairseq", joint=True, positions="sinusoidal_fairseq"),
     *(
-        case("small", name, tied="target", **settings)
+        case("small", name, tied_embeddings="target", **settings)
         for name, settings in {
             "window": {"attention": "window", "window": 3},
             "window_global": {"attention": "window", "window": 2, "dilation": 2, "global_tokens": 3},
@@ -107,11 +114,18 @@ CASES = [
     case("t5_v1_1_small", joint=True, key_dim=5, value_dim=5),
     case("t5_mini", joint=True),
     case("universal_base", joint=True),
-    case("universal_base", "shared_keys", tied="target", key_value_heads=1, halting_threshold=0.9, max_offset=9),
-    case("universal_mini", tied="none", output_bias=True),
-    case("universal_mini", "no_halting", tied="target", halting=False, num_layers=3),
+    case(
+        "universal_base",
+        "shared_keys",
+        tied_embeddings="target",
+        key_value_heads=1,
+        halting_threshold=0.9,
+        max_offset=9,
+    ),
+    case("universal_mini", tied_embeddings="none", output_bias=True),
+    case("universal_mini", "no_halting", tied_embeddings="target", halting=False, num_layers=3),
     case("gpt2"),
-    case("gpt2_medium", feed_forward="gated_gelu", tied=False, output_bias=True),
+    case("gpt2_medium", activation="gated_gelu", tied_embeddings=False, output_bias=True),
     case("gpt_mini"),
     case("gpt_mini", "post", norm="post", positions="none"),
     case("llama_mini"),
@@ -131,7 +145,7 @@ CASES = [
     case("bahdanau", "lstm", cell="lstm", num_layers=2),
     case("luong"),
     case("luong", "dot", attention="dot", input_feeding=False, cell="gru"),
-    case("luong", "tied", joint=True, tied="all", hidden_dim=11),
+    case("luong", "tied_embeddings", joint=True, tied_embeddings="all", hidden_dim=11),
     case("luong", "general_bidirectional", bidirectional=True, input_feeding=False),
     case("ntm_lstm"),
     case("ntm_lstm", "many_heads", read_heads=3, write_heads=2, max_shift=2, num_layers=2),
@@ -139,8 +153,8 @@ CASES = [
     case("lstm_alone"),
     case("conv_paper", max_positions=31),
     case("conv_ladder"),
-    case("conv_small", tied="target", decoder_layers=4, num_layers=2),
-    case("conv_small", "even_kernel", joint=True, tied="all", kernel=4, output_bias=False),
+    case("conv_small", tied_embeddings="target", decoder_layers=4, num_layers=2),
+    case("conv_small", "even_kernel", joint=True, tied_embeddings="all", kernel=4, output_bias=False),
     case("conv_small", "wide_kernel", kernel=7, num_layers=1, shared_attention=True),
     case("bytenet_paper", unit="multiplicative"),
     case("bytenet_paper", "unstretched", stretch=1.0, extra=3, kernel=4),

@@ -50,7 +50,9 @@ def end(case: Case, model: AnyTransducer) -> int:
 
 def test_a_beam_of_one_is_greedy(case: Case, model: AnyTransducer, end: int) -> None:
     asked = sources(case)
-    for one, greedy in zip(answer(model, asked, end, beam=1), answer(model, asked, end, method="greedy"), strict=True):
+    for one, greedy in zip(
+        answer(model, asked, end, beam_size=1), answer(model, asked, end, method="greedy"), strict=True
+    ):
         assert [hypothesis.tokens for hypothesis in one] == [hypothesis.tokens for hypothesis in greedy]
         assert one[0].score == pytest.approx(greedy[0].score, **NEAR)
 
@@ -60,7 +62,7 @@ def test_the_score_of_an_answer_is_the_score_of_its_tokens_forced_through_forwar
     case: Case, model: AnyTransducer, end: int, penalty: str
 ) -> None:
     asked = sources(case)
-    found = answer(model, asked, end, beam=5, nbest=3, length_penalty=penalty, alpha=0.7)
+    found = answer(model, asked, end, beam_size=5, n_best=3, length_normalization=penalty, length_penalty=0.7)
     ended = 0
     for source, hypotheses in zip(asked, found, strict=True):
         assert len(hypotheses) == 3
@@ -74,7 +76,7 @@ def test_the_score_of_an_answer_is_the_score_of_its_tokens_forced_through_forwar
     assert ended, "the law must be tried on answers with an end too"
 
 
-@pytest.mark.parametrize("options", [{"beam": 3, "nbest": 3}, {"method": "greedy"}], ids=["beam", "greedy"])
+@pytest.mark.parametrize("options", [{"beam_size": 3, "n_best": 3}, {"method": "greedy"}], ids=["beam", "greedy"])
 def test_a_batch_is_translated_as_its_sentences_alone(
     case: Case, model: AnyTransducer, end: int, options: dict[str, object]
 ) -> None:
@@ -107,7 +109,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_save_load_save_gives_identical_files_and_answers(case: Case, tmp_path: Path) -> None:
     """Bit by bit: every file, the manifest too, and what the loaded model computes."""
     model = build(case.config, case.sizes, seed=3).eval()
-    notes = {"source_language": "xx", "target_language": None, "search": {"beam": 3}}
+    notes = {"source_language": "xx", "target_language": None, "search": {"beam_size": 3}}
     first = ModelFolder(model, case.config, *tokenizers(case.sizes), notes)
     save_model(tmp_path / "first", first, "# a card: ä 東京\n")
     loaded = load_model(tmp_path / "first")

@@ -12,8 +12,8 @@ from tests.invariants.cases import EXACT, PAD, READERS, draw_tokens
 from transduce.models.ancestors.memory_network import MemoryNetwork
 from transduce.models.bert import Bert, BertConfig
 from transduce.models.catalog import MODELS, build, preset
-from transduce.models.interface import Reader, VocabularySizes
-from transduce.models.universal import UniversalReader
+from transduce.models.interface import EncoderModel, VocabularySizes
+from transduce.models.universal import UniversalEncoder
 from transduce.nn.hook import record
 
 SIZES = VocabularySizes(23, 23)
@@ -45,7 +45,7 @@ CASES += [
 
 SMALL_UNIVERSAL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4, "num_labels": 3}
 CASES += [
-    (f"universal_reader-{head}", preset("universal_reader")[1].but(**{**SMALL_UNIVERSAL, "head": head, **changes}))
+    (f"universal_encoder-{head}", preset("universal_encoder")[1].but(**{**SMALL_UNIVERSAL, "head": head, **changes}))
     for head, changes in [
         ("none", {"halting": False}),
         ("labels", {"halting_threshold": 0.7}),
@@ -56,10 +56,10 @@ CASES += [
 
 
 @pytest.fixture(params=[config for _, config in CASES], ids=[name for name, _ in CASES])
-def model(request: pytest.FixtureRequest) -> Iterator[Reader]:
+def model(request: pytest.FixtureRequest) -> Iterator[EncoderModel]:
     """A reader in float64 whose weights are all different."""
     model = build(request.param, SIZES, 1).double().eval()
-    assert isinstance(model, Reader)
+    assert isinstance(model, EncoderModel)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -75,12 +75,12 @@ def draw() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_every_reader_has_a_case() -> None:
-    assert {name for name, entry in MODELS.items() if issubclass(entry.model, Reader)} == READERS  # type: ignore[arg-type]
+    assert {name for name, entry in MODELS.items() if issubclass(entry.model, EncoderModel)} == READERS  # type: ignore[arg-type]
     heads = {config.head for _, config in CASES if isinstance(config, BertConfig)}
     assert heads == {"none", "language", "labels", "tags", "span"}
 
 
-def test_a_text_alone_is_read_as_in_a_batch(model: Reader) -> None:
+def test_a_text_alone_is_read_as_in_a_batch(model: EncoderModel) -> None:
     tokens, allowed, segments = draw()
     together = model(tokens, allowed, segments)
     for row, length in enumerate(LENGTHS):
@@ -93,7 +93,7 @@ def test_a_text_alone_is_read_as_in_a_batch(model: Reader) -> None:
             torch.testing.assert_close(mine, said_alone, **EXACT)
 
 
-def test_what_stands_in_the_padding_does_not_matter(model: Reader) -> None:
+def test_what_stands_in_the_padding_does_not_matter(model: EncoderModel) -> None:
     tokens, allowed, segments = draw()
     other = torch.where(allowed, tokens, draw_tokens(len(LENGTHS), max(LENGTHS), SIZES.source, 12))
     assert not torch.equal(tokens, other)
@@ -101,7 +101,7 @@ def test_what_stands_in_the_padding_does_not_matter(model: Reader) -> None:
     torch.testing.assert_close(first.states[allowed], second.states[allowed], **EXACT)
 
 
-def test_the_second_text_is_told_from_the_first(model: Reader) -> None:
+def test_the_second_text_is_told_from_the_first(model: EncoderModel) -> None:
     tokens, allowed, segments = draw()
     apart, one = model(tokens, allowed, segments), model(tokens, allowed)
     assert (apart.states[:1] - one.states[:1]).abs().max() > 1e-3
@@ -117,7 +117,7 @@ def test_a_text_beyond_those_that_are_told_apart_counts_as_the_last_of_them(name
     torch.testing.assert_close(apart.states, one.states, **EXACT)
 
 
-def test_every_token_hears_of_every_other(model: Reader) -> None:
+def test_every_token_hears_of_every_other(model: EncoderModel) -> None:
     tokens, allowed, segments = draw()
     changed = tokens.clone()
     changed[0, 6] = (changed[0, 6] + 1) % PAD
@@ -125,14 +125,14 @@ def test_every_token_hears_of_every_other(model: Reader) -> None:
     assert (difference[0] > 0).all() and (difference[1:] == 0).all()
 
 
-def test_listening_changes_nothing_and_weights_add_up_to_one(model: Reader) -> None:
+def test_listening_changes_nothing_and_weights_add_up_to_one(model: EncoderModel) -> None:
     tokens, allowed, segments = draw()
     quiet = model(tokens, allowed, segments).states
     with record(model) as heard:
         loud = model(tokens, allowed, segments).states
     torch.testing.assert_close(loud[allowed], quiet[allowed], **EXACT)
     hops = model.config.hops if isinstance(model, MemoryNetwork) else 0
-    assert len(heard) == (2 if isinstance(model, Bert) else isinstance(model, UniversalReader) or hops)
+    assert len(heard) == (2 if isinstance(model, Bert) else isinstance(model, UniversalEncoder) or hops)
     looks = (segments * allowed).amax(1) if model.looks_at_facts else torch.ones(len(LENGTHS))  # no facts, no look
     for weight_BHQM in heard.values():
         if isinstance(model, MemoryNetwork) and model.config.empty_facts:  # the rest is on facts that are not there

@@ -11,7 +11,7 @@ from tests.learning.test_learning import RECIPES, exact_match, held_out
 from tests.learning.test_neural_gpu import write
 from transduce.config import Table, merge
 from transduce.data.synthetic import SyntheticTask
-from transduce.inference.text_encoder import ReaderModel, as_text
+from transduce.inference.text_encoder import TextEncoder, as_text
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 
@@ -25,10 +25,10 @@ TRAINING: Table = {
         "schedule": "linear",
         "learning_rate": 0.003,
         "warmup": 50,
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "label_smoothing": 0.0,
         "validate_every": 400,
-        "decode_pairs": 0,
+        "decode_examples": 0,
     },
 }
 SMALL = {"model_dim": 64, "num_heads": 4, "ffn_dim": 128, "dropout": 0.0}
@@ -42,7 +42,11 @@ def test_a_language_model_goes_on_with_the_reverse_of_what_stands_before_the_arr
     assert len(unseen) > 500
     (tmp_path / "text").write_text("".join(f"{pair.source} → {pair.target}\n" for pair in pairs))
     tables: Table = {
-        "data": {"train": {"text": str(tmp_path / "text"), "document": "line"}, "block": 32, "validation_share": 0.02},
+        "data": {
+            "train": {"text": str(tmp_path / "text"), "document": "line"},
+            "block": 32,
+            "validation_fraction": 0.02,
+        },
         "model": {"preset": "llama_mini", **SMALL, "num_layers": 2},
         "training": {"updates": 1000},
     }
@@ -57,11 +61,11 @@ def test_a_language_model_goes_on_with_the_reverse_of_what_stands_before_the_arr
 def test_a_t5_copies_sequences_it_has_never_seen(tmp_path: Path) -> None:
     changes = [
         "model.name=t5",
-        "model.feed_forward=gated_gelu",
+        "model.activation=gated_gelu",
         "data.train.max_length=6",
         "data.validation.max_length=6",
     ]
-    recipe, _ = read_recipe(RECIPES / "copy.toml", [*changes, "training.decode_pairs=0", "training.metric=loss"])
+    recipe, _ = read_recipe(RECIPES / "copy.toml", [*changes, "training.decode_examples=0", "training.metric=loss"])
     sources, answers = held_out(recipe)
     translator = transduce.load(train(recipe, tmp_path / "run"))
     assert isinstance(translator, transduce.Translator)
@@ -74,7 +78,7 @@ def test_a_t5_copies_sequences_it_has_never_seen(tmp_path: Path) -> None:
     "model",
     [
         {"preset": "bert_mini", "num_layers": 2, "attention_dropout": 0.0, "head_dropout": 0.0, "max_positions": 16},
-        {"preset": "universal_reader", "num_layers": 4, "ponder_cost": 0.0001},
+        {"preset": "universal_encoder", "num_layers": 4, "ponder_cost": 0.0001},
     ],
     ids=lambda model: model["preset"],
 )
@@ -91,7 +95,7 @@ def test_a_reader_labels_every_word_with_the_one_that_stands_opposite(tmp_path: 
         "training": {"updates": 1200},
     }
     reader = transduce.load(train(Recipe.from_tables(merge(TRAINING, tables), "a test"), tmp_path / "run"))
-    assert isinstance(reader, ReaderModel)
+    assert isinstance(reader, TextEncoder)
     answers = reader.read([source for source, _ in unseen])
     right = sum(as_text(answer) == target for answer, (_, target) in zip(answers, unseen, strict=True)) / len(unseen)
     print(f"{model['preset']}: {right:.4f} of {len(unseen)} unseen sequences wholly right")

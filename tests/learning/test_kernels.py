@@ -25,7 +25,7 @@ KERNELS: dict[str, Table] = {
 }
 SHORT = ["data.train.min_length=2", "data.train.max_length=6", "data.validation.min_length=2"]
 SHORT += ["data.validation.max_length=6", "data.train.symbols=12", "data.validation.symbols=12"]
-SHORT += ["training.updates=700", "training.tokens=600", "training.decode_pairs=0", "training.metric=loss"]
+SHORT += ["training.updates=700", "training.batch_tokens=600", "training.decode_examples=0", "training.metric=loss"]
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

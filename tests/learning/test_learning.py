@@ -25,7 +25,7 @@ from transduce.tasks.text_encoding.evaluation import assess_reader
 pytestmark = pytest.mark.learning
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-SEARCHES: list[dict[str, Any]] = [{"method": "greedy"}, {"method": "beam", "beam": 4}]
+SEARCHES: list[dict[str, Any]] = [{"method": "greedy"}, {"method": "beam", "beam_size": 4}]
 
 
 def held_out(recipe: Recipe, count: int = 1000) -> tuple[list[str], list[str]]:
@@ -119,7 +119,7 @@ OVERFIT: Table = {
         "schedule": "linear",
         "learning_rate": 0.003,
         "warmup": 30,
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "label_smoothing": 0.0,
         "validate_every": 300,
     },
@@ -132,10 +132,10 @@ MODELS: dict[str, Table] = {
         "ffn_dim": 256,
         "num_layers": 2,
         "norm": "pre",
-        "tied": "target",
+        "tied_embeddings": "target",
         "dropout": 0.0,
     },
-    "attentive_rnn": {"preset": "bahdanau", "embedding_dim": 64, "hidden_dim": 96, "dropout": 0.0},
+    "rnn": {"preset": "bahdanau", "embedding_dim": 64, "hidden_dim": 96, "dropout": 0.0},
 }
 
 
@@ -153,7 +153,7 @@ def hundred_words() -> dict[str, str]:
 def test_a_hundred_real_pairs_are_learnt_by_heart_to_the_exact_output(tmp_path: Path, name: str) -> None:
     pairs = hundred_words()
     (tmp_path / "pairs.tsv").write_text("".join(f"{word}\t{spoken}\n" for word, spoken in pairs.items()))
-    data = {"train": {"path": str(tmp_path / "pairs.tsv")}, "validation_share": 0.0}
+    data = {"train": {"path": str(tmp_path / "pairs.tsv")}, "validation_fraction": 0.0}
     recipe = Recipe.from_tables(merge(OVERFIT, {"data": data, "model": MODELS[name]}), "a test")
     translator = transduce.load(train(recipe, tmp_path / "run"))
     assert len(pairs) == 100
@@ -171,7 +171,7 @@ STORIES: Table = {
         "learning_rate": 0.01,
         "warmup": 20,
         "betas": [0.9, 0.999],
-        "clip": 40.0,
+        "max_grad_norm": 40.0,
         "label_smoothing": 0.0,
         "validate_every": 500,
         "metric": "label_accuracy",

@@ -9,7 +9,7 @@ import pytest
 import transduce
 from transduce.config import Table
 from transduce.data.synthetic import SyntheticTask
-from transduce.inference.text_encoder import ReaderModel, as_text
+from transduce.inference.text_encoder import TextEncoder, as_text
 from transduce.recipe import Recipe
 from transduce.run import train
 
@@ -25,12 +25,12 @@ TABLES: Table = {
         "schedule": "linear",
         "learning_rate": 0.005,
         "warmup": 50,
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "gradient_noise": 0.0001,
         "curriculum": 8,
         "label_smoothing": 0.0,
         "validate_every": 400,
-        "decode_pairs": 0,
+        "decode_examples": 0,
     },
 }
 
@@ -54,7 +54,7 @@ def test_it_reverses_sequences_it_has_never_seen(tmp_path: Path) -> None:
         "max_length": 16,
     }
     reader = transduce.load(train(Recipe.from_tables({**TABLES, "data": data}, "a test"), tmp_path / "run"))
-    assert isinstance(reader, ReaderModel)
+    assert isinstance(reader, TextEncoder)
     answers = reader.read([source for source, _ in unseen])
     right = sum(as_text(answer) == target for answer, (_, target) in zip(answers, unseen, strict=True)) / len(unseen)
     print(f"reverse: {right:.4f} of {len(unseen)} unseen sequences wholly right")

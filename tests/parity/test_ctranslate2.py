@@ -18,7 +18,7 @@ from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import VocabularySizes
-from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
@@ -28,14 +28,14 @@ CONFIGS = {
     "the paper's": BASE,
     "pre-norm": BASE.but(norm="pre"),
     "with biases": BASE.but(attention_bias=True, output_bias=True),
-    "gelu": BASE.but(feed_forward="gelu", norm="pre"),
-    "gated": BASE.but(feed_forward="gated"),
+    "gelu": BASE.but(activation="gelu", norm="pre"),
+    "gated": BASE.but(activation="gated"),
     "learned positions": BASE.but(positions="learned", max_positions=64),
-    "T5": BASE.but(norm="pre", norm_kind="rms", norm_eps=1e-6, positions="buckets", scaled_attention=False),
-    "GeGLU": BASE.but(feed_forward="gated_gelu", ffn_bias=True, scaled_output=True, scaled_embedding=False),
-    "SiLU": BASE.but(feed_forward="silu", ffn_bias=False, positions="sinusoidal_marian", output_bias=True),
-    "half tied": BASE.but(tied="target"),
-    "not tied": BASE.but(tied="none"),
+    "T5": BASE.but(norm="pre", norm_kind="rms", norm_eps=1e-6, positions="buckets", scale_attention=False),
+    "GeGLU": BASE.but(activation="gated_gelu", ffn_bias=True, scale_output=True, scale_embeddings=False),
+    "SiLU": BASE.but(activation="silu", ffn_bias=False, positions="sinusoidal_marian", output_bias=True),
+    "half tied": BASE.but(tied_embeddings="target"),
+    "not tied": BASE.but(tied_embeddings="none"),
     "shallow decoder": BASE.but(decoder_layers=1),
     "wide heads": BASE.but(key_dim=13, value_dim=13),
 }
@@ -73,7 +73,7 @@ def engines(contents: ModelFolder, place: Path) -> tuple[TorchEngine, CTranslate
 
 def requests(**wishes: object) -> list[Request]:
     known = tokenizer("bpe")
-    options = SearchOptions.from_table({"length_penalty": "power", "stop": "beam_finished", **wishes}, "a test")
+    options = SearchOptions.from_table({"length_penalty": "power", "stop_rule": "beam_finished", **wishes}, "a test")
     texts = [
         "the quick brown fox",
         "ten small cats sleep under one old tree",
@@ -105,24 +105,24 @@ def compare(slow: TorchEngine, fast: CTranslate2Engine, asked: list[Request]) ->
 def test_both_engines_say_the_same(name: str, tmp_path: Path) -> None:
     slow, fast = engines(folder(CONFIGS[name]), tmp_path / "exported")
     assert compare(slow, fast, requests(method="greedy", max_extra=20)) >= 3
-    assert compare(slow, fast, requests(beam=5, nbest=3, alpha=1.0, max_extra=20)) >= 9
-    assert compare(slow, fast, requests(beam=3, alpha=0.0, max_extra=20)) >= 3
+    assert compare(slow, fast, requests(beam_size=5, n_best=3, length_penalty=1.0, max_extra=20)) >= 9
+    assert compare(slow, fast, requests(beam_size=3, length_penalty=0.0, max_extra=20)) >= 3
 
 
 @pytest.mark.parametrize(
-    "wishes", [{"min_length": 5}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
+    "wishes", [{"min_length": 5}, {"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
 )
 def test_wishes_mean_the_same_to_both(wishes: dict[str, float], tmp_path: Path) -> None:
     slow, fast = engines(folder(BASE), tmp_path / "exported")
     assert compare(slow, fast, requests(method="greedy", max_extra=20, **wishes)) >= 3
-    assert compare(slow, fast, requests(beam=4, alpha=1.0, max_extra=20, **wishes)) >= 3
+    assert compare(slow, fast, requests(beam_size=4, length_penalty=1.0, max_extra=20, **wishes)) >= 3
 
 
 @pytest.mark.parametrize(
     ("wishes", "said"),
     [
         ({"length_penalty": "gnmt"}, "no length penalty 'gnmt'"),
-        ({"stop": "exact"}, "no stop rule 'exact'"),
+        ({"stop_rule": "exact"}, "no stop rule 'exact'"),
         ({"method": "sample"}, "samples"),
         ({"presence_penalty": 1.0}, "no presence"),
         ({"max_length": 4096}, "was given 4,096 positions"),
@@ -135,8 +135,8 @@ def test_what_it_would_do_in_another_way_is_refused(wishes: dict[str, object], s
 
 
 def test_models_that_it_cannot_express_are_refused(tmp_path: Path) -> None:
-    recurrent = AttentiveRnn(AttentiveRnnConfig(embedding_dim=7, hidden_dim=13), VocabularySizes(11, 11))
-    assert "not AttentiveRnn" in str(refusal(recurrent))
+    recurrent = Rnn(RnnConfig(embedding_dim=7, hidden_dim=13), VocabularySizes(11, 11))
+    assert "not Rnn" in str(refusal(recurrent))
     contents = folder(BASE.but(key_dim=13, value_dim=11))
     with pytest.raises(SettingsError, match="keys and values of one width, not 13 and 11"):
         export(contents, tmp_path / "exported")

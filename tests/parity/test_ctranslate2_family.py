@@ -16,7 +16,7 @@ from transduce.model_folder import ModelFolder
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig, gpt2, gpt_mini, llama_mini
-from transduce.models.interface import LanguageModel, Reader, VocabularySizes
+from transduce.models.interface import EncoderModel, LanguageModel, VocabularySizes
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -36,7 +36,7 @@ def folder(config: GptConfig | BertConfig) -> ModelFolder:
 
 GPTS = {
     "gpt2": gpt2().but(**SMALL),
-    "post": gpt2().but(**SMALL, norm="post", feed_forward="gelu"),
+    "post": gpt2().but(**SMALL, norm="post", activation="gelu"),
     "mini": gpt_mini().but(**SMALL),
     "llama": llama_mini().but(**SMALL),
     "grouped": llama_mini().but(**{**SMALL, "num_heads": 4, "key_value_heads": 2}),
@@ -64,7 +64,7 @@ def test_a_reader_gives_the_same_vectors(activation: Any, tmp_path: Path) -> Non
     config = BertConfig(model_dim=16, num_heads=2, ffn_dim=24, num_layers=2, max_positions=32, feed_forward=activation)
     contents = folder(config)
     export(contents, tmp_path / "out")
-    assert isinstance(contents.model, Reader)
+    assert isinstance(contents.model, EncoderModel)
     vocabulary, text = contents.source_tokenizer.vocabulary, [1, 80, 7, 200, 2]
     encoder = ctranslate2.Encoder(str(tmp_path / "out"), intra_threads=1)
     found = encoder.forward_batch([[vocabulary[token] for token in text]])

@@ -214,7 +214,11 @@ def test_searches_find_what_theirs_find(case: Case, beam: int) -> None:
     ours, _ = ours_of(case, theirs)
     specials = Specials(theirs.config.pad_token_id, case.start, END)
     options = SearchOptions(
-        method="greedy" if beam == 1 else "beam", beam=beam, alpha=0.0, stop="beam_finished", max_length=12
+        method="greedy" if beam == 1 else "beam",
+        beam_size=beam,
+        length_penalty=0.0,
+        stop_rule="beam_finished",
+        max_length=12,
     )
     wanted = {"num_beams": beam, "do_sample": False, "length_penalty": 0.0, "early_stopping": True}
     for seed in range(20):

@@ -18,7 +18,7 @@ from tests.unit.interop.huggingface import folders
 from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inference.generator import Generator
-from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.text_encoding import Said
 from transduce.inference.translator import Translator
 from transduce.interop.export_model import export, target_of
@@ -28,7 +28,7 @@ from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini, llama_mini
 from transduce.models.interface import Model, VocabularySizes
-from transduce.models.rnn import AttentiveRnnConfig
+from transduce.models.rnn import RnnConfig
 from transduce.models.t5 import t5_mini
 from transduce.models.transformer import TransformerConfig
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -160,7 +160,7 @@ def test_a_reader_gives_their_vectors_and_comes_back(tmp_path: Path) -> None:
     known = transformers.AutoTokenizer.from_pretrained(folder)
     import_model(folder, tmp_path / "ours")
     ours = transduce.load(tmp_path / "ours")
-    assert isinstance(ours, ReaderModel)
+    assert isinstance(ours, TextEncoder)
     read = known(TEXTS, padding=True, return_tensors="pt")
     with torch.no_grad():
         states = theirs(**read).last_hidden_state
@@ -232,7 +232,7 @@ def test_what_was_trained_here_goes_on_the_same_there_and_comes_back(opens_with:
     expected = [said_by_transformers(theirs, known, text) for text in TEXTS]
     for one in (ours, back):
         assert [
-            text + answer[0].text for text, answer in zip(TEXTS, one.generate(TEXTS, nbest=1), strict=True)
+            text + answer[0].text for text, answer in zip(TEXTS, one.generate(TEXTS, n_best=1), strict=True)
         ] == expected
     assert len(set(expected)) > 1
 
@@ -250,12 +250,12 @@ def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path
     known = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     import_model(tmp_path / "theirs", tmp_path / "back")
     back = transduce.load(tmp_path / "back")
-    assert isinstance(back, ReaderModel)
+    assert isinstance(back, TextEncoder)
     asked: list[tuple[str, ...]] = [(TEXTS[0],), (TEXTS[1],), (TEXTS[0], TEXTS[2])]
     for texts in asked:
         with torch.no_grad():
             chance = theirs(**known(*texts, return_tensors="pt")).logits.softmax(dim=-1).max()
-        for one in (ReaderModel(contents), back):
+        for one in (TextEncoder(contents), back):
             (said,) = one.read([list(texts)])
             assert isinstance(said, Said)
             assert said.probability == pytest.approx(float(chance), abs=1e-6)
@@ -277,11 +277,11 @@ def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> N
 
 def test_what_no_architecture_of_theirs_has_is_refused() -> None:
     for config, said in (
-        (TransformerConfig(feed_forward="gated"), "feed_forward = gated"),
+        (TransformerConfig(activation="gated"), "feed_forward = gated"),
         (TransformerConfig(norm="pre", positions="rotary", model_dim=16, num_heads=2), "positions = rotary"),
         (llama_mini().but(positions="alibi"), "positions = alibi"),
         (gpt_mini().but(norm="post"), "norm = post"),
-        (AttentiveRnnConfig(), "attentive_rnn"),
+        (RnnConfig(), "rnn"),
     ):
         with pytest.raises(SettingsError, match=said):
             target_of(config)

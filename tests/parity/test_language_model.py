@@ -67,7 +67,7 @@ def test_a_prompt_is_gone_on_with_as_theirs_does_without_any_start_token(name: s
     case = next(case for case in CASES if case.name == name)
     theirs = theirs_of(case)
     ours, _ = ours_of(case, theirs)
-    options = SearchOptions(method="greedy", max_length=9, alpha=0.0)
+    options = SearchOptions(method="greedy", max_length=9, length_penalty=0.0)
     prompts = [draw(1, 1 + seed % 5, 200 + seed) for seed in range(12)]
     requests = [
         Request(number, (), options, prefix=prompt[0, 1:].tolist(), first=int(prompt[0, 0]))

@@ -144,9 +144,9 @@ train = {{path = "{tmp_path}/new.tsv", source_language = "en", target_language =
 validation = {{path = "{tmp_path}/new.tsv", source_language = "en", target_language = "de"}}
 leakage = "keep"
 [training]
-start_from = "{tmp_path}/ours"
+initial_checkpoint = "{tmp_path}/ours"
 threads = 1
-tokens = 101
+batch_tokens = 101
 updates = 3
 validate_every = 3
 """

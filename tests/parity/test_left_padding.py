@@ -60,7 +60,7 @@ def test_a_batch_of_prompts_is_gone_on_with_as_theirs_padded_on_the_left(name: s
     written = theirs.generate(
         left, attention_mask=real.long(), max_new_tokens=9, do_sample=False, bad_words_ids=[[pad], [1]]
     )[:, WIDEST:].tolist()
-    options, specials = SearchOptions(method="greedy", max_length=9, alpha=0.0), Specials(pad, 1, END)
+    options, specials = SearchOptions(method="greedy", max_length=9, length_penalty=0.0), Specials(pad, 1, END)
     prompts = [left[row, WIDEST - length :].tolist() for row, length in enumerate(LENGTHS)]
     requests = [
         Request(number, (), options, prefix=prompt[1:], first=prompt[0]) for number, prompt in enumerate(prompts)

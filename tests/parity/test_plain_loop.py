@@ -55,20 +55,20 @@ def plain_losses(trained: AnyTransducer, every: list[Batch]) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize(("threads", "slice_tokens"), [(1, 2048), (1, 40), (2, 40)])
+@pytest.mark.parametrize(("threads", "micro_batch_tokens"), [(1, 2048), (1, 40), (2, 40)])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_losses_are_those_of_the_plain_loop(norm: str, threads: int, slice_tokens: int) -> None:
+def test_losses_are_those_of_the_plain_loop(norm: str, threads: int, micro_batch_tokens: int) -> None:
     ours, every = model(norm=norm), batches()
     expected = plain_losses(copy.deepcopy(ours).train(), every)
     config = TrainingConfig(
         threads=threads,
-        slice_tokens=slice_tokens,
+        micro_batch_tokens=micro_batch_tokens,
         learning_rate=0.01,
         label_smoothing=SMOOTHING * (VOCABULARY - 1) / VOCABULARY,  # of the others alone, as the paper has it
     )
     updater, losses = Updater(ours, config), []
     for update, batch in enumerate(every, start=1):
-        outcome = updater.update([batch], update, rate=0.01, slice_tokens=slice_tokens)
+        outcome = updater.update([batch], update, rate=0.01, micro_batch_tokens=micro_batch_tokens)
         losses.append(outcome.loss / outcome.tokens)
     updater.workers.close()
     assert losses == pytest.approx(expected, rel=1e-5)

@@ -24,7 +24,7 @@ TRANSFORMER = TransformerConfig(
     num_layers=3,
     positions="learned",
     max_positions=100,
-    tied="none",
+    tied_embeddings="none",
     attention_bias=True,
     output_bias=True,
 )

@@ -36,7 +36,7 @@ def make_ours(norm: str, feed_forward: str) -> Transformer:
         decoder_layers=DECODER_LAYERS,
         norm=norm,
         feed_forward=feed_forward,
-        tied="none",
+        tied_embeddings="none",
         attention_bias=True,
         dropout=0.0,
     )

@@ -82,7 +82,13 @@ def test_four_answers_and_their_scores_are_those_of_ctranslate2() -> None:
         pytest.skip("needs shared/data/weights-ct2-aren-transliteration beside the project; put it there")
     source, target = ((FOLDER / f"{side}_vocabulary.txt").read_text().split("\n") for side in ("source", "target"))
     config = TransformerConfig(
-        model_dim=32, ffn_dim=128, num_heads=8, norm="pre", tied="none", attention_bias=True, output_bias=True
+        model_dim=32,
+        ffn_dim=128,
+        num_heads=8,
+        norm="pre",
+        tied_embeddings="none",
+        attention_bias=True,
+        output_bias=True,
     )
     model = Transformer(config, VocabularySizes(51, 43)).eval()
     with (FOLDER / "model.bin").open("rb") as file:
@@ -93,7 +99,14 @@ def test_four_answers_and_their_scores_are_those_of_ctranslate2() -> None:
         table.table = positions(512, 32)  # type: ignore[union-attr]
     *word, last = (source.index(letter) for letter in "آتزمون")
     search = Search(model, Specials(0, 1, end=last), Specials(0, 1, 2))  # it reads no end token: the last letter is one
-    options = SearchOptions(beam=4, nbest=4, length_penalty="power", alpha=1.0, stop="beam_finished", max_length=256)
+    options = SearchOptions(
+        beam_size=4,
+        n_best=4,
+        length_normalization="power",
+        length_penalty=1.0,
+        stop_rule="beam_finished",
+        max_length=256,
+    )
     search.admit([Request(1, word, options)])
     results = []
     while search.active:

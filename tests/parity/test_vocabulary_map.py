@@ -54,14 +54,14 @@ class Listed:
 
 @pytest.mark.parametrize("name", ["the paper's", "with biases"])
 @pytest.mark.parametrize(
-    "wishes", [{}, {"min_length": 5}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
+    "wishes", [{}, {"min_length": 5}, {"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
 )
 def test_both_engines_choose_among_the_same_tokens(name: str, wishes: dict[str, float], tmp_path: Path) -> None:
     """One request at a time: CTranslate2 unites the lists of a batch."""
     listed = shortlist()
     slow, fast = engines(folder(CONFIGS[name]), tmp_path / "exported", listed)
     answered = 0
-    for method in ({"method": "greedy"}, {"beam": 4, "alpha": 1.0, "nbest": 2}):
+    for method in ({"method": "greedy"}, {"beam_size": 4, "length_penalty": 1.0, "n_best": 2}):
         for request in requests(max_extra=20, **method, **wishes):
             answered += compare(Listed(slow, listed), fast, [request])  # type: ignore[arg-type]
     assert answered >= 6
@@ -70,7 +70,7 @@ def test_both_engines_choose_among_the_same_tokens(name: str, wishes: dict[str, 
 def test_nothing_outside_of_the_lists_of_a_batch_is_written(tmp_path: Path) -> None:
     contents, listed = folder(BASE), shortlist(seed=2, each=3)
     slow, fast = engines(contents, tmp_path / "exported", listed)
-    asked = requests(beam=4, nbest=4, max_length=12)
+    asked = requests(beam_size=4, n_best=4, max_length=12)
     union = {int(token) for request in asked for token in listed.of(request.source)}
     answers = [answer for answer in fast.translate(asked) if answer is not None]
     assert answers
@@ -105,7 +105,7 @@ def test_a_searcher_uses_its_shortlist_with_either_engine() -> None:
         searcher = Searcher(folder(BASE))
         searcher.use(engine)  # type: ignore[arg-type]
         searcher.use_shortlist(listed)
-        asked = requests(beam=4, max_extra=20, min_length=4)
+        asked = requests(beam_size=4, max_extra=20, min_length=4)
         said.append([searcher.translate([request])[0][0].tokens for request in asked])
         assert searcher.fallen_back is None
         for request, tokens in zip(asked, said[-1], strict=True):

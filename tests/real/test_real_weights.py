@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 import transduce
 from transduce.inference.generator import Generator
-from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
 from transduce.interop.import_model import import_model
 
@@ -46,7 +46,7 @@ def test_sentence_vectors_are_those_of_transformers(unpacked: Path, tmp_path: Pa
     contents = import_model(folder, tmp_path / "ours")
     assert sum(parameter.numel() for parameter in contents.model.parameters()) == 22_713_216
     ours, texts = transduce.load(tmp_path / "ours"), sentences(200)
-    assert isinstance(ours, ReaderModel)
+    assert isinstance(ours, TextEncoder)
     known, theirs = (
         transformers.AutoTokenizer.from_pretrained(folder),
         transformers.AutoModel.from_pretrained(folder).eval(),

@@ -18,7 +18,7 @@ RECIPE = (
     example.RECIPE.replace("updates = 20", f"updates = {UPDATES}\naccumulate = 2\nkeep_last = 2\naverage = 2")
     .replace("validate_every = 10", f"validate_every = {EVERY}")
     .replace("log_every = 5", "log_every = 1")
-    .replace("decode_pairs = 5", "decode_pairs = 2")
+    .replace("decode_examples = 5", "decode_examples = 2")
 )
 
 

@@ -48,7 +48,7 @@ SAVES = {
 
 def state(update: int, seed: int) -> tuple[AnyTransducer, Adam, Progress]:
     """A model that has made one update, as its seed says."""
-    sizes = TransformerConfig(model_dim=6, num_heads=2, ffn_dim=7, num_layers=1, tied="target")
+    sizes = TransformerConfig(model_dim=6, num_heads=2, ffn_dim=7, num_layers=1, tied_embeddings="target")
     model = build(sizes, VocabularySizes(5, 11), seed)
     optimizer = build_optimizer(model, TrainingConfig())
     generator = torch.Generator().manual_seed(seed)

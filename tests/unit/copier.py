@@ -11,7 +11,7 @@ from tests.unit.inference.search.toy import Prefix, Row, Toy, ToyMemory
 from transduce.inference.translator import Translator
 from transduce.model_folder import ModelFolder
 from transduce.models.transformer import TransformerConfig
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -31,7 +31,7 @@ class Pointer(Toy):
 
     def __init__(self, row: Row, vocabulary: int, limit: int | None, start_token: int) -> None:
         super().__init__(row, vocabulary, limit, start_token)
-        self.cross_attention = nn.ModuleDict({"weight": Tap()})
+        self.cross_attention = nn.ModuleDict({"weight": HookPoint()})
 
     def forward(self, target: Tensor, memory: ToyMemory) -> Tensor:
         self.cross_attention["weight"](

@@ -133,7 +133,7 @@ def test_a_refusal_is_one_sentence_that_names_the_place(table: Table, sentence: 
         ("model.dropout=0.1", {"model": {"dropout": 0.1}}),
         ("model.norm=pre", {"model": {"norm": "pre"}}),
         ('model.norm="pre"', {"model": {"norm": "pre"}}),
-        ("model.tied=true", {"model": {"tied": True}}),
+        ("model.tied_embeddings=true", {"model": {"tied_embeddings": True}}),
         ("data.files=[1, 2]", {"data": {"files": [1, 2]}}),
         ("data.source=a=b.txt", {"data": {"source": "a=b.txt"}}),
         ("a.b.c=x y", {"a": {"b": {"c": "x y"}}}),

@@ -37,7 +37,7 @@ def words(count: int) -> Tokenizer:
 
 
 def small(sizes: VocabularySizes) -> tuple[AnyTransducer, TransformerConfig]:
-    config = TransformerConfig(model_dim=6, num_heads=3, ffn_dim=7, num_layers=1, tied="none")
+    config = TransformerConfig(model_dim=6, num_heads=3, ffn_dim=7, num_layers=1, tied_embeddings="none")
     return build(config, sizes, seed=3), config
 
 

@@ -19,7 +19,7 @@ from transduce.config import merge, write_toml
 from transduce.data.prepare import prepare
 from transduce.errors import CannotCreate, MissingInput, ModelFolderError, SettingsError, TransduceError
 from transduce.model_folder import load_model, load_weights
-from transduce.models.rnn import AttentiveRnnConfig
+from transduce.models.rnn import RnnConfig
 from transduce.models.transformer import TransformerConfig, small
 from transduce.recipe import Recipe, read_recipe, resume_recipe
 from transduce.run import train
@@ -50,7 +50,11 @@ def write(folder: Path, tables: dict[str, Any]) -> Path:
         {"data": {"train": TASK}, "model": {"preset": "luong"}, "search": {"method": "greedy", "max_length": 7}},
         {"data": {"train": TASK}, "model": {"preset": "paper_big", "num_layers": 2, "positions": "learned"}},
         {"data": {"train": TASK}, "training": {"betas": [0.8, 0.9], "source_vectors": "v.txt", "freeze_vectors": True}},
-        {"data": {"train": TASK}, "tokenizer": {"joint": False, "target_kind": "word"}, "model": {"tied": "target"}},
+        {
+            "data": {"train": TASK},
+            "tokenizer": {"joint": False, "target_kind": "word"},
+            "model": {"tied_embeddings": "target"},
+        },
     ],
     ids=range(7),
 )
@@ -75,12 +79,12 @@ def test_a_recipe_written_and_read_back_is_the_same(tables: dict[str, Any]) -> N
         ({"data": {"train": TASK}, "tokenizer": {"size": 100}}, "recipe.toml: tokenizer has no setting 'size'"),
         ({"data": {"train": TASK}, "model": {"preset": "tinny"}}, "no preset 'tinny'; did you mean 'tiny'?"),
         ({"data": {"train": TASK}, "model": {"name": "lstm"}}, "there is no model 'lstm'"),
-        ({"data": {"train": TASK}, "model": {"name": "transformer", "preset": "luong"}}, "'luong' is a attentive_rnn"),
+        ({"data": {"train": TASK}, "model": {"name": "transformer", "preset": "luong"}}, "'luong' is a rnn"),
         ({"data": 3}, "must be a table"),
         ({"model": {}}, "needs a table [data]"),
-        ({"data": {"train": TASK}, "training": {"average": 7}}, "averaging 7 checkpoints needs keep_last"),
+        ({"data": {"train": TASK}, "training": {"average_checkpoints": 7}}, "averaging 7 checkpoints needs keep_last"),
         ({"data": {"train": TASK}, "training": {"weight_decay": 0.1}}, "belongs to the optimizer 'adamw'"),
-        ({"data": {"train": TASK}, "training": {"metric": "bleu", "decode_pairs": 0}}, "needs translations"),
+        ({"data": {"train": TASK}, "training": {"metric": "bleu", "decode_examples": 0}}, "needs translations"),
         ({"data": {"train": TASK}, "training": {"metric": "label_accuracy"}}, "is for readers; pairs are measured by"),
         ({"data": {"train": TASK}, "training": {"freeze_vectors": True}}, "needs source_vectors or target_vectors"),
     ],
@@ -98,12 +102,18 @@ def test_what_makes_no_sense_is_refused_with_the_file_and_a_suggestion(
 def test_the_command_line_goes_over_the_file_and_the_file_over_the_preset(tmp_path: Path) -> None:
     path = write(
         tmp_path,
-        {"data": {"train": TASK}, "model": {"preset": "small", "num_layers": 3, "dropout": 0.2}, "search": {"beam": 3}},
+        {
+            "data": {"train": TASK},
+            "model": {"preset": "small", "num_layers": 3, "dropout": 0.2},
+            "search": {"beam_size": 3},
+        },
     )
-    found, reasons = read_recipe(path, ["model.num_layers=2", "training.metric=exact_match", "search.alpha = 1"])
+    found, reasons = read_recipe(
+        path, ["model.num_layers=2", "training.metric=exact_match", "search.length_normalization = 1"]
+    )
     assert reasons == []
     assert found.model == small().but(num_layers=2, dropout=0.2)
-    assert (found.training.metric, found.search.beam, found.search.alpha) == ("exact_match", 3, 1.0)
+    assert (found.training.metric, found.search.beam_size, found.search.length_normalization) == ("exact_match", 3, 1.0)
 
 
 def test_the_corpora_of_the_command_line_go_over_the_files(tmp_path: Path) -> None:
@@ -128,8 +138,8 @@ def test_without_a_file_everything_is_chosen_from_the_corpus_and_changes_go_over
 
 
 def test_a_model_of_ones_own_replaces_the_chosen_one_whole() -> None:
-    found, _ = read_recipe(None, ["model.name=attentive_rnn"], base={"data": {"train": TASK}})
-    assert found.model == AttentiveRnnConfig()
+    found, _ = read_recipe(None, ["model.name=rnn"], base={"data": {"train": TASK}})
+    assert found.model == RnnConfig()
 
 
 @pytest.mark.parametrize("preset", ["tiny", "t5_mini"])
@@ -137,21 +147,21 @@ def test_a_preset_with_one_matrix_gives_way_to_two_vocabularies_and_a_person_doe
     """Symbols become words of two vocabularies, which is chosen here; that a preset shares a matrix is not a wish."""
     base = {"data": {"train": TASK}}
     found, reasons = read_recipe(None, [f"model.preset={preset}"], base=base)
-    assert not found.tokenizer.joint and found.model.tied == "target"
-    assert reasons[-1] == "two vocabularies: the source has a matrix of its own (model.tied = 'target')"
+    assert not found.tokenizer.joint and found.model.tied_embeddings == "target"
+    assert reasons[-1] == "two vocabularies: the source has a matrix of its own (model.tied_embeddings = 'target')"
     with pytest.raises(SettingsError, match=r"set tokenizer\.joint = true or model\.tied = 'target'"):
-        read_recipe(None, [f"model.preset={preset}", "model.tied=all"], base=base)
+        read_recipe(None, [f"model.preset={preset}", "model.tied_embeddings=all"], base=base)
     joint, reasons = read_recipe(None, [f"model.preset={preset}", "tokenizer.kind=word"], base=base)
-    assert joint.model.tied == "all" and "two vocabularies" not in str(reasons)
+    assert joint.model.tied_embeddings == "all" and "two vocabularies" not in str(reasons)
 
 
 def test_a_language_model_of_one_position_is_refused_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text\n")
     base = {"data": {"train": {"text": str(tmp_path / "a.txt")}}}
-    for more in ([], ["data.block=2"]):
+    for more in ([], ["data.block_size=2"]):
         with pytest.raises(SettingsError, match=r"^the command line: a model of 1 positions reads too few"):
             read_recipe(None, ["model.preset=gpt_mini", "model.max_positions=1", *more], base=base)
-    assert read_recipe(None, ["model.preset=gpt_mini", "model.max_positions=2"], base=base)[0].data.block == 2
+    assert read_recipe(None, ["model.preset=gpt_mini", "model.max_positions=2"], base=base)[0].data.block_size == 2
 
 
 def test_a_file_with_any_of_the_three_tables_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -192,7 +202,15 @@ def files(run: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run that averages; nobody writes to it."""
-    changes = {"training": {"updates": 17, "average": 2, "keep_last": 2, "accumulate": 2, "tokens": 53}}
+    changes = {
+        "training": {
+            "updates": 17,
+            "average_checkpoints": 2,
+            "keep_last": 2,
+            "gradient_accumulation": 2,
+            "batch_tokens": 53,
+        }
+    }
     return train(recipe(**changes), tmp_path_factory.mktemp("runs") / "first")
 
 
@@ -245,7 +263,7 @@ def test_resuming_a_run_that_is_over_changes_nothing(first: Path) -> None:
 def test_a_stop_does_not_change_what_is_averaged_in_the_end(tmp_path: Path) -> None:
     """Without validation pairs nothing can be said against the average; the checkpoint of the stop is no part of it."""
     averaging = recipe(training={"updates": 17, "average": 2, "keep_last": 2})
-    averaging = replace(averaging, data=averaging.data.but(validation=None, validation_share=0))
+    averaging = replace(averaging, data=averaging.data.but(validation=None, validation_fraction=0))
     whole = train(averaging, tmp_path / "whole")
     paths = [whole / f"checkpoints/update-{update:08d}/model.safetensors" for update in (15, 17)]
     one, two = (load_weights(path) for path in paths)
@@ -362,7 +380,7 @@ def test_embeddings_start_from_a_file_of_vectors_and_may_stay_there(tmp_path: Pa
     listener = Listener()
     run = train(
         recipe(
-            model={"tied": "none"},
+            model={"tied_embeddings": "none"},
             training={"updates": 5, "average": 1, "source_vectors": str(vectors), "freeze_vectors": freeze},
         ),
         tmp_path / "run",

@@ -20,7 +20,7 @@ def test_a_language_model_may_be_searched_in_any_way(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("training", "slices"), [({}, 1024), ({"tokens": 900}, 450), ({"tokens": 900, "accumulate": 4}, 1024)]
+    ("training", "slices"), [({}, 1024), ({"tokens": 900}, 450), ({"tokens": 900, "gradient_accumulation": 4}, 1024)]
 )
 def test_an_update_is_at_least_two_slices(training: dict[str, Any], slices: int) -> None:
     tables = {
@@ -28,4 +28,4 @@ def test_an_update_is_at_least_two_slices(training: dict[str, Any], slices: int)
         "model": {"model_dim": 64, "num_heads": 2},
         "training": {**training, "precision": "float32"},
     }
-    assert fill_in(Recipe.from_tables(tables, "test")).training.slice_tokens == slices
+    assert fill_in(Recipe.from_tables(tables, "test")).training.micro_batch_tokens == slices

@@ -21,7 +21,7 @@ RECIPE = {
     "data": {"train": {"task": "reverse", "size": 300, "max_length": 5}},
     "tokenizer": {"kind": "word", "min_frequency": 1},
     "model": {"model_dim": 8, "num_heads": 2, "ffn_dim": 13, "num_layers": 1, "dropout": 0.2},
-    "training": {"threads": 1, "tokens": 97, "schedule": "linear", "learning_rate": 0.01, "warmup": 3},
+    "training": {"threads": 1, "batch_tokens": 97, "schedule": "linear", "learning_rate": 0.01, "warmup": 3},
 }
 
 
@@ -84,7 +84,7 @@ def test_who_ends_the_proof_ends_its_trial_run(recipe: Recipe, tmp_path: Path, m
 
 
 def test_a_run_that_differs_is_an_error(recipe: Recipe, tmp_path: Path) -> None:
-    training = recipe.training.but(updates=2, validate_every=2, decode_pairs=0)
+    training = recipe.training.but(updates=2, validate_every=2, decode_examples=0)
     train(replace(recipe, training=training), tmp_path / "first")
     train(replace(recipe, training=training.but(seed=2)), tmp_path / "second")
     with pytest.raises(TransduceError, match=r"model\.safetensors differs after resuming"):

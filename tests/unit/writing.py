@@ -23,7 +23,7 @@ UNLIKELY = -6.0
 def writer(kind: Any = "character", notes: dict[str, Any] | None = None, **settings: Any) -> ModelFolder:
     """A model folder's contents, in memory."""
     tokenizer = train_tokenizer(kind, TEXT * 3, TokenizerConfig(kind=kind, vocab_size=330, min_frequency=1))
-    sizes: dict[str, Any] = {"model_dim": 16, "num_heads": 2, "ffn_dim": 19, "num_layers": 2, "tied": False}
+    sizes: dict[str, Any] = {"model_dim": 16, "num_heads": 2, "ffn_dim": 19, "num_layers": 2, "tied_embeddings": False}
     sizes |= {"max_positions": WINDOW, "output_bias": True}
     config = GptConfig(**{**sizes, **settings})
     model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=7)

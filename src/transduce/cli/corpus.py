@@ -12,7 +12,7 @@ import click
 from transduce.config import Table
 from transduce.errors import SettingsError
 
-CORPORA = {"train": "training", "validation": "validation", "test": "test", "watch": "watched"}
+CORPORA = {"train": "training", "validation": "validation", "test": "test", "extra_validation": "watched"}
 
 
 def corpus_options(function: Any) -> Any:
@@ -20,7 +20,7 @@ def corpus_options(function: Any) -> Any:
     mixed = "One more training corpus, as path=more.tsv,weight=0.5 or source=a.de,target=a.en (any number of times)."
     function = click.option("--mix", "mixed", multiple=True, metavar="SETTINGS", help=mixed)(function)
     watched = "Watch the score on the validation pairs of another run too: what a model forgets."
-    function = click.option("--watch", metavar="RUN", help=watched)(function)
+    function = click.option("--extra-validation", metavar="RUN", help=watched)(function)
     rule = click.Choice(["blank", "line", "file"])
     what_ends = "What ends a document of plain text: a blank line (default), every line, or the end of the file."
     function = click.option("--document", type=rule, help=what_ends)(function)
@@ -44,10 +44,10 @@ def corpus_tables(options: dict[str, Any]) -> Table:
         corpus = {side: options[f"{name}_{side}"] for side in sides if options[f"{name}_{side}"]}
         if corpus:
             found[name] = corpus
-    if options["watch"] is not None:
-        if "watch" in found:
-            raise SettingsError("give --watch RUN, or files to watch, not both")
-        found["watch"] = _prepared(options["watch"])
+    if options["extra_validation"] is not None:
+        if "extra_validation" in found:
+            raise SettingsError("give --extra-validation RUN, or files to watch, not both")
+        found["extra_validation"] = _prepared(options["extra_validation"])
     if options["mixed"]:
         found["train"] = [found["train"]] if "train" in found else []
         found["train"] += [_settings(text) for text in options["mixed"]]

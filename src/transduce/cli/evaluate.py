@@ -11,7 +11,7 @@ import click
 from transduce.cli.options import language_options, method_of
 
 if TYPE_CHECKING:
-    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.text_encoder import TextEncoder
 
 _EXAMPLES = """
 \b
@@ -61,12 +61,12 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
     """
     from transduce.evaluation.metrics import choose
     from transduce.inference.load import load as load_any
-    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator, load
     from transduce.tasks.translation.evaluation import assess, compare_assessments, read_test_set, write_lines
 
     loaded = load_any(run)
-    if isinstance(loaded, ReaderModel):
+    if isinstance(loaded, TextEncoder):
         _evaluate_reader(run, loaded, metrics, as_json, {**options, "bleu": lowercase or tokenize != "13a"})
         return
     if any(options[f"{name}_column"] for name in COLUMNS):
@@ -104,7 +104,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, lowercase: bool, 
             )
 
 
-def _evaluate_reader(run: str, reader: ReaderModel, metrics: tuple[str, ...], as_json: bool, options: Any) -> None:
+def _evaluate_reader(run: str, reader: TextEncoder, metrics: tuple[str, ...], as_json: bool, options: Any) -> None:
     """Score what a reader says of the examples of a file."""
     from transduce.config import counted
     from transduce.errors import SettingsError, brief, suggestion

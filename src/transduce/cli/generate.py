@@ -30,11 +30,11 @@ Examples:
 @click.option("--input", "file", metavar="FILE", help="One prompt per line (.gz too; - is standard input).")
 @click.option("--whole", is_flag=True, help="All of the input is one prompt.")
 @search_options("; default: 200")
-@click.option("--n-best", "nbest", type=int, metavar="N", help="Print N answers; --json has their scores.")
+@click.option("--n-best", "n_best", type=int, metavar="N", help="Print N answers; --json has their scores.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a prompt: its continuations with their scores.")
 @click.option("--new-only", is_flag=True, help="Print what follows a prompt without the prompt.")
 @click.option("--stream/--no-stream", default=None, help="Print text as it grows; default: on a terminal.")
-def command(run: str, prompt: str | None, file: str | None, whole: bool, nbest: int | None, **asked: Any) -> None:
+def command(run: str, prompt: str | None, file: str | None, whole: bool, n_best: int | None, **asked: Any) -> None:
     """Go on with PROMPT, or with each line of the input, by the language model in RUN (a run or model folder).
 
     An empty prompt, or none, begins a document. Each token is drawn by its probability at a temperature of 0.8, unless
@@ -46,14 +46,14 @@ def command(run: str, prompt: str | None, file: str | None, whole: bool, nbest: 
 
     if prompt is not None and (file is not None or whole):
         raise click.UsageError("give PROMPT, or prompts from the input (--input, --whole), not both")
-    if asked["stream"] and (nbest is not None or asked["as_json"]):
+    if asked["stream"] and (n_best is not None or asked["as_json"]):
         raise click.UsageError("--stream prints one answer as it grows: no --n-best, no --json")
     generator = load_generator(run)
-    options = generator.options(nbest=nbest, method=method_of(asked), **{name: asked.get(name) for name in SEARCH})
+    options = generator.options(n_best=n_best, method=method_of(asked), **{name: asked.get(name) for name in SEARCH})
     constraints = generator.constraints(asked["forbid"], asked["stop_at"])
     streams = asked["stream"]
     if streams is None:
-        streams = sys.stdout.isatty() and nbest is None and not asked["as_json"] and options.method != "beam"
+        streams = sys.stdout.isatty() and n_best is None and not asked["as_json"] and options.method != "beam"
     prompts = [prompt] if prompt is not None else _prompts(file, whole)
     if streams:
         _stream(generator.stream(text, options, constraints) for text in _shown(prompts, not asked["new_only"]))

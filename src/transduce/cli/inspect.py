@@ -10,7 +10,7 @@ import click
 from transduce.cli.options import language_options
 
 if TYPE_CHECKING:
-    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
     from transduce.inspection.maps import AttentionMaps
 
@@ -57,7 +57,7 @@ def command(
     """
     from transduce.errors import SettingsError
     from transduce.inference.load import load
-    from transduce.inference.text_encoder import ReaderModel
+    from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
     from transduce.inference.translator import load as load_translator
     from transduce.inspection.tape import has_tape
@@ -67,7 +67,7 @@ def command(
     loaded = load(run)
     asked = {"--to": to, "--from": of, "--beam": beam, "--second": second, "--kind": kind, "--layer": layer}
     asked |= {"--head": head, "--top": top}
-    if isinstance(loaded, ReaderModel):
+    if isinstance(loaded, TextEncoder):
         _refuse("a reader, which writes nothing", asked, "--to", "--from", "--beam", "--top")
         if loaded.head == "tags":
             _refuse("a reader of one text at a time", asked, "--second")
@@ -152,7 +152,7 @@ def _inspect_glances(translator: Translator, text: str, output: str, beam: int |
 
 
 def _inspect_reader(
-    reader: ReaderModel, text: str | list[str], output: str, kind: str | None, layer: int | None, head: int | None
+    reader: TextEncoder, text: str | list[str], output: str, kind: str | None, layer: int | None, head: int | None
 ) -> None:
     """Write the page and the picture of what a reader looked at."""
     from transduce.cli.terminal import visible

@@ -147,7 +147,7 @@ def run(arguments: Sequence[str] | None = None, **extra: Any) -> int:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not re.search("allocate memory|out of memory", str(error)):
             raise
-        return _complain("out of memory; use smaller batches (--set training.tokens=…) or a smaller model", 1)
+        return _complain("out of memory; use smaller batches (--set training.batch_tokens=…) or a smaller model", 1)
 
 
 def _refuse_unreadable(arguments: Sequence[str]) -> None:

@@ -18,19 +18,19 @@ def language_options(function: Any) -> Any:
 
 
 SEARCH = (
-    "beam",
+    "beam_size",
     "length_penalty",
-    "alpha",
-    "stop",
+    "length_normalization",
+    "stop_rule",
     "max_length",
     "min_length",
     "repetition_penalty",
     "presence_penalty",
     "frequency_penalty",
-    "no_repeat_ngram",
-    "coverage",
-    "groups",
-    "diversity",
+    "no_repeat_ngram_size",
+    "coverage_penalty",
+    "beam_groups",
+    "diversity_penalty",
     "temperature",
     "top_k",
     "top_p",
@@ -41,17 +41,21 @@ SEARCH = (
 
 _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--greedy", is_flag=True, help="Take the best token each time; faster, a little worse."),
-    click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps."),
-    click.option("--alpha", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off."),
-    click.option("--length-penalty", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A."),
-    click.option("--stop", metavar="NAME", help="When a beam search ends: settled, beam_finished or exact."),
-    click.option("--groups", type=int, metavar="N", help="Divide the beam into N groups that say different things."),
-    click.option("--diversity", type=float, metavar="X", help="How much a group avoids what others say."),
+    click.option("--beam-size", type=int, metavar="N", help="Openings that a beam search keeps."),
+    click.option(
+        "--length-penalty", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off."
+    ),
+    click.option("--length-normalization", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A."),
+    click.option("--stop-rule", metavar="NAME", help="When a beam search ends: heuristic, beam_finished or exact."),
+    click.option(
+        "--beam-groups", type=int, metavar="N", help="Divide the beam into N groups that say different things."
+    ),
+    click.option("--diversity-penalty", type=float, metavar="X", help="How much a group avoids what others say."),
     click.option("--min-length", type=int, metavar="N", help="Fewest tokens of an answer."),
     click.option("--repetition-penalty", type=float, metavar="X", help="Divide scores of written tokens by X."),
     click.option("--presence-penalty", type=float, metavar="X", help="Take X off a token's score once it was written."),
     click.option("--frequency-penalty", type=float, metavar="X", help="Take X off for each time that it was written."),
-    click.option("--no-repeat-ngram", type=int, metavar="N", help="Write no N tokens in a row twice."),
+    click.option("--no-repeat-ngram-size", type=int, metavar="N", help="Write no N tokens in a row twice."),
     click.option("--sample", is_flag=True, help="Draw each token by its probability; --n-best draws several answers."),
     click.option("--temperature", type=float, metavar="T", help="Of a sample: below 1 safer, above 1 wilder."),
     click.option("--top-k", type=int, metavar="N", help="Draw from the N likeliest tokens."),
@@ -81,6 +85,6 @@ def method_of(asked: dict[str, Any]) -> str | None:
     """Which method was asked for, if any."""
     if asked["greedy"] and asked["sample"]:
         raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
-    if asked["greedy"] and asked["beam"] is not None:
-        raise click.UsageError("--greedy takes the best token and --beam keeps several; choose")
+    if asked["greedy"] and asked["beam_size"] is not None:
+        raise click.UsageError("--greedy takes the best token and --beam-size keeps several; choose")
     return "greedy" if asked["greedy"] else "sample" if asked["sample"] else None

@@ -34,7 +34,7 @@ Examples:
 @click.option("--format", type=click.Choice(["tsv", "jsonl"]), help="What --path is, where its name does not say it.")
 @click.option("--jsonl", is_flag=True, help="One JSON object a pair, with its pieces and the score of each.")
 @click.option("--rerank", metavar="FILE", help="An n-best list, `line ||| text ||| …`: print the best answer of each.")
-@click.option("--n-best", "nbest", type=click.IntRange(1), metavar="N", help="With --rerank: print the N best.")
+@click.option("--n-best", "n_best", type=click.IntRange(1), metavar="N", help="With --rerank: print the N best.")
 @click.option("--text", metavar="FILE", help="For a language model: plain text of any length (.gz too).")
 @click.option("--document", type=click.Choice(["blank", "line", "file"]), help="What ends a document of it.")
 @click.option("--stride", type=click.IntRange(1), metavar="N", help="Tokens that the window moves on; default: half.")
@@ -43,7 +43,7 @@ def command(
     ensemble: tuple[str, ...],
     rerank: str | None,
     jsonl: bool,
-    nbest: int | None,
+    n_best: int | None,
     to: str | None,
     of: str | None,
     text: str | None,
@@ -58,13 +58,13 @@ def command(
     byte are printed. Documents are what they were in training unless --document says otherwise.
     """
     if text is not None:
-        if ensemble or rerank or nbest or to or of or any(files.values()):
+        if ensemble or rerank or n_best or to or of or any(files.values()):
             raise click.UsageError("--text is scored by one language model, and has no pairs, answers or languages")
         _score_text(run, text, document, stride, jsonl)
         return
     if document is not None or stride is not None:
         raise click.UsageError("--document and --stride belong to --text")
-    if rerank is None and nbest is not None:
+    if rerank is None and n_best is not None:
         raise click.UsageError("--n-best belongs to --rerank")
     if rerank is not None and (jsonl or files["target"] or files["path"] or not files["source"]):
         raise click.UsageError("--rerank takes --source, and the answers come from the list")
@@ -75,7 +75,7 @@ def command(
     if rerank is None:
         _score(translator, jsonl, **files)
     else:
-        _rerank(translator, files["source"], rerank, nbest)
+        _rerank(translator, files["source"], rerank, n_best)
 
 
 def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
@@ -138,7 +138,7 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, a
     click.echo(f"{facts['bits_per_byte']:.4f} bits per byte")
 
 
-def _rerank(translator: Translator, source: str, path: str, nbest: int | None) -> None:
+def _rerank(translator: Translator, source: str, path: str, n_best: int | None) -> None:
     from transduce.errors import DataError
     from transduce.inference.ranking import read_candidates, rerank
     from transduce.text.corpus import read_lines
@@ -153,9 +153,9 @@ def _rerank(translator: Translator, source: str, path: str, nbest: int | None) -
                 f"{path}: has no answer to line {number} of {source}; every line needs one, if only an empty one"
             )
         ranked = rerank(translator, text, candidates.texts)
-        for answer in ranked[: nbest or 1]:
+        for answer in ranked[: n_best or 1]:
             score = f"{answer.score:.4f}" if math.isfinite(answer.score) else "nan"
-            click.echo(answer.text if nbest is None else f"{candidates.line} ||| {answer.text} ||| {score}")
+            click.echo(answer.text if n_best is None else f"{candidates.line} ||| {answer.text} ||| {score}")
     left = next(given, None)
     if left is not None:
         raise DataError(f"{path}: answers line {left.line}, which {source} does not have")

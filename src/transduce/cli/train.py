@@ -26,7 +26,7 @@ Examples:
   transduce train --resume runs/de-en
   transduce train --resume runs/de-en --updates 50000
   transduce train --finish runs/de-en
-  transduce train --from runs/de-en --source new.de --target new.en --watch runs/de-en --output runs/new
+  transduce train --from runs/de-en --source new.de --target new.en --extra-validation runs/de-en --output runs/new
 """
 
 
@@ -115,9 +115,9 @@ def _assignments(options: dict[str, Any]) -> list[str]:
         raise SettingsError("--extend-vocabulary adds to the tokens of a model; name it with --from")
     given = {
         "model.preset": preset,
-        "training.tokens": int(tokens) if tokens not in (None, "auto") else tokens,
+        "training.batch_tokens": int(tokens) if tokens not in (None, "auto") else tokens,
         "training.updates": options["updates"],
-        "training.start_from": options["start"],
+        "training.initial_checkpoint": options["start"],
         "training.freeze": list(options["freeze"]) or None,
         "tokenizer.extend": options["extend_vocabulary"],
     }

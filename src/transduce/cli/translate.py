@@ -26,7 +26,7 @@ _EXAMPLES = """
 Examples:
   transduce translate runs/demo words.txt --output pronunciations.txt
   cat input.txt | transduce translate runs/de-en > output.txt
-  echo "hello" | transduce translate runs/demo --beam 8 --n-best 3
+  echo "hello" | transduce translate runs/demo --beam-size 8 --n-best 3
   transduce translate runs/de-en big.txt.gz --output out.txt.gz
   transduce translate runs/de-en film.srt --output film.en.srt
   transduce translate runs/de-en rows.tsv --format tsv --field 2
@@ -42,7 +42,7 @@ Examples:
 @language_options
 @click.argument("file", default="-")
 @click.option("--output", default="-", metavar="FILE", help="Where to write; .gz compresses. Default: standard output.")
-@click.option("--n-best", "nbest", type=int, metavar="N", help="Print N answers as `line ||| text ||| score`.")
+@click.option("--n-best", "n_best", type=int, metavar="N", help="Print N answers as `line ||| text ||| score`.")
 @click.option("--coverage", type=float, metavar="B", help="Prefer answers that looked at all of the source.")
 @search_options("; default: the source's plus 50")
 @click.option(
@@ -76,7 +76,7 @@ Examples:
     help="Copy {name}, %s, <tags>, addresses as they are; always so in .po and .srt.",
 )
 @click.option("--keep", multiple=True, metavar="REGEX", help="Copy what fits this as it is; again for more.")
-def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -> None:
+def command(run: str, file: str, output: str, n_best: int | None, **asked: Any) -> None:
     """Translate lines of FILE, or of standard input, with the model in RUN (a run or model folder).
 
     One line in, one line out, in the same order; an empty line stays empty. A line of several sentences is translated
@@ -86,20 +86,20 @@ def command(run: str, file: str, output: str, nbest: int | None, **asked: Any) -
     """
     from transduce.text.document import kind_of
 
-    _refuse_contradictions(nbest, output, asked)
+    _refuse_contradictions(n_best, output, asked)
     if [file, asked["terms"], asked["prefix_file"]].count("-") > 1:
         raise click.UsageError("standard input can be read once: name files for all but one of FILE, terms, prefixes")
     kind = asked["format"] or kind_of(file)
-    if kind != "text" and (nbest is not None or asked["prefix_file"] is not None or asked["align"] or asked["stream"]):
+    if kind != "text" and (n_best is not None or asked["prefix_file"] is not None or asked["align"] or asked["stream"]):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream are for lines of text, not for {kind}")
-    answering = _answering(run, kind, nbest, asked)
+    answering = _answering(run, kind, n_best, asked)
     if asked["stream"]:
         _stream(answering, file, asked)
     else:
-        _bulk(answering, file, output, kind, {"run": run, "nbest": nbest, **asked})
+        _bulk(answering, file, output, kind, {"run": run, "n_best": n_best, **asked})
 
 
-def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) -> Answering:
+def _answering(run: str, kind: str, n_best: int | None, asked: dict[str, Any]) -> Answering:
     """What is asked of every line, and of whom."""
     from transduce.inference.jobs.window import Answering
     from transduce.inference.ranking import consensus
@@ -115,11 +115,11 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
     wished = {name: asked[name] for name in SEARCH}
     answering = Answering(
         translator,
-        translator.options(nbest=asked["mbr"] or nbest, method=method, **wished),
+        translator.options(n_best=asked["mbr"] or n_best, method=method, **wished),
         _constraints(translator, kind, asked),
         split=not asked["no_split"],
         choose=list if asked["mbr"] is None else consensus,
-        listed=nbest,
+        listed=n_best,
         prefixed=asked["prefix"] is not None or asked["prefix_file"] is not None,
         align=asked["align"],
         told=asked["to_field"] is not None,
@@ -128,7 +128,7 @@ def _answering(run: str, kind: str, nbest: int | None, asked: dict[str, Any]) ->
         return answering
     nearest = answering.nearest([name for name in SEARCH if asked[name] is not None])
     if nearest is not answering:
-        told = f"--length-penalty {nearest.options.length_penalty} --stop {nearest.options.stop}"
+        told = f"--length-penalty {nearest.options.length_normalization} --stop {nearest.options.stop_rule}"
         click.echo(f"note: CTranslate2 does not have this model's beam search; it searches with {told}", err=True)
     return nearest
 
@@ -192,19 +192,19 @@ def _bulk(answering: Answering, file: str, output: str, kind: str, asked: dict[s
     _summary(counts)
 
 
-def _refuse_contradictions(nbest: int | None, output: str, asked: dict[str, Any]) -> None:
+def _refuse_contradictions(n_best: int | None, output: str, asked: dict[str, Any]) -> None:
     method_of(asked)
-    if nbest is not None and nbest < 1:
-        raise click.UsageError(f"--n-best {nbest}: there is at least one answer; choose 1 or more")
+    if n_best is not None and n_best < 1:
+        raise click.UsageError(f"--n-best {n_best}: there is at least one answer; choose 1 or more")
     if asked["prefix"] is not None and asked["prefix_file"] is not None:
         raise click.UsageError("give --prefix for all lines or --prefix-file for each, not both")
-    if asked["mbr"] is not None and (asked["greedy"] or asked["beam"] is not None or (nbest or 1) > asked["mbr"]):
+    if asked["mbr"] is not None and (asked["greedy"] or asked["beam"] is not None or (n_best or 1) > asked["mbr"]):
         raise click.UsageError(
             "--mbr chooses among the answers that it draws: no --greedy, no --beam, no larger --n-best"
         )
     if asked["align"] and (asked["placeholders"] or asked["keep"] or asked["mbr"] is not None):
         raise click.UsageError("--align is for what the model says: no --placeholders, no --keep, no --mbr")
-    if asked["stream"] and (nbest is not None or asked["mbr"] is not None or asked["align"] or asked["keep"]):
+    if asked["stream"] and (n_best is not None or asked["mbr"] is not None or asked["align"] or asked["keep"]):
         raise click.UsageError("--stream prints one answer as it grows: no --n-best, --mbr, --align or --keep")
     if asked["stream"] and (asked["placeholders"] or output != "-"):
         raise click.UsageError("--stream prints answers as they grow: no --placeholders, no --output")

@@ -84,15 +84,15 @@ class DataConfig(Config):
     """The pairs to choose by; without it some are held out of the training pairs."""
     test: Mixed | None = None
     """The pairs to report on; never learnt from."""
-    watch: Mixed | None = None
+    extra_validation: Mixed | None = None
     """Pairs whose score is watched beside that of the validation pairs, and never learnt from or chosen by: those of
     what a model could do before, so that one sees what it forgets."""
-    validation_share: float = pydantic.Field(default=0.01, ge=0, le=0.5)
+    validation_fraction: float = pydantic.Field(default=0.01, ge=0, le=0.5)
     """Share of the training pairs that is held out when there is no validation corpus (at least one source; 0 holds
     out none). All pairs of a source go together, chosen by a hash of the source text: the same source never stands
     on both sides, and adding lines to the corpus changes little in the choice. Of plain text, this share of the
     characters at the end of each corpus, in whole documents unless the last one is larger; a million at most."""
-    validation_max: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
+    validation_max_size: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
     """Most pairs held out."""
     source_language: str | None = None
     """Language of the source, for the model's card and for scoring (`de`, `en-GB`, …)."""
@@ -112,7 +112,7 @@ class DataConfig(Config):
     (Khayrallah and Koehn 2018): drop them. In spelling, normalisation or copying they are part of the task."""
     leakage: Rule = "drop"
     """What to do with a training pair whose source also stands in the validation or test corpus."""
-    block: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
+    block_size: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
     """Of plain text: how many tokens the model reads at once. Filled in with as many as its positions take, or 256."""
     corrupt: Literal["spans"] | None = None
     """Of plain text: make pairs of blocks for a model that reads and writes. spans: 15 % of the tokens are taken out,
@@ -120,7 +120,9 @@ class DataConfig(Config):
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
-        others = [(name, corpus) for name in ("validation", "test", "watch") for corpus in self.of_split(name)]
+        others = [
+            (name, corpus) for name in ("validation", "test", "extra_validation") for corpus in self.of_split(name)
+        ]
         if sum(map(reads_stdin, (*self.corpora, *(corpus for _, corpus in others)))) > 1:
             raise ValueError("standard input can be only one of the corpora; give the others as files")
         for name, corpus in others:
@@ -155,7 +157,7 @@ class DataConfig(Config):
         return self.of_split("train")
 
     def of_split(self, name: str) -> tuple[Source, ...]:
-        """The corpora of train, validation, test or watch, in order."""
+        """The corpora of train, validation, test or extra_validation, in order."""
         found: Source | tuple[Source, ...] | None = getattr(self, name)
         return () if found is None else found if isinstance(found, tuple) else (found,)
 

@@ -90,7 +90,7 @@ class Corruption:
         if needed > len(sentinels):
             raise SettingsError(
                 f"data.corrupt: blocks of {block} tokens need {needed} sentinels, and the tokenizer has "
-                f"{len(sentinels)}; set tokenizer.sentinels={needed}, or a smaller data.block"
+                f"{len(sentinels)}; set tokenizer.sentinels={needed}, or a smaller data.block_size"
             )
 
     def pairs(

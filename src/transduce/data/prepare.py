@@ -136,7 +136,7 @@ class _Preparation:
             train=reports["train"],
             validation=reports.get("validation"),
             test=reports.get("test"),
-            watch=reports.get("watch"),
+            extra_validation=reports.get("extra_validation"),
             source_vocabulary=tokenizers[0].size,
             target_vocabulary=tokenizers[1].size,
             joint=is_joint(*tokenizers),
@@ -147,7 +147,7 @@ class _Preparation:
     def _read(self) -> dict[str, Spool]:
         """Pass one over all corpora; the small ones first, so that their errors come early."""
         spools = {}
-        for name in ("test", "watch", "validation", "train"):
+        for name in ("test", "extra_validation", "validation", "train"):
             given = self.data.of_split(name)
             if not given:
                 continue
@@ -168,8 +168,8 @@ class _Preparation:
             mark_duplicates(spools[name], weights)
         train = spools["train"]
         mark_leaks(train, [other for name, other in spools.items() if name != "train"])
-        if self.data.validation is None and self.data.validation_share > 0:
-            hold_out(train, self.dropped, self.data.validation_share, self.data.validation_max)
+        if self.data.validation is None and self.data.validation_fraction > 0:
+            hold_out(train, self.dropped, self.data.validation_fraction, self.data.validation_max_size)
         return spools
 
     def _learns(self, marks: Marks) -> NDArray[np.bool_]:

@@ -150,7 +150,7 @@ class Report(Config):
     """The validation split."""
     test: SplitReport | None = None
     """The test split."""
-    watch: SplitReport | None = None
+    extra_validation: SplitReport | None = None
     """The pairs that are watched beside the validation split."""
     source_vocabulary: int
     """Tokens the source tokenizer knows."""
@@ -167,7 +167,12 @@ class Report(Config):
 
     def splits(self) -> dict[str, SplitReport]:
         """Return the splits there are, by name."""
-        splits = {"train": self.train, "validation": self.validation, "test": self.test, "watch": self.watch}
+        splits = {
+            "train": self.train,
+            "validation": self.validation,
+            "test": self.test,
+            "extra_validation": self.extra_validation,
+        }
         return {name: split for name, split in splits.items() if split is not None}
 
     def lines(self) -> Iterator[str]:

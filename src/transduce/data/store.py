@@ -24,7 +24,7 @@ from transduce.errors import DataError, SettingsError
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
-SPLITS = ("train", "validation", "test", "watch")
+SPLITS = ("train", "validation", "test", "extra_validation")
 JOINT_TOKENIZER = "tokenizer.json"
 SOURCE_TOKENIZER = "source.tokenizer.json"
 TARGET_TOKENIZER = "target.tokenizer.json"
@@ -155,7 +155,7 @@ class Prepared:
     train: PairStore
     validation: PairStore | None
     test: PairStore | None
-    watch: PairStore | None
+    extra_validation: PairStore | None
     """Pairs of what the model could do before."""
     source_tokenizer: AnyTokenizer
     target_tokenizer: AnyTokenizer
@@ -175,10 +175,10 @@ def read_data_table(table: Table, where: str) -> DataConfig | ReadingConfig:
     """Read a recipe's [data]: pairs or plain text, or what a reader learns from where it names a task."""
     if "task" not in table:
         return DataConfig.from_table(table, where)
-    if "watch" in table:
+    if "extra_validation" in table:
         raise SettingsError(
             f"{where}: pairs and plain text can be watched while a model learns on, a reader's examples cannot; leave "
-            "out watch, and see afterwards with `transduce evaluate` what the new run says of the old examples"
+            "out extra_validation, and see afterwards with `transduce evaluate` what the new run says of the old examples"
         )
     return ReadingConfig.from_table(table, where)
 
@@ -218,7 +218,7 @@ def load_prepared(folder: Path, thorough: bool = False, block: int | None = None
     if not splits.keys() <= reports.keys():
         raise DataError(f"{folder / REPORT}: speaks of other splits than there are; prepare the corpus again")
     if isinstance(data, DataConfig) and data.is_text:
-        dtype, size = f"<u{manifest.token_bytes['target']}", block or data.block or USUAL_BLOCK
+        dtype, size = f"<u{manifest.token_bytes['target']}", block or data.block_size or USUAL_BLOCK
         stores = {name: _open_blocks(path, dtype, reports[name], data, size) for name, path in splits.items()}
     else:
         stores = {
@@ -231,7 +231,7 @@ def load_prepared(folder: Path, thorough: bool = False, block: int | None = None
         train=stores["train"],
         validation=stores.get("validation"),
         test=stores.get("test"),
-        watch=stores.get("watch"),
+        extra_validation=stores.get("extra_validation"),
         source_tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
         report=report,

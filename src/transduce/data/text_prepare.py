@@ -164,7 +164,7 @@ def prepare_text(
     """
     if not config.joint:
         raise SettingsError("tokenizer.joint: plain text has one side and needs one tokenizer; leave it out")
-    splits = {name: data.of_split(name) for name in ("test", "watch", "validation", "train")}
+    splits = {name: data.of_split(name) for name in ("test", "extra_validation", "validation", "train")}
     corpora = {
         name: [_Corpus(work / name / str(at), file) for at, file in enumerate(files) if isinstance(file, TextFile)]
         for name, files in splits.items()
@@ -174,7 +174,7 @@ def prepare_text(
             corpus.spool(progress)
         if several and not any(corpus.characters for corpus in several):
             raise DataError(f"{several[0].file.name}: there is no text in it; check the {name} corpus")
-    share = 0.0 if data.validation is not None else data.validation_share
+    share = 0.0 if data.validation is not None else data.validation_fraction
     tokenizer = _learn(corpora["train"], share, config, progress, given)
     (folder / JOINT_TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
     reports = {}
@@ -189,7 +189,7 @@ def prepare_text(
         train=reports["train"],
         validation=reports.get("validation"),
         test=reports.get("test"),
-        watch=reports.get("watch"),
+        extra_validation=reports.get("extra_validation"),
         source_vocabulary=tokenizer.size,
         target_vocabulary=tokenizer.size,
         joint=True,

@@ -16,7 +16,7 @@ from transduce.inspection.dry_run import size, tensors
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import Transducer, VocabularySizes
-from transduce.models.rnn import AttentiveRnnConfig
+from transduce.models.rnn import RnnConfig
 
 FLOAT = 4
 """Bytes of a number."""
@@ -105,7 +105,7 @@ def decoders(setting: Setting) -> dict[str, Config]:
         positions="rotary",
         dropout=0.0,
     )
-    recurrent = AttentiveRnnConfig(
+    recurrent = RnnConfig(
         cell="lstm",
         embedding_dim=setting.width,
         hidden_dim=setting.width,

@@ -46,13 +46,13 @@ SETTINGS: Table = {
         "schedule": "linear",
         "learning_rate": 0.003,
         "warmup": 200,
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "label_smoothing": 0.1,
         "validate_every": 600,
         "metric": "word_error_rate",
-        "decode_pairs": 200,
+        "decode_examples": 200,
     },
-    "search": {"beam": 4, "alpha": 0.6},
+    "search": {"beam_size": 4, "length_penalty": 0.6},
 }
 
 

@@ -135,7 +135,7 @@ class Answerer:
             [self._translation(text, one, next(links), constraints) for one in several]
             for (_, _, text), several in zip(flat, hypotheses, strict=True)
         )
-        nothing = [Translation("", 0.0)] * options.nbest
+        nothing = [Translation("", 0.0)] * options.n_best
         each = [[next(found) if part.tokens else nothing for part in several] for several in parts]
         return [self._of_parts(several, answers) for several, answers in zip(parts, each, strict=True)]
 
@@ -153,7 +153,7 @@ class Answerer:
         required = constraints.required(text) if constraints.has_terms else []
         if required and options.method != "beam":
             raise SettingsError(f"terms need a beam search, which the method '{options.method}' is not")
-        if required and options.groups > 1:
+        if required and options.beam_groups > 1:
             raise SettingsError("terms need the whole beam, which groups would divide; leave out one of them")
         is_over = constraints.is_over if constraints.stops else None
         return Request(0, tokens, options, prefix, constraints.forbidden, required, is_over)

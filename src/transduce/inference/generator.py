@@ -110,29 +110,29 @@ class Generator:
         return self.generate([prompt])[0]
 
     @overload
-    def generate(self, prompts: Iterable[str], *, nbest: None = None, **wishes: Any) -> list[str]: ...
+    def generate(self, prompts: Iterable[str], *, n_best: None = None, **wishes: Any) -> list[str]: ...
     @overload
-    def generate(self, prompts: Iterable[str], *, nbest: int, **wishes: Any) -> list[list[Continuation]]: ...
+    def generate(self, prompts: Iterable[str], *, n_best: int, **wishes: Any) -> list[list[Continuation]]: ...
 
     def generate(
         self,
         prompts: Iterable[str],
         *,
-        nbest: int | None = None,
+        n_best: int | None = None,
         forbid: Sequence[str] = (),
         stop_at: Sequence[str] = (),
         **options: Any,
     ) -> list[str] | list[list[Continuation]]:
-        """Return what follows each prompt; with `nbest` that many continuations of each, with scores.
+        """Return what follows each prompt; with `n_best` that many continuations of each, with scores.
 
         An empty prompt begins a document. Words of `forbid` are not written; answers end before a text of `stop_at`.
         Further options are those of `SearchOptions`: method, temperature, top_k, top_p, min_p, seed, max_length, …
         """
         if isinstance(prompts, str):
             raise SettingsError("generate takes several prompts; call the generator itself with one: generator(prompt)")
-        wished = self.options(nbest=nbest, **options)
+        wished = self.options(n_best=n_best, **options)
         answers = self.answer(list(prompts), wished, self.constraints(forbid, stop_at))
-        return [answer[0].text for answer in answers] if nbest is None else answers
+        return [answer[0].text for answer in answers] if n_best is None else answers
 
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's options with some of them changed; None leaves one as it is."""
@@ -234,7 +234,7 @@ class Generator:
 
     def _slides(self, options: SearchOptions) -> bool:
         """Whether a full window is moved on: where there is one way to go on, and the model has a limit."""
-        return self.model.max_target is not None and options.method != "beam" and options.nbest == 1
+        return self.model.max_target is not None and options.method != "beam" and options.n_best == 1
 
     def _room(self, one: _Writing, options: SearchOptions) -> int:
         """How many tokens can be written behind a context."""
@@ -259,7 +259,7 @@ class Generator:
     def _continuation(self, one: _Writing, options: SearchOptions, constraints: Constraints) -> Continuation:
         text = constraints.stopped(self._text(one.prompt, one.written))
         has_end = one.ended and not (constraints.stops and constraints.is_over(one.written))  # which is a token too
-        penalty = LENGTH_PENALTIES[options.length_penalty](len(one.written) + has_end, options.alpha)
+        penalty = LENGTH_PENALTIES[options.length_normalization](len(one.written) + has_end, options.length_penalty)
         return Continuation(text, one.log_probability / penalty, one.log_probability, len(one.written), one.ended)
 
     def _of_hypothesis(

@@ -49,12 +49,12 @@ def rerank(translator: Translator, source: str, candidates: Sequence[str]) -> li
     One that is too long to be read at once comes last, with a score of minus infinity.
     """
     options = translator.defaults
-    penalty = LENGTH_PENALTIES[options.length_penalty]
+    penalty = LENGTH_PENALTIES[options.length_normalization]
     found = []
     for text, scored in zip(candidates, translator.score([(source, text) for text in candidates]), strict=True):
         score = -float("inf")
         if scored is not None:
-            score = scored.log_probability / penalty(len(scored.token_scores), options.alpha)
+            score = scored.log_probability / penalty(len(scored.token_scores), options.length_penalty)
         found.append(Translation(text, score))
     return sorted(found, key=lambda answer: -answer.score)
 

@@ -43,7 +43,7 @@ Answer = Said | list[Tagged] | Found | list[list[Guess]]
 """What is said of a text: its label, a label per word, an answer with its place, or guesses for every `<mask>`."""
 
 
-class ReaderModel:
+class TextEncoder:
     """Asks one reader. What it can say depends on the head it was trained with."""
 
     def __init__(self, contents: ModelFolder) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transduce.errors import DataError, SettingsError
 from transduce.models.head import LanguageHead, SpanHead
-from transduce.models.interface import Reader, Reading
+from transduce.models.interface import EncoderModel, Reading
 from transduce.text.encoder_input import Window, WordPieces, label_row, loses_pieces, tag_rows, windows
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import MASK
@@ -60,7 +60,7 @@ class ReadingEngine:
 
     def __init__(
         self,
-        model: Reader,
+        model: EncoderModel,
         tokenizer: AnyTokenizer,
         labels: Sequence[str] = (),
         max_length: int | None = None,

@@ -26,14 +26,14 @@ class TorchEngine:
     cost more than they give.
     """
 
-    def __init__(self, model: AnyTransducer, source: Specials, target: Specials, batch_tokens: int = 4096) -> None:
+    def __init__(self, model: AnyTransducer, source: Specials, target: Specials, tokens_per_batch: int = 4096) -> None:
         self.model, self.source, self.target = model, source, target
-        self.batch_tokens = batch_tokens
+        self.tokens_per_batch = tokens_per_batch
         """Tokens that are read before the first is written, openings counted each, that one batch may hold."""
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
-        heard = any(request.options.coverage for request in requests)  # who listens hears all that passes
+        heard = any(request.options.coverage_penalty for request in requests)  # who listens hears all that passes
         on_cpu = self.model.output.weight.device.type == "cpu"
         threads = torch.get_num_threads() if on_cpu and not heard else 1
         batches = list(self._batches(requests, threads))
@@ -76,12 +76,12 @@ class TorchEngine:
         """
         ordered = sorted(requests, key=lambda request: -_tokens_read(request))
         costs = [_cost(request) for request in ordered]
-        needed = -(-sum(costs) // self.batch_tokens)
+        needed = -(-sum(costs) // self.tokens_per_batch)
         count, total = -(-max(1, needed) // threads) * threads, sum(costs)
         batch: list[Request] = []
         spent, closed, held = 0, 0, 0
         for request, cost in zip(ordered, costs, strict=True):
-            if batch and (spent * count >= total * (closed + 1) or held + cost > self.batch_tokens):
+            if batch and (spent * count >= total * (closed + 1) or held + cost > self.tokens_per_batch):
                 yield batch
                 batch, held, closed = [], 0, closed + 1
             batch.append(request)

@@ -2,7 +2,7 @@
 
 translator = transduce.load("runs/demo")
 translator("some text")
-translator.translate(["a line", "another"], beam=5, nbest=3)
+translator.translate(["a line", "another"], beam_size=5, n_best=3)
 translator.attention("some text")            # shows itself in a notebook
 """
 
@@ -101,15 +101,15 @@ class Translator:
         return self.translate([text])[0]
 
     @overload
-    def translate(self, lines: Iterable[str], *, nbest: None = None, **wishes: Any) -> list[str]: ...
+    def translate(self, lines: Iterable[str], *, n_best: None = None, **wishes: Any) -> list[str]: ...
     @overload
-    def translate(self, lines: Iterable[str], *, nbest: int, **wishes: Any) -> list[list[Translation]]: ...
+    def translate(self, lines: Iterable[str], *, n_best: int, **wishes: Any) -> list[list[Translation]]: ...
 
     def translate(
         self,
         lines: Iterable[str],
         *,
-        nbest: int | None = None,
+        n_best: int | None = None,
         split: bool = True,
         align: bool = False,
         prefixes: Iterable[str] = (),
@@ -121,18 +121,18 @@ class Translator:
         of: str | None = None,
         **options: Any,
     ) -> list[str] | list[list[Translation]]:
-        """Translate lines; with `nbest` give that many answers to each, with scores, best first.
+        """Translate lines; with `n_best` give that many answers to each, with scores, best first.
 
         `split` translates a line of several sentences one by one; `align` says which words belong together; `prefixes`
         are what the answers begin with, one for each line; words of `forbid` are not written, and those of `terms` are
         translated as it says; what fits a regular expression of `keep` is copied (`placeholder.USUAL` has the usual
         ones); answers end before a text of `stop_at`. A model of several languages has to be asked for one of them,
         `to`; some must also be told in which language the lines are, `of`. Further options are those of
-        `SearchOptions`: method, beam, length_penalty, alpha, max_length, temperature, …
+        `SearchOptions`: method, beam_size, length_penalty, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
-        wished = self.options(nbest=nbest, **options)
+        wished = self.options(n_best=n_best, **options)
         constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
         lead = self.languages.lead(to, of)
         answers = [
@@ -141,7 +141,7 @@ class Translator:
             for answer in self.answer(window, wished, constraints, split, align, leads=[lead] * len(window))
         ]
         constraints.refuse_leftovers()
-        return [answer[0].text for answer in answers] if nbest is None else answers
+        return [answer[0].text for answer in answers] if n_best is None else answers
 
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's search options with some of them changed; None leaves one as it is."""

@@ -29,7 +29,7 @@ from transduce.config import Config
 from transduce.errors import SettingsError
 from transduce.inspection.dry_run import Observation, observe
 from transduce.models import catalog
-from transduce.models.interface import Model, Reader, Transducer, VocabularySizes
+from transduce.models.interface import EncoderModel, Model, Transducer, VocabularySizes
 
 Length = Annotated[int, Field(ge=1, le=20_000)]
 LARGEST_VOCABULARY = 100_000_000
@@ -78,7 +78,7 @@ def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost
             raise SettingsError(f"a vocabulary of {size:,} tokens is not possible; give 1 to {LARGEST_VOCABULARY:,}")
     with torch.device("meta"):
         model = catalog.build(config, sizes)
-        if isinstance(model, Reader):  # which has no target: what is learnt from is what is read
+        if isinstance(model, EncoderModel):  # which has no target: what is learnt from is what is read
             workload = workload.but(target_length=workload.source_length)
         _check_lengths(model, workload)
         seen = observe(model, workload.source_length, workload.target_length)

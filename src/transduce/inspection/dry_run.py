@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
+from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer
 
 Outcome = TypeVar("Outcome")
 
@@ -60,13 +60,13 @@ class Observation:
 
 def observe(model: Model, source_length: int, target_length: int) -> Observation:
     """Run one pair of sentences, or for a reader one text, through a model on the meta device."""
-    if isinstance(model, Reader):
+    if isinstance(model, EncoderModel):
         return _observe_reader(model, source_length)
     assert isinstance(model, Transducer)
     return _observe_transducer(model, source_length, target_length)
 
 
-def _observe_reader(model: Reader, length: int) -> Observation:
+def _observe_reader(model: EncoderModel, length: int) -> Observation:
     """Reading is all there is: what a head does to a token counts as a step."""
     model.train()
     with Unpadded(length), kept_for_backward(model) as kept:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
 from transduce.inspection.replay import replay
-from transduce.models.interface import AnyTransducer, Reader
+from transduce.models.interface import AnyTransducer, EncoderModel
 from transduce.nn.hook import record
 from transduce.nn.mode import as_used
 
@@ -53,7 +53,7 @@ def attention_of(
 
 
 def self_attention_of(
-    model: Reader, inputs: tuple[Tensor, Tensor, Tensor], pieces: Sequence[str], text: str = "", said: str = ""
+    model: EncoderModel, inputs: tuple[Tensor, Tensor, Tensor], pieces: Sequence[str], text: str = "", said: str = ""
 ) -> AttentionMaps:
     """Read one framed text, or pair, and return every map: tokens looking at tokens.
 
@@ -72,7 +72,9 @@ def self_attention_of(
     )
 
 
-def hops_of(model: Reader, inputs: tuple[Tensor, Tensor, Tensor], texts: Sequence[str], said: str) -> AttentionMaps:
+def hops_of(
+    model: EncoderModel, inputs: tuple[Tensor, Tensor, Tensor], texts: Sequence[str], said: str
+) -> AttentionMaps:
     """Read one story and return what each hop looked at: a layer for a hop, a column for a fact that was read.
 
     `texts` are the facts and the question; the memory has the newest fact first, and the map the oldest.

@@ -30,7 +30,7 @@ from transduce.models import catalog
 from transduce.models.bert import BertConfig
 from transduce.models.block import SINUSOIDS, BlockConfig
 from transduce.models.gpt import GptConfig
-from transduce.models.interface import LanguageModel, Model, Reader
+from transduce.models.interface import EncoderModel, LanguageModel, Model
 from transduce.models.t5 import T5Config
 from transduce.models.transformer import TransformerConfig
 from transduce.storage.files import folder_aside, write_json
@@ -73,7 +73,7 @@ def export(contents: ModelFolder, folder: Path) -> None:
     with folder_aside(folder) as aside:
         save_weights(aside / WEIGHTS, weights)
         write_json(aside / CONFIG, {**settings, **_further(contents)})
-        if not isinstance(contents.model, Reader):
+        if not isinstance(contents.model, EncoderModel):
             write_json(aside / GENERATION, _generation(contents, settings.get("max_position_embeddings")))
         export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside, _frame(contents))
         card = f"---\nlibrary_name: transformers\n---\n\nA {architecture}, exported from transduce.\n"
@@ -107,13 +107,13 @@ def _t5(config: T5Config) -> Target:
         final_norm=(None, True),
         norm_kind=("rms",),
         key_value_heads=(None, config.num_heads),
-        feed_forward=("relu", "gated_gelu", "gated"),
-        ffn_bias=(False, None) if config.feed_forward.startswith("gated") else (False,),
+        activation=("relu", "gated_gelu", "gated"),
+        ffn_bias=(False, None) if config.activation.startswith("gated") else (False,),
         attention_bias=(False,),
-        scaled_attention=(False,),
-        scaled_embedding=(False,),
+        scale_attention=(False,),
+        scale_embeddings=(False,),
         output_bias=(False,),
-        tied=("all", "sides"),
+        tied_embeddings=("all", "sides"),
     )
     return Target(T5, config)
 
@@ -125,18 +125,18 @@ def _encoder_decoder(config: TransformerConfig, pad: int) -> Target:
         decoder_attention=(None, "full"),
         norm_kind=("layer",),
         norm_eps=(1e-5,),
-        feed_forward=tuple(BENDS.values()),
+        activation=tuple(BENDS.values()),
         ffn_bias=(None, True),
-        scaled_attention=(True,),
-        scaled_output=(False,),
+        scale_attention=(True,),
+        scale_output=(False,),
         final_norm=(None, config.norm == "pre"),
         positions=(*SINUSOIDS, "learned"),
     )
     full = config.but(attention_bias=True)
     if config.norm == "post":
-        _refuse(config, tied=("all", "target"))
+        _refuse(config, tied_embeddings=("all", "target"))
         return Target(MARIAN, full.but(output_bias=True))
-    _refuse(config, tied=("all",))
+    _refuse(config, tied_embeddings=("all",))
     if config.positions == "sinusoidal_fairseq" and not config.output_bias and pad == FAIRSEQ_PAD:
         return Target(M2M100, full)
     return Target(PEGASUS, full.but(output_bias=True))
@@ -146,9 +146,9 @@ def _language_model(config: GptConfig) -> Target:
     _refuse(config, norm=("pre",), final_norm=(None, True), output_bias=(False,))
     if config.positions == "rotary":
         _refuse_widths(config)
-        _refuse(config, norm_kind=("rms",), feed_forward=("gated",), ffn_bias=(None, False), scaled_attention=(True,))
+        _refuse(config, norm_kind=("rms",), activation=("gated",), ffn_bias=(None, False), scale_attention=(True,))
         return Target(LLAMA, config)
-    _refuse(config, positions=("learned",), norm_kind=("layer",), feed_forward=tuple(BENDS.values()))
+    _refuse(config, positions=("learned",), norm_kind=("layer",), activation=tuple(BENDS.values()))
     _refuse_shared(config)
     return Target(GPT2, config.but(attention_bias=True, ffn_bias=None))
 
@@ -156,7 +156,7 @@ def _language_model(config: GptConfig) -> Target:
 def _reader(config: BertConfig) -> Target:
     _refuse_shared(config)
     bends = HEAD_BENDS if config.head == "language" else tuple(BENDS.values())
-    _refuse(config, norm_kind=("layer",), feed_forward=bends, scaled_attention=(True,))
+    _refuse(config, norm_kind=("layer",), activation=bends, scale_attention=(True,))
     return Target(BERT, config.but(attention_bias=True, ffn_bias=None))
 
 
@@ -188,7 +188,7 @@ def _refuse(config: Config, **possible: tuple[object, ...]) -> None:
 
 def _frame(contents: ModelFolder) -> Frame:
     """What the model reads around a text."""
-    if isinstance(contents.model, Reader):
+    if isinstance(contents.model, EncoderModel):
         return "both"
     if not isinstance(contents.model, LanguageModel):
         return "end behind"
@@ -198,7 +198,7 @@ def _frame(contents: ModelFolder) -> Frame:
 
 def _further(contents: ModelFolder) -> Table:
     """Settings that follow from the tokenizers and labels."""
-    if not isinstance(contents.model, Reader):
+    if not isinstance(contents.model, EncoderModel):
         return _special(contents) | {"dtype": "float32"}
     table: Table = {"pad_token_id": contents.source_tokenizer.pad, "dtype": "float32"}
     labels = contents.notes.get("labels")

@@ -25,7 +25,7 @@ from transduce.interop.huggingface.tokenizer import Pair, import_tokenizers
 from transduce.interop.torch_transformer import torch_tokenizers
 from transduce.model_folder import ModelFolder, put_weights, save_model, weights_of
 from transduce.models import catalog
-from transduce.models.interface import LanguageModel, Reader, VocabularySizes
+from transduce.models.interface import EncoderModel, LanguageModel, VocabularySizes
 from transduce.text.tokenizer.file import refusing
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import LibraryCodec
@@ -198,7 +198,7 @@ def _made(
             )
     model = catalog.build(config, sizes)
     put_weights(model, {name: weight.float() for name, weight in weights.items()}, origin.path)
-    if not isinstance(model, Reader):
+    if not isinstance(model, EncoderModel):
         notes["search"] = read_search(generation, model)
     kept = {name: value for name, value in notes.items() if value is not None}
     if not isinstance(model, LanguageModel):
@@ -211,7 +211,7 @@ def _card(contents: ModelFolder, path: Path) -> str:
     verb = "translate"
     if isinstance(contents.model, LanguageModel):
         verb = "generate"
-    elif isinstance(contents.model, Reader):
+    elif isinstance(contents.model, EncoderModel):
         verb = "embed" if contents.model.head is None else "read"
     return "\n".join(
         [

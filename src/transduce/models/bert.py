@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from transduce.models.block import BlockConfig, EncoderBlock, Layers, Rate, Width, added_positions, broadcast, through
 from transduce.models.head import LabelHead, LanguageHead, SpanHead, TagHead
-from transduce.models.interface import Head, Reader, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Reading, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.linear import Linear
@@ -41,7 +41,7 @@ class BertConfig(BlockConfig):
     """Norm after the sum, as in the paper."""
     final_norm: Literal[False] | None = None
     """One more norm at the end of the stack: there is none, for the last block ends with its own."""
-    feed_forward: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu"
     """What bends the feed-forward network."""
     positions: Literal["learned"] = "learned"
     """Where a token stands: a trained table."""
@@ -102,7 +102,7 @@ class BertEmbedding(nn.Module):
         return dropped
 
 
-class Bert(Reader):
+class Bert(EncoderModel):
     """A text or a pair of texts → a vector per token, one for all, and what the head says."""
 
     can_recompute = True

@@ -21,7 +21,7 @@ from transduce.nn.attention.multi_head import CrossAttention, HeadShape, SelfAtt
 from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import FEED_FORWARD
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 from transduce.nn.norm import RESIDUAL, MakeNorm, norms
 from transduce.nn.position import (
     LearnedPositions,
@@ -85,7 +85,7 @@ class BlockConfig(Config):
     """LayerNorm (the paper), or RMSNorm, which leaves out the mean and the bias."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-5
     """What a norm adds to the variance."""
-    feed_forward: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "relu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "relu"
     """What bends the feed-forward network; gated is SwiGLU, gated_gelu is GeGLU."""
     ffn_bias: bool | None = None
     """Biases in the feed-forward network; unless given, all kinds but the gated ones have them."""
@@ -104,7 +104,7 @@ class BlockConfig(Config):
     """How many kinds of distance there are with positions = "buckets"."""
     attention_bias: bool = False
     """Biases in the attention's projections; the paper's code has none."""
-    scaled_attention: bool = True
+    scale_attention: bool = True
     """Divide scores by the root of a key's width (section 3.2.1); T5 does not."""
     attention: AttentionName = "full"
     """What self-attention looks at: everything, or less, so that cost does not grow with the square of a text's length.
@@ -174,7 +174,7 @@ class BlockConfig(Config):
     def head_shape(self) -> HeadShape:
         """All that attention needs to know about its heads."""
         return HeadShape(
-            self.num_heads, *self.head_dims, self.key_value_heads or self.num_heads, scaled=self.scaled_attention
+            self.num_heads, *self.head_dims, self.key_value_heads or self.num_heads, scaled=self.scale_attention
         )
 
     def of_layer(self, number: int) -> Self:
@@ -196,7 +196,7 @@ class EncoderBlock(nn.Module):
         self.feed_forward = _feed_forward(config)
         self.attention_residual = _residual(config)
         self.feed_forward_residual = _residual(config)
-        self.residual = Tap()
+        self.residual = HookPoint()
 
     def forward(
         self, hidden: Tensor, allowed: Tensor | None, relation: Relation = UNRELATED, causal: bool = False
@@ -229,7 +229,7 @@ class DecoderBlock(nn.Module):
         self.attention_residual = _residual(config)
         self.cross_attention_residual = _residual(config)
         self.feed_forward_residual = _residual(config)
-        self.residual = Tap()
+        self.residual = HookPoint()
 
     def forward(self, hidden: Tensor, memory: Tensor, allowed: Tensor | None, relation: Relation) -> Tensor:
         """(B T D), (B M D), (B 1 1 M) -> (B T D)."""
@@ -328,7 +328,7 @@ def _self_attention(config: BlockConfig) -> SelfAttention | KernelAttention:
 
 
 def _feed_forward(config: BlockConfig) -> nn.Module:
-    make = FEED_FORWARD[config.feed_forward]
+    make = FEED_FORWARD[config.activation]
     return make(config.model_dim, config.ffn_dim, config.activation_dropout, config.ffn_bias)
 
 

@@ -11,8 +11,8 @@ import torch
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
 from transduce.models import bert, gpt, t5, transformer, universal
-from transduce.models import rnn as attentive_rnn
-from transduce.models import universal as universal_reader
+from transduce.models import rnn as rnn
+from transduce.models import universal as universal_encoder
 from transduce.models.ancestors import (
     bytenet,
     captioner,
@@ -22,7 +22,7 @@ from transduce.models.ancestors import (
     neural_gpu,
     turing_machine,
 )
-from transduce.models.interface import LanguageModel, Model, Reader, VocabularySizes
+from transduce.models.interface import EncoderModel, LanguageModel, Model, VocabularySizes
 from transduce.nn.initialization import initialize
 
 
@@ -46,14 +46,14 @@ MODELS: dict[str, Entry] = {
             "tiny": transformer.tiny,
         },
     ),
-    "attentive_rnn": Entry(
-        attentive_rnn.AttentiveRnn,
-        attentive_rnn.AttentiveRnnConfig,
+    "rnn": Entry(
+        rnn.Rnn,
+        rnn.RnnConfig,
         {
-            "sutskever": attentive_rnn.sutskever,
-            "cho": attentive_rnn.cho,
-            "bahdanau": attentive_rnn.bahdanau,
-            "luong": attentive_rnn.luong,
+            "sutskever": rnn.sutskever,
+            "cho": rnn.cho,
+            "bahdanau": rnn.bahdanau,
+            "luong": rnn.luong,
         },
     ),
     "conv_seq2seq": Entry(
@@ -108,10 +108,10 @@ MODELS: dict[str, Entry] = {
         universal.UniversalConfig,
         {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
     ),
-    "universal_reader": Entry(
-        universal_reader.UniversalReader,
-        universal_reader.UniversalReaderConfig,
-        {"universal_reader": universal_reader.universal_reader},
+    "universal_encoder": Entry(
+        universal_encoder.UniversalEncoder,
+        universal_encoder.UniversalEncoderConfig,
+        {"universal_encoder": universal_encoder.universal_encoder},
     ),
     "bert": Entry(
         bert.Bert,
@@ -158,16 +158,16 @@ def is_language_model(config: Config) -> bool:
     return isinstance(model, type) and issubclass(model, LanguageModel)
 
 
-def is_reader(config: Config) -> bool:
+def is_text_encoder(config: Config) -> bool:
     """Whether the model that these settings belong to reads texts and writes none."""
     model = entry(name_of(config)).model
-    return isinstance(model, type) and issubclass(model, Reader)
+    return isinstance(model, type) and issubclass(model, EncoderModel)
 
 
 def reads_stories(config: Config) -> bool:
     """Whether it reads any number of texts: facts, and a question as the last one."""
     model = entry(name_of(config)).model
-    return isinstance(model, type) and issubclass(model, Reader) and model.max_texts is None
+    return isinstance(model, type) and issubclass(model, EncoderModel) and model.max_texts is None
 
 
 def answers_in_words(config: Config) -> bool:
@@ -198,14 +198,14 @@ def read_model_table(table: Mapping[str, Any], where: str) -> Config:
 
 def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> Model:
     """Build the model these settings describe; with a seed its weights are drawn, else they wait to be loaded."""
-    tied = getattr(config, "tied", None)
+    tied = getattr(config, "tied_embeddings", None)
     if tied in transformer.SHARED and sizes.source != sizes.target:
         raise SettingsError(
-            f"tied = '{tied}' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
-            "tokens; set tokenizer.joint = true or model.tied = 'target'"
+            f"tied_embeddings = '{tied}' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
+            "tokens; set tokenizer.joint = true or model.tied_embeddings = 'target'"
         )
     with torch.random.fork_rng(devices=[]):  # torch's own first values are drawn and forgotten, unseen by anybody
         model = entry(name_of(config)).model(config, sizes)
     if seed is not None:
-        initialize(model, seed, getattr(config, "first_values", getattr(config, "first_embedding", "normal")))
+        initialize(model, seed, getattr(config, "embedding_init", getattr(config, "embedding_init", "normal")))
     return model

@@ -24,7 +24,7 @@ from transduce.models.interface import State
 from transduce.nn.attention.dot_product import per_group
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.embedding import Embedding
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 from transduce.nn.position import Positions
 from transduce.nn.relative_position import DistanceVectors, Relation, RelativePositions
@@ -175,7 +175,7 @@ class DecoderStep:
         self.shape = shape
         self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
         self._by_distance = any(isinstance(module, DistanceVectors) for module in blocks.modules())
-        self._listeners = [module._forward_hooks for module in blocks.modules() if isinstance(module, Tap)]
+        self._listeners = [module._forward_hooks for module in blocks.modules() if isinstance(module, HookPoint)]
 
     def can_go(self, past: Past) -> TypeGuard[KeyValues]:
         """Whether a step need not go through the blocks: nobody listens, no layer keeps vectors of distances, and all

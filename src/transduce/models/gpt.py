@@ -43,13 +43,13 @@ class GptConfig(BlockConfig):
     """Blocks of the stack."""
     norm: Literal["post", "pre"] = "pre"
     """Norm after the sum (GPT 1) or before the sub-layer (GPT-2 and all since)."""
-    feed_forward: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu_tanh"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu_tanh"
     """What bends the feed-forward network; gated is SwiGLU, gated_gelu is GeGLU."""
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "shaw", "buckets", "none"] = "learned"
     """Where a token stands: signals or a trained table that are added, or what self-attention hears."""
     attention_bias: bool = True
     """Biases in the attention's projections."""
-    tied: Annotated[bool, Field(strict=True)] = True
+    tied_embeddings: Annotated[bool, Field(strict=True)] = True
     """Whether the layer before the softmax is the embedding's matrix."""
     output_bias: bool = False
     """A bias in the layer before the softmax."""
@@ -80,7 +80,7 @@ def gpt_mini() -> GptConfig:
         num_heads=4,
         ffn_dim=512,
         num_layers=4,
-        feed_forward="gelu",
+        activation="gelu",
         ffn_bias=False,
         attention_bias=False,
         max_positions=64,
@@ -98,7 +98,7 @@ def llama_mini() -> GptConfig:
         num_layers=6,
         norm_kind="rms",
         norm_eps=1e-5,
-        feed_forward="gated",
+        activation="gated",
         positions="rotary",
         attention_bias=False,
         dropout=0.0,
@@ -122,7 +122,7 @@ class Gpt(LanguageModel[StackState]):
         self.dropout = Dropout(config.dropout)
         self.decoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
         self.decoder_norm = closing_norm(config)
-        tied = self.embedding if config.tied else None
+        tied = self.embedding if config.tied_embeddings else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
         self.max_target = self.positions.limit
 

@@ -8,7 +8,7 @@ A *Transducer* turns a source into a target. It has two faces:
 Both give *hidden* vectors; `logits` turns them into scores over the target vocabulary. It stands apart so
 that a loss can be fused with the output layer and a shortlist can use a part of it.
 
-A *Reader* turns a text, or a pair of texts, into a vector per token and one for all, and its head says something about
+A *EncoderModel* turns a text, or a pair of texts, into a vector per token and one for all, and its head says something about
 them: the missing words, a label, a label per token, a place. Both are *models*: what is trained, saved and loaded.
 
 Letters: B sentences, S source, T target, M memory, D width, V vocabulary, R rows of a state (sentences × beam).
@@ -204,7 +204,7 @@ class Head(nn.Module, ABC):
         """Score what could be said: labels of a text (B C), of each token (B N C), or places (B N 2)."""
 
 
-class Reader(Model):
+class EncoderModel(Model):
     """Texts → vectors, and what its head says about them."""
 
     head: Head | None

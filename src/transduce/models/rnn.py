@@ -31,7 +31,7 @@ Layers = Annotated[int, Field(ge=1, le=1_000)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-class AttentiveRnnConfig(Config):
+class RnnConfig(Config):
     """Sizes and choices of one recurrent encoder-decoder; the defaults are Bahdanau's model with 512 units."""
 
     cell: Cell = "gru"
@@ -50,7 +50,7 @@ class AttentiveRnnConfig(Config):
     """Give the attentional vector of one step to the next (Luong et al., section 3.3); for 'dot' and 'general'."""
     reverse_source: bool = False
     """Read the source backwards, so that its first words are the nearest (Sutskever et al., section 3.3)."""
-    tied: Literal["all", "target", "none"] = "none"
+    tied_embeddings: Literal["all", "target", "none"] = "none"
     """One matrix for source, target and output (needs a joint vocabulary), for target and output, or none."""
     output_bias: bool = True
     """A bias in the layer before the softmax."""
@@ -60,7 +60,7 @@ class AttentiveRnnConfig(Config):
     """On whole embeddings: words of both sides that the model must do without."""
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> AttentiveRnnConfig:
+    def _parts_fit(self) -> RnnConfig:
         if self.attention == "dot" and self.bidirectional:
             raise ValueError(
                 "attention 'dot' compares vectors of one width, but a bidirectional encoder's are twice the decoder's; "
@@ -70,10 +70,10 @@ class AttentiveRnnConfig(Config):
             raise ValueError(
                 f"input_feeding needs attention 'dot' or 'general', not '{self.attention}'; set it to false"
             )
-        if self.tied != "none" and self.readout_dim != self.embedding_dim:
+        if self.tied_embeddings != "none" and self.readout_dim != self.embedding_dim:
             raise ValueError(
-                f"tied = '{self.tied}' needs an output layer as wide as an embedding, but it reads {self.readout_dim} "
-                f"values and embedding_dim is {self.embedding_dim}; set tied = 'none' or make them equal"
+                f"tied_embeddings = '{self.tied_embeddings}' needs an output layer as wide as an embedding, but it reads {self.readout_dim} "
+                f"values and embedding_dim is {self.embedding_dim}; set tied_embeddings = 'none' or make them equal"
             )
         return self
 
@@ -90,24 +90,24 @@ class AttentiveRnnConfig(Config):
         return self.hidden_dim
 
 
-def sutskever() -> AttentiveRnnConfig:
+def sutskever() -> RnnConfig:
     """No attention, the source read backwards. Differs from the paper: two layers of 512, not four of 1000."""
-    return AttentiveRnnConfig(cell="lstm", num_layers=2, bidirectional=False, attention="none", reverse_source=True)
+    return RnnConfig(cell="lstm", num_layers=2, bidirectional=False, attention="none", reverse_source=True)
 
 
-def cho() -> AttentiveRnnConfig:
+def cho() -> RnnConfig:
     """One context vector at every step. Differs from the paper: 512 units; state and output are not bent once more."""
-    return AttentiveRnnConfig(cell="gru", bidirectional=False, attention="context")
+    return RnnConfig(cell="gru", bidirectional=False, attention="context")
 
 
-def bahdanau() -> AttentiveRnnConfig:
+def bahdanau() -> RnnConfig:
     """Additive attention. Differs from the paper: 512 units; the decoder starts from both directions; no maxout."""
-    return AttentiveRnnConfig(cell="gru", bidirectional=True, attention="additive")
+    return RnnConfig(cell="gru", bidirectional=True, attention="additive")
 
 
-def luong() -> AttentiveRnnConfig:
+def luong() -> RnnConfig:
     """Global "general" attention with input feeding. Differs from the paper: two layers of 512, not four of 1000."""
-    return AttentiveRnnConfig(
+    return RnnConfig(
         cell="lstm",
         num_layers=2,
         bidirectional=False,
@@ -183,7 +183,7 @@ class Decoder(nn.Module, ABC):
 class FinalStateDecoder(Decoder):
     """Knows the source by its first state alone (Sutskever et al., section 2)."""
 
-    def __init__(self, config: AttentiveRnnConfig) -> None:
+    def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         self.recurrence = _decoder_recurrence(config, config.embedding_dim)
 
@@ -199,7 +199,7 @@ class FinalStateDecoder(Decoder):
 class ContextDecoder(Decoder):
     """Reads the encoder's final vector at every step, and so does the output layer (Cho et al., section 2.2)."""
 
-    def __init__(self, config: AttentiveRnnConfig) -> None:
+    def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
 
@@ -217,7 +217,7 @@ class ContextDecoder(Decoder):
 class AdditiveDecoder(Decoder):
     """Asks with the state before the token, then reads token and answer together (Bahdanau et al., section 3.1)."""
 
-    def __init__(self, config: AttentiveRnnConfig) -> None:
+    def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         self.cross_attention = AdditiveAttention(config.hidden_dim, config.memory_dim, config.hidden_dim)
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
@@ -243,7 +243,7 @@ class AdditiveDecoder(Decoder):
 class MultiplicativeDecoder(Decoder):
     """Reads the token, asks with the state after it, and bends both into one vector (Luong et al., section 3.1)."""
 
-    def __init__(self, config: AttentiveRnnConfig) -> None:
+    def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         projected = config.attention == "general"
         self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
@@ -263,7 +263,7 @@ class MultiplicativeDecoder(Decoder):
 class InputFeedingDecoder(Decoder):
     """Multiplicative attention whose answer is also the next step's input (Luong et al., section 3.3)."""
 
-    def __init__(self, config: AttentiveRnnConfig) -> None:
+    def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         projected = config.attention == "general"
         self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
@@ -297,17 +297,17 @@ DECODERS: dict[str, type[Decoder]] = {
 }
 
 
-class AttentiveRnn(Transducer[RnnMemory, RnnState]):
+class Rnn(Transducer[RnnMemory, RnnState]):
     """Source → target by recurrence, with or without attention."""
 
-    def __init__(self, config: AttentiveRnnConfig, sizes: VocabularySizes) -> None:
+    def __init__(self, config: RnnConfig, sizes: VocabularySizes) -> None:
         super().__init__()
         dim = config.embedding_dim
         self.config = config
         self.sizes = sizes
         self.source_embedding = Embedding(sizes.source, dim, scaled=False)
         self.target_embedding = (
-            self.source_embedding if config.tied == "all" else Embedding(sizes.target, dim, scaled=False)
+            self.source_embedding if config.tied_embeddings == "all" else Embedding(sizes.target, dim, scaled=False)
         )
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
@@ -316,7 +316,7 @@ class AttentiveRnn(Transducer[RnnMemory, RnnState]):
         )
         self.bridge = _bridge(config, self.encoder.num_carried)
         self.decoder = (InputFeedingDecoder if config.input_feeding else DECODERS[config.attention])(config)
-        tied = None if config.tied == "none" else self.target_embedding
+        tied = None if config.tied_embeddings == "none" else self.target_embedding
         self.output = Output(sizes.target, config.readout_dim, bias=config.output_bias, tied=tied)
 
     def encode(self, source: Tensor, allowed: Tensor) -> RnnMemory:
@@ -354,11 +354,11 @@ class AttentiveRnn(Transducer[RnnMemory, RnnState]):
         return (*carried, torch.zeros_like(carried[0][:1])) if self.config.input_feeding else carried
 
 
-def _bridge(config: AttentiveRnnConfig, num_carried: int) -> nn.Module:
+def _bridge(config: RnnConfig, num_carried: int) -> nn.Module:
     if config.bidirectional:
         return Bridge(num_carried, config.num_layers, config.memory_dim, config.hidden_dim)
     return PassOn()
 
 
-def _decoder_recurrence(config: AttentiveRnnConfig, in_dim: int) -> Recurrence:
+def _decoder_recurrence(config: RnnConfig, in_dim: int) -> Recurrence:
     return Recurrence(config.cell, in_dim, config.hidden_dim, config.num_layers, dropout=config.dropout)

@@ -30,17 +30,17 @@ class T5Config(TransformerConfig):
     """RMSNorm."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-6
     """What a norm adds to the variance."""
-    feed_forward: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "relu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "relu"
     """What bends the feed-forward network: relu in version 1.0, gated_gelu in 1.1."""
     ffn_bias: bool | None = False
     """Biases in the feed-forward network."""
     positions: Literal["buckets"] = "buckets"
     """Where a token stands: a learned number per head and bucket of distances."""
-    scaled_attention: bool = False
+    scale_attention: bool = False
     """Divide scores by the root of a key's width; T5 leaves that to its first weights."""
-    scaled_embedding: bool = False
+    scale_embeddings: bool = False
     """Multiply embeddings by the root of their width."""
-    scaled_output: bool = True
+    scale_output: bool = True
     """Divide what goes into the last layer by the root of its width: in version 1.0, where it is the embedding."""
 
 
@@ -62,13 +62,13 @@ def t5_v1_1_small() -> T5Config:
         key_dim=64,
         value_dim=64,
         num_layers=8,
-        feed_forward="gated_gelu",
-        tied="sides",
-        scaled_output=False,
+        activation="gated_gelu",
+        tied_embeddings="sides",
+        scale_output=False,
         dropout=0.0,
     )
 
 
 def t5_mini() -> T5Config:
     """A T5 of laptop size, built as version 1.1 but with one matrix for all tokens."""
-    return T5Config(model_dim=192, num_heads=6, ffn_dim=512, num_layers=4, feed_forward="gated_gelu", dropout=0.1)
+    return T5Config(model_dim=192, num_heads=6, ffn_dim=512, num_layers=4, activation="gated_gelu", dropout=0.1)

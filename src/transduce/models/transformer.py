@@ -42,17 +42,17 @@ class TransformerConfig(BlockConfig):
     """Blocks of the decoder where they are not as many as the encoder's, which num_layers says."""
     decoder_attention: AttentionName | None = None
     """What the decoder's self-attention looks at where it is not what the encoder's does, which attention says."""
-    tied: Literal["all", "target", "sides", "none"] = "all"
+    tied_embeddings: Literal["all", "target", "sides", "none"] = "all"
     """One matrix for source, target and output (section 3.4; needs a joint vocabulary), for the last two, for the first
     two (needs it too), or none."""
-    scaled_embedding: bool = True
+    scale_embeddings: bool = True
     """Multiply embeddings by the root of their width (section 3.4)."""
-    first_embedding: Literal["normal", "glorot"] = "normal"
+    embedding_init: Literal["normal", "glorot"] = "normal"
     """How embeddings, learned positions and the output layer start: from N(0, 1/D), or by Glorot's rule as all other
     matrices do, which makes them smaller the more tokens there are; the Annotated Transformer has it so."""
     output_bias: bool = False
     """A bias in the layer before the softmax."""
-    scaled_output: bool = False
+    scale_output: bool = False
     """Divide what goes into the last layer by the root of its width, as T5 does where that layer is an embedding."""
     word_dropout: Rate = 0.0
     """On whole embeddings, before positions are added: words of both sides that the model must do without."""
@@ -105,9 +105,9 @@ class Transformer(Transducer[Memory, StackState]):
         dim = config.model_dim
         self.config = config
         self.sizes = sizes
-        self.source_embedding = Embedding(sizes.source, dim, config.scaled_embedding)
-        one = config.tied in SHARED
-        self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scaled_embedding)
+        self.source_embedding = Embedding(sizes.source, dim, config.scale_embeddings)
+        one = config.tied_embeddings in SHARED
+        self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scale_embeddings)
         self.source_positions = added_positions(config)
         self.target_positions = added_positions(config)
         self.source_relations = relative_positions(config, both_ways=True)
@@ -122,7 +122,7 @@ class Transformer(Transducer[Memory, StackState]):
             for layer in range(config.decoder_layers or config.num_layers)
         )
         self.decoder_norm = closing_norm(config)
-        tied = self.target_embedding if config.tied in ("all", "target") else None
+        tied = self.target_embedding if config.tied_embeddings in ("all", "target") else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
         low_rank = config.attention == "low_rank"
         self.max_source = config.max_positions if low_rank else self.source_positions.limit
@@ -164,4 +164,4 @@ class Transformer(Transducer[Memory, StackState]):
         return self.recompute and self.training
 
     def _scaled(self, hidden: Tensor) -> Tensor:
-        return hidden * self.config.model_dim**-0.5 if self.config.scaled_output else hidden
+        return hidden * self.config.model_dim**-0.5 if self.config.scale_output else hidden

@@ -18,13 +18,13 @@ from torch import Tensor
 from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, closing_norm
 from transduce.models.decoder import DecoderState
 from transduce.models.head import LabelHead, SpanHead, TagHead
-from transduce.models.interface import Head, Memory, Reader, Reading, Transducer, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Memory, Reading, Transducer, VocabularySizes
 from transduce.models.transformer import SHARED
 from transduce.nn.auxiliary_loss import ExtraLoss
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.halting import AdaptiveHalting
-from transduce.nn.hook import is_heard
+from transduce.nn.hook import is_hooked
 from transduce.nn.position import Coordinates, RandomOffsets
 from transduce.nn.relative_position import UNRELATED
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
@@ -56,7 +56,7 @@ class PonderingConfig(BlockConfig):
     max_offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """In training, positions begin at random, at most here, both sides' at the same place: for texts longer than any
     that was learnt."""
-    scaled_embedding: bool = True
+    scale_embeddings: bool = True
     """Multiply embeddings by the root of their width."""
 
     def make_halting(self) -> AdaptiveHalting | None:
@@ -101,7 +101,7 @@ def signals_from(offset: Tensor, length: int, coordinates: Coordinates, max_offs
 class UniversalConfig(PonderingConfig):
     """Sizes and choices of one Universal Transformer; the defaults are the paper's base model."""
 
-    tied: Literal["all", "target", "none"] = "all"
+    tied_embeddings: Literal["all", "target", "none"] = "all"
     """One matrix for source, target and output (needs a joint vocabulary), for the last two, or none."""
     output_bias: bool = False
     """A bias in the layer before the softmax."""
@@ -132,9 +132,9 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         super().__init__()
         dim = config.model_dim
         self.config, self.sizes = config, sizes
-        self.source_embedding = Embedding(sizes.source, dim, config.scaled_embedding)
-        one = config.tied in SHARED
-        self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scaled_embedding)
+        self.source_embedding = Embedding(sizes.source, dim, config.scale_embeddings)
+        one = config.tied_embeddings in SHARED
+        self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scale_embeddings)
         self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = EncoderBlock(config), DecoderBlock(config)
@@ -142,7 +142,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         self.encoder_halting, self.decoder_halting = config.make_halting(), config.make_halting()
         self.source_ponder = ExtraLoss("source", config.ponder_cost)
         self.target_ponder = ExtraLoss("target", config.ponder_cost)
-        tied = None if config.tied == "none" else self.target_embedding
+        tied = None if config.tied_embeddings == "none" else self.target_embedding
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
 
     @property
@@ -158,7 +158,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
             thought: Tensor = self.encoder(state, allowed_B11S)
             return thought
 
-        stops = not is_heard(self.encoder)
+        stops = not is_hooked(self.encoder)
         thought, cost_BS = self._ponder(think, hidden, place_BSD, self.encoder_halting, allowed, stops)
         self.source_ponder(cost_BS)
         return UniversalMemory(self.encoder_norm(thought), allowed, offset)
@@ -172,7 +172,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
             thought: Tensor = self.decoder(state, memory.states, allowed_B11M, UNRELATED)
             return thought
 
-        stops = not is_heard(self.decoder)
+        stops = not is_hooked(self.decoder)
         thought, cost_BT = self._ponder(think, hidden, place_BTD, self.decoder_halting, stops_early=stops)
         self.target_ponder(cost_BT)
         normalised: Tensor = self.decoder_norm(thought)
@@ -239,7 +239,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
 # fact is one position, the sum of its words; here every word is one, so that one form serves texts of any kind.
 
 
-class UniversalReaderConfig(PonderingConfig):
+class UniversalEncoderConfig(PonderingConfig):
     """Sizes and choices of one reader; the defaults are the paper's base model's."""
 
     head: Literal["none", "labels", "tags", "span"] = "none"
@@ -250,22 +250,22 @@ class UniversalReaderConfig(PonderingConfig):
     """On what a head for labels or tags reads."""
 
 
-def universal_reader() -> UniversalReaderConfig:
+def universal_encoder() -> UniversalEncoderConfig:
     """For a laptop: a width of 128, pre-norm, six steps at most, as `universal_mini`."""
-    return UniversalReaderConfig(model_dim=128, ffn_dim=512, num_heads=4, norm="pre", dropout=0.0)
+    return UniversalEncoderConfig(model_dim=128, ffn_dim=512, num_heads=4, norm="pre", dropout=0.0)
 
 
-class UniversalReader(Reader):
+class UniversalEncoder(EncoderModel):
     """Texts → a vector per token, which has thought as long as it needed, and what the head says."""
 
     max_texts = None
 
-    def __init__(self, config: UniversalReaderConfig, sizes: VocabularySizes) -> None:
+    def __init__(self, config: UniversalEncoderConfig, sizes: VocabularySizes) -> None:
         super().__init__()
         dim = config.model_dim
         self.config, self.sizes = config, sizes
-        self.embedding = Embedding(sizes.source, dim, config.scaled_embedding)
-        self.question = Embedding(2, dim, config.scaled_embedding)
+        self.embedding = Embedding(sizes.source, dim, config.scale_embeddings)
+        self.question = Embedding(2, dim, config.scale_embeddings)
         """Whether a token is of the last of several texts: the second of a pair, the question of a story."""
         self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
         self.dropout = Dropout(config.dropout)
@@ -296,7 +296,7 @@ class UniversalReader(Reader):
             return thought
 
         steps = self.config.num_layers
-        stops = not is_heard(self.encoder)
+        stops = not is_hooked(self.encoder)
         thought, cost_BN = ponder(think, hidden_BND, place_BND, self.coordinates, self.halting, steps, allowed, stops)
         self.ponder(cost_BN)
         states_BND: Tensor = self.encoder_norm(thought)

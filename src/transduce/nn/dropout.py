@@ -85,7 +85,7 @@ def set_dropout_key(model: nn.Module, key: DropoutKey | None) -> None:
         module.key, module.site, module.calls = key, site, 0
 
 
-def begin_reading(model: nn.Module, number: int) -> None:
+def begin_pass(model: nn.Module, number: int) -> None:
     """Let the masks of a further reading under one key not depend on how often the one before used a dropout: that may
     depend on the longest row, or on the one that thinks longest."""
     for module in _sites(model):

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from transduce.errors import SettingsError, suggestion
 
-TAPS = ("query", "key", "value", "score", "weight", "residual", "read", "write", "slots")
+HOOK_POINTS = ("query", "key", "value", "score", "weight", "residual", "read", "write", "slots")
 """What can be listened to; a model need not have all of them."""
 
 
-class Tap(nn.Module):
+class HookPoint(nn.Module):
     """Hands on what it is given. Listeners attach from outside with `register_forward_hook`.
 
     A fused kernel never makes the attention weights; a module asks `listening` to know that it must
@@ -32,9 +32,9 @@ class Tap(nn.Module):
         return value
 
 
-def is_heard(module: nn.Module) -> bool:
+def is_hooked(module: nn.Module) -> bool:
     """Whether anybody listens to a tap inside."""
-    return any(isinstance(part, Tap) and part.listening for part in module.modules())
+    return any(isinstance(part, HookPoint) and part.listening for part in module.modules())
 
 
 @contextmanager
@@ -48,19 +48,19 @@ def record(
     detached from the graph but not copied. The listeners go when the context ends, however it ends.
     """
     for name in names:
-        if name not in TAPS:
-            raise SettingsError(f"there is no tap '{name}'{suggestion(name, TAPS)}")
+        if name not in HOOK_POINTS:
+            raise SettingsError(f"there is no tap '{name}'{suggestion(name, HOOK_POINTS)}")
     heard: dict[str, Tensor] = {}
     listeners = []
 
-    def listen(path: str, tap: Tap) -> None:
+    def listen(path: str, tap: HookPoint) -> None:
         def keep(_: nn.Module, __: tuple[Tensor, ...], value: Tensor) -> None:
             heard[path] = value.detach()
 
         listeners.append(tap.register_forward_hook(keep))
 
     try:
-        taps = [(path, module) for path, module in model.named_modules() if isinstance(module, Tap)]
+        taps = [(path, module) for path, module in model.named_modules() if isinstance(module, HookPoint)]
         wanted = [(path, tap) for path, tap in taps if path.rpartition(".")[2] in names and inside in path]
         for path, tap in wanted if last is None else wanted[-last:]:
             listen(path, tap)

@@ -74,7 +74,7 @@ SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked when only settings are wanted; whoever loads weights checks them all."""
 OF_A_HEAD = ("head", "next_sentence", "num_labels", "label_tokens")
 """Settings of what a reader says, which is new with every task."""
-KEPT_HABITS = ("label_smoothing", "subword_dropout", "r_drop", "ema", "weight_decay", "optimizer", "betas")
+KEPT_HABITS = ("label_smoothing", "bpe_dropout", "r_drop", "ema", "weight_decay", "optimizer", "betas")
 """Settings of the run that made a model which are as good for learning on."""
 
 
@@ -222,7 +222,7 @@ def peak_rate(origin: Origin) -> tuple[float, str]:
         return usual / 10, f"a tenth of what is usual for a width of {width}"
     if before.get("schedule", "noam") == "noam":
         rate = rate / math.sqrt(width * max(1, warmup))
-    if before.get("start_from"):
+    if before.get("initial_checkpoint"):
         return float(rate), f"as {origin.name} learned with when it was itself started from another"
     return rate / 10, f"a tenth of the {rate:.2g} that {origin.name} learned with"
 

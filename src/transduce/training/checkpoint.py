@@ -100,7 +100,7 @@ class Progress:
     """Sum of the loss since the last line of the journal, …"""
     window_tokens: int = 0
     """… and how many tokens it is of."""
-    slice_tokens: int = 0
+    micro_batch_tokens: int = 0
     """Size of a slice now: halved when memory ran out."""
     roll_backs: int = 0
     """How often the run went back because its loss ran away."""

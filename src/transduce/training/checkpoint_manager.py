@@ -18,18 +18,18 @@ from transduce.training.schedule import ENDING
 from transduce.training.step import Updater
 
 
-class Keeper:
+class CheckpointManager:
     """Saves one run and brings it back. With several ranks the leader writes, and all read."""
 
     def __init__(self, folder: Path, config: TrainingConfig, updater: Updater, facts: dict[str, Any]) -> None:
         self.config, self.updater, self.facts, self.ranks = config, updater, facts, updater.ranks
-        self.ema = Ema(updater.model, config.ema) if config.ema else None
+        self.ema = Ema(updater.model, config.ema_decay) if config.ema_decay else None
         self.checkpoints = Checkpoints(folder, config.validate_every, config.updates)
         self.journal = Journal(folder) if self.ranks.leads else NoJournal()
 
     def resume(self, reporter: Reporter) -> Progress:
         """Go back to the newest whole checkpoint, if there is one."""
-        progress = Progress(slice_tokens=self.config.slice_size)
+        progress = Progress(micro_batch_tokens=self.config.micro_batch_size)
         found = self._found() if self.ranks.leads else None
         update = int(self.ranks.from_leader(-1 if found is None else found[0]))
         if update < 0:

@@ -27,14 +27,16 @@ def refuse_unfit(
     reason = None
     if asked := [f"{side}_vectors" for side in lacking if getattr(training, f"{side}_vectors")]:
         reason = f"training.{asked[0]} is for models with such an embedding, which a {name} has not; leave it out"
-    elif search.coverage and isinstance(model, Transducer) and not model.attends:
-        reason = f"search.coverage judges what an answer looked at, and this {name} has no attention to its source"
+    elif search.coverage_penalty and isinstance(model, Transducer) and not model.attends:
+        reason = (
+            f"search.coverage_penalty judges what an answer looked at, and this {name} has no attention to its source"
+        )
         reason += "; leave it out"
-    elif training.join_sets and not [*relaxed_sets(model)]:
-        reason = f"training.join_sets joins the sets of weights of a Neural GPU, and a {name} has none; leave it out"
-    elif training.metric != "loss" and data.validation is None and not data.validation_share:
+    elif training.relaxation_updates and not [*relaxed_sets(model)]:
+        reason = f"training.relaxation_updates joins the sets of weights of a Neural GPU, and a {name} has none; leave it out"
+    elif training.metric != "loss" and data.validation is None and not data.validation_fraction:
         reason = f"training.metric = '{training.metric}' chooses by validation, and there is none; give data.validation"
-        reason += ", or set data.validation_share above 0"
+        reason += ", or set data.validation_fraction above 0"
     if reason is not None:
         raise SettingsError(reason)
 

@@ -16,7 +16,7 @@ from transduce.data.batches import POOL_SIZE, Batch, Batches, Position, collate
 from transduce.data.corruption import Corruption
 from transduce.data.store import PairStore, Prepared
 from transduce.rng import Rows
-from transduce.text.tokenizer.bpe_dropout import SubwordDropout
+from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.training.config import TrainingConfig
 
 DROPPED_POOL_SIZE = 8_192
@@ -34,15 +34,15 @@ class Feed:
 
     def __init__(self, prepared: Prepared, config: TrainingConfig, device: torch.device, limits: Limits) -> None:
         self.prepared, self.config, self.device, self.limits = prepared, config, device, limits
-        rate, tokenizers = config.subword_dropout, (prepared.source_tokenizer, prepared.target_tokenizer)
-        self._dropouts = [SubwordDropout(tokenizer, rate, config.seed) for tokenizer in tokenizers] if rate else []
+        rate, tokenizers = config.bpe_dropout, (prepared.source_tokenizer, prepared.target_tokenizer)
+        self._dropouts = [BpeDropout(tokenizer, rate, config.seed) for tokenizer in tokenizers] if rate else []
         self._corruption = corruption_of(prepared, config.seed)
         pool_size = DROPPED_POOL_SIZE if rate else POOL_SIZE
         if self._corruption is not None:
             pool_size = max(64, CORRUPTED_POOL_TOKENS // prepared.train.blocks.block)
-        pool_size = config.pool or pool_size
+        pool_size = config.bucket_size or pool_size
         self.batches = Batches.of(
-            prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum, config.max_pairs
+            prepared.train, config.tokens_per_batch, config.seed, pool_size, config.curriculum, config.max_batch_size
         )
 
     def starting(self, position: Position) -> Iterator[tuple[Position, Batch]]:

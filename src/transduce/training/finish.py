@@ -19,7 +19,7 @@ def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], 
     once a run has settled and does harm before. A checkpoint that was damaged since is left out, and that is said.
     """
     trainer.checkpoints.thin_out(trainer.config.keep_last, trainer.progress.best_update)  # one stopped before it could
-    judged, now, slices = [], trainer.progress.update, trainer.progress.slice_tokens
+    judged, now, slices = [], trainer.progress.update, trainer.progress.micro_batch_tokens
     for updates in _candidates(trainer, _whole(trainer, reporter)):
         _put(trainer, updates)
         judged.append((updates, trainer.validator.validate(now, slices) if trainer.validator else None))
@@ -55,7 +55,7 @@ def _candidates(trainer: Trainer, kept: list[int]) -> list[list[int]]:
 
     Where the best one is lost, any other may be the best of the rest, the newest first.
     """
-    count, best = trainer.config.average, trainer.progress.best_update
+    count, best = trainer.config.average_checkpoints, trainer.progress.best_update
     single = [[best]] if best in kept else [[update] for update in reversed(kept)]
     if trainer.validator is None:  # nothing to judge by
         single = [[kept[-1]]]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError, suggestion
 from transduce.model_folder import KIND, WEIGHTS, describe_model, find_model, load_weights
-from transduce.models.interface import Model, Reader
+from transduce.models.interface import EncoderModel, Model
 from transduce.nn.embedding import Embedding
 from transduce.storage.files import sha256, verify
 from transduce.text.corpus import read_lines
@@ -78,7 +78,7 @@ def folder_weights(folder: Path) -> dict[str, Tensor]:
     return load_weights(place / WEIGHTS)
 
 
-def start_from(model: nn.Module, folder: Path) -> Taken:
+def initial_checkpoint(model: nn.Module, folder: Path) -> Taken:
     """Give a model what fits of a folder's weights; a folder of which nothing fits is refused."""
     taken = take_weights(model, folder_weights(folder))
     if not taken.taken:
@@ -91,10 +91,10 @@ def begin(model: Model, folder: Path, source: AnyTokenizer, target: AnyTokenizer
 
     A reader takes what fits, since its head is new with every task; any other model takes all there is.
     """
-    if isinstance(model, Reader):
+    if isinstance(model, EncoderModel):
         if _more_tokens(folder, source, target)["source"]:
             raise SettingsError(f"{folder}: knows fewer tokens than the corpus has; a reader keeps the tokens it has")
-        return f"starting from {folder}: {start_from(model, folder)}"
+        return f"starting from {folder}: {initial_checkpoint(model, folder)}"
     added = start_whole(model, folder, source, target)
     more = f", with {added:,} more token{'s' * (added > 1)}" if added else ""
     return f"starting from the weights of {folder}{more}"

@@ -33,8 +33,8 @@ def build_validator(
 
 def build_watcher(prepared: Prepared, config: TrainingConfig, workers: Workers) -> Validator | None:
     """Return what judges a run on pairs that are watched; None where there are none."""
-    if prepared.watch is None:
+    if prepared.extra_validation is None:
         return None
     if prepared.validation is None:
         raise SettingsError("pairs are watched beside validation pairs, and there are none; give some")
-    return Validator(workers, prepared, prepared.watch, config)
+    return Validator(workers, prepared, prepared.extra_validation, config)

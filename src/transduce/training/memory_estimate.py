@@ -19,7 +19,7 @@ from transduce.training.objective import AnyBatch
 from transduce.training.step import Updater
 from transduce.training.system_memory import give_back_freed_memory, ran_out_of_memory, resident_bytes
 
-SMALLEST_SLICE = 16
+SMALLEST_MICRO_BATCH = 16
 """Tokens of a slice below which halving it frees nothing any more."""
 USABLE = 0.8
 """Share of the free memory that may be planned with."""
@@ -83,20 +83,20 @@ def _groups() -> Iterator[PurePosixPath]:
         yield from (inner, *inner.parents)
 
 
-def expected_peak(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
+def expected_peak(updater: Updater, corpus: Prepared, micro_batch_tokens: int) -> int:
     """Return the bytes that training will hold at its peak, from a trial with the longest pair of the corpus.
 
     Memory that was used once is kept, so that what the trial adds to what is in use is what one slice takes.
     """
     _forget_trials(updater.device)
     before = _held(updater.device)
-    updater.try_out(_longest(corpus, slice_tokens), slice_tokens)
+    updater.try_out(_longest(corpus, micro_batch_tokens), micro_batch_tokens)
     one = max(0, _held(updater.device) - before)
     parts = [(local(parameter).nbytes, parameter.requires_grad) for parameter in updater.model.parameters()]
     gradients = sum(size for size, learns in parts if learns)
     no_moments = updater.optimizer.state or isinstance(updater.optimizer, torch.optim.SGD)  # held already, or never
     moments = 0 if no_moments else 2 * gradients
-    aside = sum(size for size, _ in parts) if updater.config.ema else 0  # while the average stands in their place
+    aside = sum(size for size, _ in parts) if updater.config.ema_decay else 0  # while the average stands in their place
     return before + len(updater.workers.models) * max(0, one - gradients) + gradients + moments + aside
 
 
@@ -113,19 +113,19 @@ def _held(device: torch.device) -> int:
     return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else resident_bytes()
 
 
-def fitting_slice(updater: Updater, corpus: Prepared, slice_tokens: int) -> int:
+def fitting_micro_batch(updater: Updater, corpus: Prepared, micro_batch_tokens: int) -> int:
     """Halve a slice until training with it fits the memory that there is."""
     free = available_bytes(updater.device)
-    while slice_tokens > SMALLEST_SLICE:
+    while micro_batch_tokens > SMALLEST_MICRO_BATCH:
         held = _held(updater.device)
         try:
-            if expected_peak(updater, corpus, slice_tokens) - held <= USABLE * free:
+            if expected_peak(updater, corpus, micro_batch_tokens) - held <= USABLE * free:
                 break
         except (MemoryError, RuntimeError) as error:
             if not ran_out_of_memory(error):
                 raise
-        slice_tokens //= 2
-    return slice_tokens
+        micro_batch_tokens //= 2
+    return micro_batch_tokens
 
 
 def _longest(corpus: Prepared, tokens: int) -> AnyBatch:

@@ -11,7 +11,7 @@ from transduce.data.store import Prepared
 from transduce.evaluation.metrics import show_score
 from transduce.model_folder import ModelFolder
 from transduce.models import catalog
-from transduce.models.interface import Reader
+from transduce.models.interface import EncoderModel
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import WATCHED, Validation
 
@@ -43,12 +43,12 @@ def model_card(
     `before` is what the model was worth before it learned this, where it started from another.
     """
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
-    reads = isinstance(contents.model, Reader)
+    reads = isinstance(contents.model, EncoderModel)
     face = _reader(contents) if reads else _writer(contents, corpus)
     weights = f"the average of the checkpoints of updates {', '.join(f'{u:,}' for u in updates)}"
     if len(updates) == 1:
         weights = f"the checkpoint of update {updates[0]:,}"
-    if training.ema:
+    if training.ema_decay:
         weights += ", of the running average of all updates"
     lines = [
         "---",
@@ -66,15 +66,19 @@ def model_card(
         "",
         f"    {face.call}",
         "",
-        *_scores(final, None if reads else min(training.decode_pairs, len(corpus.validation or ()))),
-        *_forgetting(final, before or {}, min(training.decode_pairs, len(corpus.watch or ()))),
+        *_scores(final, None if reads else min(training.decode_examples, len(corpus.validation or ()))),
+        *_forgetting(final, before or {}, min(training.decode_examples, len(corpus.extra_validation or ()))),
         "## Data",
         "",
         *(f"    {line}" for line in corpus.report.lines()),
         "",
         f"SHA-256 of the prepared data's manifest: `{facts['data']}`",
         f"SHA-256 of the recipe: `{facts['recipe']}`",
-        *([f"SHA-256 of the manifest of {training.start_from}: `{facts['start']}`"] if "start" in facts else []),
+        *(
+            [f"SHA-256 of the manifest of {training.initial_checkpoint}: `{facts['start']}`"]
+            if "start" in facts
+            else []
+        ),
         "",
     ]
     return "\n".join(lines)
@@ -95,7 +99,7 @@ def _forgetting(final: Validation | None, before: Mapping[str, float], pairs: in
 
 
 def _start(training: TrainingConfig) -> str:
-    return "" if training.start_from is None else f", starting from {training.start_from}"
+    return "" if training.initial_checkpoint is None else f", starting from {training.initial_checkpoint}"
 
 
 def _writer(contents: ModelFolder, corpus: Prepared) -> _Face:

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
-from transduce.models.interface import AnyTransducer, Model, Reader, Transducer
+from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer
 from transduce.nn.auxiliary_loss import listening
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.cpu.r_drop import paired_cross_entropy
-from transduce.nn.dropout import begin_reading
+from transduce.nn.dropout import begin_pass
 from transduce.training.reading_objective import reading_loss
 
 AnyBatch = Batch | ReadingBatch
@@ -20,7 +20,7 @@ AnyBatch = Batch | ReadingBatch
 def batch_loss(model: Model, batch: AnyBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Return what is minimised, by what the model is: a transducer's loss of pairs, or a reader's of its answers."""
     if isinstance(batch, ReadingBatch):
-        assert isinstance(model, Reader), "what is prepared for a reader is read by one"
+        assert isinstance(model, EncoderModel), "what is prepared for a reader is read by one"
         return reading_loss(model, batch, smoothing, r_drop)
     assert isinstance(model, Transducer), "pairs are for transducers"
     return pair_loss(model, batch, smoothing, r_drop)
@@ -36,7 +36,7 @@ def pair_loss(model: AnyTransducer, batch: Batch, smoothing: float, r_drop: floa
     output_N = batch.target[:, 1:][real_BT]
 
     def read(number: int) -> Tensor:
-        begin_reading(model, number)
+        begin_pass(model, number)
         memory = model.encode(batch.source, batch.source_allowed)
         hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
         return hidden_BTD[real_BT]

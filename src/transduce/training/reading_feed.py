@@ -27,9 +27,9 @@ class ReadingFeed:
         self._masking = None
         if self.data.task == "mask":
             self._masking = Masking(self.data, prepared.source_tokenizer, config.seed)
-        pool_size = config.pool or (MASKED_POOL_SIZE if self._masking else POOL_SIZE)
+        pool_size = config.bucket_size or (MASKED_POOL_SIZE if self._masking else POOL_SIZE)
         self.batches = Batches.of(
-            prepared.train, config.batch_tokens, config.seed, pool_size, config.curriculum, config.max_pairs
+            prepared.train, config.tokens_per_batch, config.seed, pool_size, config.curriculum, config.max_batch_size
         )
 
     def starting(self, position: Position) -> Iterator[tuple[Position, ReadingBatch]]:

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from transduce.data.reading.batch import ReadingBatch
 from transduce.models.head import LanguageHead, SpanHead
-from transduce.models.interface import Head, Reader, Reading
+from transduce.models.interface import EncoderModel, Head, Reading
 from transduce.nn.auxiliary_loss import listening
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.cpu.r_drop import paired_cross_entropy
-from transduce.nn.dropout import begin_reading
+from transduce.nn.dropout import begin_pass
 
 
-def reading_loss(model: Reader, batch: ReadingBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+def reading_loss(model: EncoderModel, batch: ReadingBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
     """Read the texts, twice if both readings should agree, and compare what is said with what is wanted."""
     twice = r_drop > 0 and model.training
 
     def read(number: int) -> Reading:
-        begin_reading(model, number)
+        begin_pass(model, number)
         reading: Reading = model(batch.tokens, batch.allowed, batch.segments)
         return reading
 

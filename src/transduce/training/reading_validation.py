@@ -17,7 +17,7 @@ from transduce.errors import SettingsError
 from transduce.evaluation.labels import judge_answers
 from transduce.evaluation.metrics import perplexity
 from transduce.inference.text_encoding import ReadingEngine, answers_to
-from transduce.models.interface import Reader
+from transduce.models.interface import EncoderModel
 from transduce.training.config import TrainingConfig
 from transduce.training.reading_objective import reading_loss
 from transduce.training.reporter import Sample, Validation
@@ -44,9 +44,9 @@ class ReadingValidator:
         self.store = store
         self.device = workers.models[0].device
 
-    def validate(self, update: int, slice_tokens: int | None = None) -> Validation:
+    def validate(self, update: int, micro_batch_tokens: int | None = None) -> Validation:
         """Look at every example once, so many tokens at a time."""
-        loss, asked, correct = self._judge(slice_tokens or self.config.slice_size)
+        loss, asked, correct = self._judge(micro_batch_tokens or self.config.micro_batch_size)
         gold, said = self._answers()
         scores = judge_answers(self.data.task, gold, said) if said else {}
         shown = zip(self.texts[:SAMPLES], said[:SAMPLES], strict=False)
@@ -70,10 +70,10 @@ class ReadingValidator:
         score = new.loss if name == "loss" else new.scores[name]
         return best is None or math.isnan(best) or (score < best if name == "loss" else score > best), score
 
-    def _judge(self, slice_tokens: int) -> tuple[float, int, int]:
-        batches = validation_batches(self.store, slice_tokens)
+    def _judge(self, micro_batch_tokens: int) -> tuple[float, int, int]:
+        batches = validation_batches(self.store, micro_batch_tokens)
 
-        def judge(model: Reader, part: int) -> tuple[float, int, int]:
+        def judge(model: EncoderModel, part: int) -> tuple[float, int, int]:
             batch = collate_reading(self.store, batches[part], self.tokenizer.specials, self.data.task)
             with torch.inference_mode():
                 result = reading_loss(model, batch.to(self.device), smoothing=0.0)
@@ -87,7 +87,7 @@ class ReadingValidator:
         parts = -(-len(self.texts) // ASKED_TOGETHER)
         questions = [json.loads(text) for text, _ in self.texts]
 
-        def ask(model: Reader, part: int) -> list[Any]:
+        def ask(model: EncoderModel, part: int) -> list[Any]:
             some = questions[part * ASKED_TOGETHER : (part + 1) * ASKED_TOGETHER]
             engine = ReadingEngine(
                 model, self.tokenizer, self.labels, self.data.max_length, self.data.stride, self.data.no_answer

@@ -72,9 +72,11 @@ class Updater:
     def __init__(self, model: Model, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.model, self.config, self.ranks = model, config, ranks
         self.device = model.device
-        if config.recompute and not model.can_recompute:
-            raise SettingsError("training.recompute: this model has no blocks to compute again; leave it out")
-        model.recompute = config.recompute
+        if config.gradient_checkpointing and not model.can_recompute:
+            raise SettingsError(
+                "training.gradient_checkpointing: this model has no blocks to compute again; leave it out"
+            )
+        model.recompute = config.gradient_checkpointing
         self.optimizer = build_optimizer(model, config)
         self.sharded = is_sharded(model)
         threads = config.threads or 1
@@ -88,10 +90,10 @@ class Updater:
             if self.device.type == "cpu" and not self.sharded:
                 set_sparse_gradients(each)
 
-    def update(self, batches: Sequence[AnyBatch], update: int, rate: float, slice_tokens: int) -> Outcome:
+    def update(self, batches: Sequence[AnyBatch], update: int, rate: float, micro_batch_tokens: int) -> Outcome:
         """Move the weights by the mean gradient over all real tokens; if it is not finite, leave them be."""
         tokens = sum(batch.num_target_tokens for batch in batches)
-        slices = self._slices(batches, slice_tokens)
+        slices = self._slices(batches, micro_batch_tokens)
         mine = self.ranks.share(slices)
         self._sum.begin()
 
@@ -113,11 +115,11 @@ class Updater:
         norm = float(gradient_norm(self.model))
         finite = math.isfinite(norm) and math.isfinite(loss)
         if finite:
-            if 0 < self.config.clip < norm:
-                scale_gradients(self.model, self.config.clip / norm)
+            if 0 < self.config.max_grad_norm < norm:
+                scale_gradients(self.model, self.config.max_grad_norm / norm)
             add_gradient_noise(self.model, self.config.gradient_noise, self.config.seed, update)
             move(self.optimizer, rate)
-            pull_sets_together(self.model, self.config.join_sets, update)
+            pull_sets_together(self.model, self.config.relaxation_updates, update)
         return Outcome(loss, tokens, norm, finite)
 
     def _slices(self, batches: Sequence[AnyBatch], tokens: int) -> list[Slice]:
@@ -127,13 +129,13 @@ class Updater:
             slices += [slices[-1]._replace(weight=0.0)] * (-len(slices) % self.ranks.world)
         return slices
 
-    def try_out(self, batch: AnyBatch, slice_tokens: int) -> None:
+    def try_out(self, batch: AnyBatch, micro_batch_tokens: int) -> None:
         """Go forwards and backwards through one slice and forget it, to see what it takes."""
         model = self.workers.models[0].train()
         self._sum.begin()
         self._sum.expect(model, 0)
         last = self.config.updates  # nothing takes more than the last update
-        self._learn(model, cut([batch.to(self.device)], slice_tokens)[0], last, tokens=1)
+        self._learn(model, cut([batch.to(self.device)], micro_batch_tokens)[0], last, tokens=1)
         self._sum.begin()
 
     def _learn(self, model: Model, part: Slice, update: int, tokens: int) -> float:

@@ -20,12 +20,12 @@ from transduce.errors import TransduceError
 from transduce.evaluation.metrics import finite
 from transduce.models.interface import Model
 from transduce.training.checkpoint import SETTINGS, Progress
-from transduce.training.checkpoint_manager import Keeper
+from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.config import TrainingConfig
 from transduce.training.distributed.ranks import ALONE, Ranks
 from transduce.training.interruption import Interruption
 from transduce.training.material import build_feed, build_validator, build_watcher
-from transduce.training.memory_estimate import SMALLEST_SLICE, expected_peak
+from transduce.training.memory_estimate import SMALLEST_MICRO_BATCH, expected_peak
 from transduce.training.objective import AnyBatch
 from transduce.training.reading_validation import ReadingValidator
 from transduce.training.reporter import Plan, Reporter, Step, Validation
@@ -62,9 +62,9 @@ class Trainer:
         self.feed = build_feed(prepared, config, model)
         self.validator = build_validator(prepared, config, self.updater.workers)
         self.watcher = build_watcher(prepared, config, self.updater.workers)
-        self.keeper = Keeper(folder, config, self.updater, facts)
+        self.keeper = CheckpointManager(folder, config, self.updater, facts)
         self.checkpoints, self.journal = self.keeper.checkpoints, self.keeper.journal
-        self.progress = Progress(slice_tokens=config.slice_size)
+        self.progress = Progress(micro_batch_tokens=config.micro_batch_size)
 
     def resume(self, reporter: Reporter) -> None:
         """Go back to the newest whole checkpoint, if there is one."""
@@ -76,7 +76,7 @@ class Trainer:
         if self.progress.update == 0:
             self.journal.write("began", **{name: fact for name, fact in self.facts.items() if name != SETTINGS})
         reporter.begin(self._plan(reporter))
-        if self.progress.update == 0 and self.config.start_from is not None and self.validator is not None:
+        if self.progress.update == 0 and self.config.initial_checkpoint is not None and self.validator is not None:
             before = self._look(self.validator, reporter)
             self.progress.before = before.measures()
             self._note(before, reporter)
@@ -118,7 +118,7 @@ class Trainer:
         began = time.perf_counter()
         for position, batch in self.feed.starting(self.progress.position):
             batches.append(batch)
-            if len(batches) == self.config.accumulate:
+            if len(batches) == self.config.gradient_accumulation:
                 yield batches, position, began
                 batches, began = [], time.perf_counter()
 
@@ -154,24 +154,26 @@ class Trainer:
         progress = self.progress
         while True:
             try:
-                return work(progress.slice_tokens)
+                return work(progress.micro_batch_tokens)
             except (MemoryError, RuntimeError) as error:
                 if not ran_out_of_memory(error):
                     raise
-                if progress.slice_tokens <= SMALLEST_SLICE:
+                if progress.micro_batch_tokens <= SMALLEST_MICRO_BATCH:
                     raise TransduceError(
                         f"there is not enough memory for update {progress.update + 1:,}, even in slices of "
-                        f"{progress.slice_tokens} tokens; choose a smaller model, or shorter texts with data.max_length"
+                        f"{progress.micro_batch_tokens} tokens; choose a smaller model, or shorter texts with data.max_length"
                     ) from None
                 if self.ranks.world > 1 and not isinstance(error, SharedShortage):  # the others have not heard of it
                     raise TransduceError(
                         f"rank {self.ranks.rank} ran out of memory at update {progress.update + 1:,}; start a new run "
-                        f"with training.slice_tokens={progress.slice_tokens // 2}"
+                        f"with training.micro_batch_tokens={progress.micro_batch_tokens // 2}"
                     ) from None
-            progress.slice_tokens //= 2
-            self.journal.write("out_of_memory", update=progress.update + 1, slice_tokens=progress.slice_tokens)
+            progress.micro_batch_tokens //= 2
+            self.journal.write(
+                "out_of_memory", update=progress.update + 1, micro_batch_tokens=progress.micro_batch_tokens
+            )
             reporter.warn(
-                f"memory ran out at update {progress.update + 1:,}; going on in slices of {progress.slice_tokens:,} "
+                f"memory ran out at update {progress.update + 1:,}; going on in slices of {progress.micro_batch_tokens:,} "
                 "tokens, with the same batches"
             )
 
@@ -186,7 +188,7 @@ class Trainer:
         if progress.skipped_in_a_row >= MOST_SKIPPED:
             raise TransduceError(
                 f"the loss or gradient was not finite {MOST_SKIPPED} updates in a row, up to {progress.update:,}; "
-                "lower training.learning_rate, raise training.warmup or set training.clip"
+                "lower training.learning_rate, raise training.warmup or set training.max_grad_norm"
             )
 
     def _went_back(self, step: Step, reporter: Reporter) -> bool:
@@ -195,9 +197,11 @@ class Trainer:
             return False
         self.journal.write("diverging", update=step.update, loss=step.loss)
         said = f"the loss ran away at update {step.update:,}, to {step.loss:.3f}"
-        before = self.keeper.go_back(self.progress) if self.progress.roll_backs < self.config.roll_back else None
+        before = self.keeper.go_back(self.progress) if self.progress.roll_backs < self.config.max_rollbacks else None
         if before is None:
-            reporter.warn(f"{said}; if it does not come back, lower training.learning_rate or set training.clip")
+            reporter.warn(
+                f"{said}; if it does not come back, lower training.learning_rate or set training.max_grad_norm"
+            )
             return False
         self.progress = before
         reporter.warn(f"{said}; going back to update {before.update:,} and leaving out the batches since")
@@ -275,7 +279,8 @@ class Trainer:
             validation_pairs=0 if self.prepared.validation is None else len(self.prepared.validation),
             updates=self.config.updates,
             first_update=self.progress.update + 1,
-            updates_per_epoch=self.feed.batches.batches_in_epoch(self.progress.position.epoch) / self.config.accumulate,
+            updates_per_epoch=self.feed.batches.batches_in_epoch(self.progress.position.epoch)
+            / self.config.gradient_accumulation,
             threads=len(self.updater.workers.models),
             ranks=self.ranks.world,
             device=str(self.updater.device),

@@ -43,15 +43,15 @@ class Validator:
         tags = prepared.report.tags
         self.lead = len(prepared.target_tokenizer.opening) if tags is None else tags.lengths[1]
         """Tokens that every answer begins with."""
-        self.decoded = range(min(len(store), config.decode_pairs) if not prepared.data.is_text else 0)
+        self.decoded = range(min(len(store), config.decode_examples) if not prepared.data.is_text else 0)
         self.device = workers.models[0].device
-        report = prepared.report.validation if store is prepared.validation else prepared.report.watch
+        report = prepared.report.validation if store is prepared.validation else prepared.report.extra_validation
         counted = None if report is None or not isinstance(store.targets, Blocks) else report.text
         self._text_bytes = 0 if counted is None else counted.bytes
 
-    def validate(self, update: int, slice_tokens: int | None = None) -> Validation:
+    def validate(self, update: int, micro_batch_tokens: int | None = None) -> Validation:
         """Look at every validation pair once, so many tokens at a time, and translate the first few."""
-        loss, tokens, correct = self._teacher_forced(slice_tokens or self.config.slice_size)
+        loss, tokens, correct = self._teacher_forced(micro_batch_tokens or self.config.micro_batch_size)
         translations = self._translate()
         texts = [self.store.text(row) for row in self.decoded]
         references = [[target] for _, target in texts]
@@ -73,7 +73,7 @@ class Validator:
 
     def _continuations(self) -> tuple[Sample, ...]:
         blocks = self.store.targets
-        if not isinstance(blocks, Blocks) or not self.config.decode_pairs:
+        if not isinstance(blocks, Blocks) or not self.config.decode_examples:
             return ()
 
         def go_on(model: AnyTransducer, _: int) -> tuple[Sample, ...]:
@@ -95,8 +95,8 @@ class Validator:
         name = self.config.metric
         return ("bleu", "chrf") if name == "loss" else DECODED.get(name, (name, "exact_match"))
 
-    def _teacher_forced(self, slice_tokens: int) -> tuple[float, int, int]:
-        batches = validation_batches(self.store, slice_tokens)
+    def _teacher_forced(self, micro_batch_tokens: int) -> tuple[float, int, int]:
+        batches = validation_batches(self.store, micro_batch_tokens)
 
         def judge(model: AnyTransducer, part: int) -> tuple[float, int, int]:
             batch = collate(self.store, batches[part], self.source.specials, self.target.specials).to(self.device)

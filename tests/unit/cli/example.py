@@ -30,7 +30,7 @@ num_heads = 2
 num_layers = 1
 
 [training]
-tokens = 128
+batch_tokens = 128
 updates = 20
 validate_every = 10
 log_every = 5
@@ -38,10 +38,10 @@ threads = 1
 learning_rate = 0.01
 schedule = "constant"
 warmup = 2
-decode_pairs = 5
+decode_examples = 5
 
 [search]
-beam = 2
+beam_size = 2
 max_extra = 5
 """
 """One layer of 16 learns a little about reversing seven letters."""

@@ -39,13 +39,13 @@ def test_a_model_without_attention_says_so(place: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        (["--term", "a=", "--beam", "2"], "one of them is empty"),
+        (["--term", "a=", "--beam-size", "2"], "one of them is empty"),
         (["--terms", "s.txt"], "s.txt:1: is not a word, a tab and its translation"),
         (["--keep", "("], "is not a regular expression"),
         (["--align", "--placeholders"], "--align is for what the model says"),
         (["--stream", "--n-best", "2"], "--stream prints one answer"),
-        (["--groups", "3", "--beam", "4"], "3 groups need a beam that divides by 3"),
-        (["--coverage", "0.2", "--stop", "exact"], "cannot foresee"),
+        (["--beam-groups", "3", "--beam-size", "4"], "3 groups need a beam that divides by 3"),
+        (["--coverage", "0.2", "--stop-rule", "exact"], "cannot foresee"),
         (["--term", "a=b", "--greedy"], "terms need a beam search"),
     ],
 )

@@ -33,7 +33,7 @@ def test_settings_change_the_model(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_recipe_gives_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "mine.toml"
-    recipe.write_text('[data]\nseed = 3\n[model]\nname = "attentive_rnn"\nhidden_dim = 19\n', encoding="utf-8")
+    recipe.write_text('[data]\nseed = 3\n[model]\nname = "rnn"\nhidden_dim = 19\n', encoding="utf-8")
     assert run(["cost", "--recipe", str(recipe), "--vocab-size", "53", "--source-vocab-size", "59", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parts"]["embeddings"] == (53 + 59) * 256
 
@@ -54,7 +54,7 @@ def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
         ([*BASE, "100", "--set", "model.num_layers=1000000"], "num_layers = 1000000 is not possible"),
         ([*BASE, "100", "--set", "model.num_head=4"], "did you mean 'num_heads'?"),
         ([*BASE, "100", "--set", "model.dropout=-1"], "dropout = -1 is not possible"),
-        ([*BASE, "100", "--set", "training.tokens=4"], "cost looks at the model alone"),
+        ([*BASE, "100", "--set", "training.batch_tokens=4"], "cost looks at the model alone"),
         ([*BASE, "100", "--set", "nonsense"], "cost looks at the model alone"),
         ([*BASE, "-5"], "-5 is not in the range"),
         ([*BASE, "0"], "0 is not in the range"),

@@ -57,7 +57,7 @@ def test_prompts_come_from_a_file_or_from_standard_input(
 
 
 def test_several_answers_have_scores_in_json(writer: str, capsys: Capture) -> None:
-    assert run(["generate", writer, "the", "--beam", "4", "--n-best", "3", "--max-length", "4", "--json"]) == 0
+    assert run(["generate", writer, "the", "--beam-size", "4", "--n-best", "3", "--max-length", "4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["continuations"]
     assert len(found) == 3
     assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)

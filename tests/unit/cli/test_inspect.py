@@ -60,7 +60,7 @@ def test_a_model_folder_can_be_looked_into_too(place: Path, capsys: pytest.Captu
 SPOKEN = """
 [data]
 train = [{task = "copy", size = 50, target_language = "same"}, {task = "reverse", size = 50, target_language = "back"}]
-validation_share = 0.0
+validation_fraction = 0.0
 
 [tokenizer]
 kind = "word"

@@ -50,7 +50,7 @@ def test_a_recipe_is_read_and_options_go_over_it(pairs: Path, capsys: pytest.Cap
 def test_more_corpora_are_mixed_in(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.txt").write_text("eins\nzwei\n")
     Path("b.txt").write_text("one\ntwo\n")
-    more = ["--mix", "source=a.txt,target=b.txt,weight=2.5", "--set", "data.validation_share=0"]
+    more = ["--mix", "source=a.txt,target=b.txt,weight=2.5", "--set", "data.validation_fraction=0"]
     assert run(["prepare", "--path", "pairs.tsv", *more, "--tokenizer", "byte", "--output", "o", "--json"]) == 0
     corpora = json.loads(capsys.readouterr().out)["train"]["corpora"]
     assert [(corpus["name"], corpus["weight"], corpus["kept"]) for corpus in corpora] == [

@@ -81,7 +81,7 @@ def test_what_most_samples_agree_with_is_one_of_them(pairs: Path, capsys: pytest
             "beyond: has no answer to line 0 of source.txt",
         ),
         (["score", "run", "--source", "source.txt", "--target", "beyond"], "lines"),
-        (["translate", "run", "source.txt", "--mbr", "8", "--beam", "3"], "--mbr chooses among the answers"),
+        (["translate", "run", "source.txt", "--mbr", "8", "--beam-size", "3"], "--mbr chooses among the answers"),
         (["translate", "run", "source.txt", "--ensemble", "nowhere"], "nowhere"),
     ],
 )

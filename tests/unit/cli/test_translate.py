@@ -187,12 +187,12 @@ def test_a_sample_is_repeatable_by_its_seed(place: Path, capsys: pytest.CaptureF
     ("options", "said"),
     [
         (["--greedy", "--sample"], "--greedy takes the best token and --sample draws one; choose"),
-        (["--greedy", "--beam", "7"], "--greedy takes the best token and --beam keeps several; choose"),
+        (["--greedy", "--beam-size", "7"], "--greedy takes the best token and --beam keeps several; choose"),
         (["--stream", "--int8"], "--stream is PyTorch's alone"),
         (["--stream", "--workers", "2"], "--stream is PyTorch's alone"),
         (["--stream", "--threads", "2"], "--stream reads lines of text, in one thread"),
-        (["--beam", "8", "--seed", "1"], "a sample draws one token at a time and a beam keeps several"),
-        (["--greedy", "--diversity", "50"], "diversity tells the groups of a beam apart"),
+        (["--beam-size", "8", "--seed", "1"], "a sample draws one token at a time and a beam keeps several"),
+        (["--greedy", "--diversity-penalty", "50"], "diversity tells the groups of a beam apart"),
         (["--terms", "-", "--prefix-file", "-"], "standard input can be read once"),
         (["--from", "fr"], "the model cannot be asked to read 'fr'"),
         (["--prefix", "a", "--prefix-file", "a.txt"], "give --prefix for all lines or --prefix-file for each"),
@@ -233,7 +233,10 @@ def test_ctranslate2_searches_in_its_own_way_where_it_was_asked_for(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
-    beam, own = ["translate", "run", "a.txt", "--beam", "3"], ["--length-penalty", "power", "--stop", "beam_finished"]
+    beam, own = (
+        ["translate", "run", "a.txt", "--beam-size", "3"],
+        ["--length-penalty", "power", "--stop-rule", "beam_finished"],
+    )
     assert run([*beam, *own]) == 0
     known = capsys.readouterr()
     assert "note: CTranslate2" not in known.err
@@ -276,11 +279,11 @@ def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureF
 def test_an_export_says_which_wishes_are_lost_on_the_way(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", "run", "--to", "huggingface", "--output", "theirs"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("note: transformers have nothing for search.length_penalty = 'gnmt' with alpha = 0.6")
-    kept = {"method": "beam", "length_penalty": "power", "alpha": 1.6, "repetition_penalty": 1.2}
+    assert line.startswith("note: transformers have nothing for search.length_normalization = 'gnmt' with alpha = 0.6")
+    kept = {"method": "beam", "length_normalization": "power", "length_penalty": 1.6, "repetition_penalty": 1.2}
     assert left_out(kept) == []
-    assert left_out({**kept, "coverage": 0.2, "presence_penalty": 1.0}) == ["coverage = 0.2", "presence_penalty = 1.0"]
-    assert left_out({"method": "greedy", "alpha": 0.9}) == []
+    assert left_out({**kept, "coverage_penalty": 0.2, "presence_penalty": 1.0}) == ["coverage = 0.2", "presence_penalty = 1.0"]
+    assert left_out({"method": "greedy", "length_penalty": 0.9}) == []
 
 
 def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

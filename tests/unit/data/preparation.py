@@ -24,7 +24,7 @@ def run(folder: Path, train: list[tuple[str, str]], tokenizer: TokenizerConfig =
     for name in ("validation", "test"):
         if name in settings:
             settings[name] = tsv(folder / f"{name}.tsv", settings[name])
-    data = DataConfig(**{"train": tsv(folder / "train.tsv", train), "validation_share": 0, **settings})
+    data = DataConfig(**{"train": tsv(folder / "train.tsv", train), "validation_fraction": 0, **settings})
     report = prepare(data, tokenizer, folder / "out")
     prepared = load_prepared(folder / "out", thorough=True)
     assert prepared.report == report

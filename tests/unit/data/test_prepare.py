@@ -89,13 +89,13 @@ def test_lines_of_absurd_length_are_never_tokenised(tmp_path: Path) -> None:
 
 def test_held_out_pairs_share_no_source_with_training(tmp_path: Path) -> None:
     train = [(f"source {row % 101}", f"target {row}") for row in range(1009)]
-    prepared = run(tmp_path, train, validation_share=0.1)
+    prepared = run(tmp_path, train, validation_fraction=0.1)
     learnt, held = texts(prepared), texts(prepared, "validation")
     assert 81 < len(held) <= 101  # a tenth of the pairs, in whole sources of nine or ten
     assert not {source for source, _ in held} & {source for source, _ in learnt}
     assert sorted(learnt + held) == sorted(train)
     assert prepared.report.train.held_out == len(held)
-    few = run(tmp_path, train, validation_share=0.5, validation_max=31)
+    few = run(tmp_path, train, validation_fraction=0.5, validation_max_size=31)
     assert len({source for source, _ in texts(few, "validation")}) == 3
     assert len(texts(few, "validation")) <= 31
     assert {source for source, _ in texts(few, "validation")} < {source for source, _ in held}
@@ -103,7 +103,7 @@ def test_held_out_pairs_share_no_source_with_training(tmp_path: Path) -> None:
 
 def test_sources_with_many_pairs_do_not_empty_the_training_corpus(tmp_path: Path) -> None:
     train = [(f"source {row % 10}", f"target {row}") for row in range(3000)]
-    prepared = run(tmp_path, train, validation_share=0.01)
+    prepared = run(tmp_path, train, validation_fraction=0.01)
     assert len(texts(prepared, "validation")) == 300  # one source, although one in a hundred was wanted
     assert len(prepared.train) == 2700
 
@@ -111,18 +111,18 @@ def test_sources_with_many_pairs_do_not_empty_the_training_corpus(tmp_path: Path
 def test_a_source_with_more_pairs_than_are_wanted_is_passed_over(tmp_path: Path) -> None:
     many = [(f"many {source}", f"target {row}") for source in range(200) for row in range(3)]
     train = [*many, *[(f"source {row}", "x") for row in range(40)]]
-    held = texts(run(tmp_path, train, validation_share=0.5, validation_max=2), "validation")
+    held = texts(run(tmp_path, train, validation_fraction=0.5, validation_max_size=2), "validation")
     assert 1 <= len(held) <= 2 and all(source.startswith("source") for source, _ in held)
-    assert len(texts(run(tmp_path, many, validation_share=0.5, validation_max=2), "validation")) == 3
+    assert len(texts(run(tmp_path, many, validation_fraction=0.5, validation_max_size=2), "validation")) == 3
     for source in map(str, range(20)):  # whichever hash is smaller
         few = [("many", "a"), ("many", "b"), (source, "c")]
-        assert texts(run(tmp_path, few, validation_share=0.3), "validation") == [(source, "c")]
+        assert texts(run(tmp_path, few, validation_fraction=0.3), "validation") == [(source, "c")]
 
 
 def test_pairs_that_are_dropped_count_for_nothing_when_some_are_held_out(tmp_path: Path) -> None:
     train = [(f"source {row}", "x") for row in range(5)]
-    heaviest = texts(run(tmp_path, train, validation_share=0.2), "validation")
-    prepared = run(tmp_path, [*train, *heaviest * 40], validation_share=0.2)
+    heaviest = texts(run(tmp_path, train, validation_fraction=0.2), "validation")
+    prepared = run(tmp_path, [*train, *heaviest * 40], validation_fraction=0.2)
     assert texts(prepared, "validation") == heaviest
 
 
@@ -130,13 +130,13 @@ def test_equal_pairs_of_two_languages_are_two_pairs(tmp_path: Path) -> None:
     for name in ("de", "nl"):
         (tmp_path / f"{name}.tsv").write_text(f"OK\tOK\nOK\tOK\na 3\td 3\nb\t{name}\n")
     train = [{"path": str(tmp_path / f"{name}.tsv"), "target_language": name} for name in ("de", "nl")]
-    data = DataConfig.from_table({"train": train, "validation_share": 0.0}, "a test")
+    data = DataConfig.from_table({"train": train, "validation_fraction": 0.0}, "a test")
     report = prepare(data, TokenizerConfig(kind="word", min_frequency=1), tmp_path / "prepared")
     assert [corpus.kept for corpus in report.train.corpora] == [3, 3]
 
 
 def test_a_single_source_is_not_held_out(tmp_path: Path) -> None:
-    prepared = run(tmp_path, [("a", "b"), ("a", "c")], validation_share=0.5)
+    prepared = run(tmp_path, [("a", "b"), ("a", "c")], validation_fraction=0.5)
     assert prepared.validation is None
     assert len(prepared.train) == 2
 
@@ -180,7 +180,7 @@ def test_tokenizers_of_a_large_corpus_learn_from_a_fixed_sample(
 def test_several_corpora_stand_one_after_the_other(tmp_path: Path) -> None:
     first = tsv(tmp_path / "first.tsv", [("a", "b"), ("", "b"), ("c", "d"), ("e", "e")])
     second = tsv(tmp_path / "second.tsv", [("f", "g"), ("in test", "h")]).but(weight=0.5)
-    data = DataConfig(train=(first, second), test=tsv(tmp_path / "test.tsv", [("in test", "i")]), validation_share=0)
+    data = DataConfig(train=(first, second), test=tsv(tmp_path / "test.tsv", [("in test", "i")]), validation_fraction=0)
     prepare(data, WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     assert prepared.data == data
@@ -204,7 +204,7 @@ def test_a_pair_of_several_corpora_stays_where_it_weighs_most(tmp_path: Path) ->
         tsv(tmp_path / "heavy.tsv", [("g", "h"), ("a", "b"), ("a", "b")]).but(weight=3.0),
         tsv(tmp_path / "light_too.tsv", [("c", "d"), ("i", "j")]),
     ]
-    prepare(DataConfig(train=tuple(corpora), validation_share=0), WORDS, tmp_path / "out")
+    prepare(DataConfig(train=tuple(corpora), validation_fraction=0), WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     assert texts(prepared) == [("c", "d"), ("e", "f"), ("g", "h"), ("a", "b"), ("i", "j")]
     assert prepared.train.parts == ((2, 1.0), (2, 3.0), (1, 1.0))
@@ -216,7 +216,7 @@ def test_sources_held_out_are_held_out_of_every_corpus(tmp_path: Path) -> None:
         tsv(tmp_path / f"{name}.tsv", [(f"source {row % 101}", f"{name} {row}") for row in range(503)])
         for name in ("first", "second")
     ]
-    prepare(DataConfig(train=tuple(corpora), validation_share=0.1), WORDS, tmp_path / "out")
+    prepare(DataConfig(train=tuple(corpora), validation_fraction=0.1), WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     learnt, held = texts(prepared), texts(prepared, "validation")
     assert 80 < len(held) <= 101 and len(learnt) + len(held) == 1006

@@ -117,7 +117,7 @@ def test_what_a_killed_attempt_left_is_cleaned_up(tmp_path: Path) -> None:
 
 
 def test_two_at_once_are_told_apart(tmp_path: Path) -> None:
-    data = DataConfig(train=tsv(tmp_path / "t.tsv", [("a", "b")]), validation_share=0)
+    data = DataConfig(train=tsv(tmp_path / "t.tsv", [("a", "b")]), validation_fraction=0)
     seen = []
 
     def meanwhile(stage: str, count: int) -> None:

@@ -54,14 +54,14 @@ def test_nothing_is_lost_between_a_file_and_its_tokens(
 ) -> None:
     monkeypatch.setattr(plain, "PIECE_CHARACTERS", 64)
     config = TokenizerConfig(kind=kind, vocab_size=400, min_frequency=1)
-    blank = prepared(tmp_path, {"text": stories}, config, validation_share=0)
+    blank = prepared(tmp_path, {"text": stories}, config, validation_fraction=0)
     assert documents(blank) == STORIES.strip("\n").split("\n\n")
-    whole = prepared(tmp_path, {"text": stories, "document": "file"}, config, validation_share=0)
+    whole = prepared(tmp_path, {"text": stories, "document": "file"}, config, validation_fraction=0)
     assert documents(whole) == [STORIES]
     assert whole.report.train.text is not None
     assert whole.report.train.text.bytes == len(STORIES.encode())
     assert whole.report.train.text.words == len(STORIES.split())
-    lines = prepared(tmp_path, {"text": stories, "document": "line"}, config, validation_share=0)
+    lines = prepared(tmp_path, {"text": stories, "document": "line"}, config, validation_fraction=0)
     assert documents(lines) == [line for line in STORIES.split("\n") if line]
     assert lines.report.train.findings["blank"].dropped == 19
     assert lines.report.train.read == lines.report.train.kept + 19 == 59
@@ -69,7 +69,7 @@ def test_nothing_is_lost_between_a_file_and_its_tokens(
 
 def test_the_last_tenth_of_a_file_is_held_out_to_the_character(tmp_path: Path, stories: str) -> None:
     """As nanoGPT divides its text: the first int(0.9 n) characters, and the rest."""
-    found = prepared(tmp_path, {"text": stories, "document": "file"}, validation_share=0.1)
+    found = prepared(tmp_path, {"text": stories, "document": "file"}, validation_fraction=0.1)
     edge = int(0.9 * len(STORIES))
     assert documents(found) == [STORIES[:edge]]
     assert documents(found, "validation") == [STORIES[edge:]]
@@ -79,7 +79,7 @@ def test_the_last_tenth_of_a_file_is_held_out_to_the_character(tmp_path: Path, s
 def test_whole_documents_at_the_end_are_held_out_and_at_most_a_million_characters(
     tmp_path: Path, stories: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = prepared(tmp_path, {"text": stories}, validation_share=0.25)
+    found = prepared(tmp_path, {"text": stories}, validation_fraction=0.25)
     every = STORIES.strip("\n").split("\n\n")
     assert documents(found) + documents(found, "validation") == every
     held = documents(found, "validation")
@@ -87,12 +87,12 @@ def test_whole_documents_at_the_end_are_held_out_and_at_most_a_million_character
     share = sum(map(len, held)) / sum(map(len, every))
     assert 0.15 < share <= 0.25
     monkeypatch.setattr(text_prepare, "MOST_HELD_OUT", 90)
-    assert sum(map(len, documents(prepared(tmp_path, {"text": stories}, validation_share=0.25), "validation"))) <= 90
+    assert sum(map(len, documents(prepared(tmp_path, {"text": stories}, validation_fraction=0.25), "validation"))) <= 90
 
 
 def test_a_text_without_blank_lines_is_held_out_from_within(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one line\n" * 100)
-    found = prepared(tmp_path, {"text": str(tmp_path / "a")}, validation_share=0.1)
+    found = prepared(tmp_path, {"text": str(tmp_path / "a")}, validation_fraction=0.1)
     assert documents(found)[0] + documents(found, "validation")[0] == "\n".join(["one line"] * 100)
 
 
@@ -117,7 +117,7 @@ def test_two_preparations_give_the_same_bytes(tmp_path: Path, stories: str) -> N
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-        prepared(folder, {"text": stories}, TokenizerConfig(kind="bpe", vocab_size=300), validation_share=0.2)
+        prepared(folder, {"text": stories}, TokenizerConfig(kind="bpe", vocab_size=300), validation_fraction=0.2)
     names = [path.relative_to(folders[0]) for path in (folders[0] / "out").rglob("*") if path.is_file()]
     assert len(names) >= 5
     assert all(sha256(folders[0] / name) == sha256(folders[1] / name) for name in names)

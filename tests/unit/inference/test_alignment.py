@@ -15,7 +15,7 @@ from transduce.inference.search.options import Hypothesis, Request, SearchOption
 from transduce.inference.search.search import Search, uncovered
 from transduce.inspection.record import attention_of
 from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.nn.initialization import initialize
 
@@ -29,8 +29,8 @@ def transformer() -> AnyTransducer:
 
 
 def rnn() -> AnyTransducer:
-    config = AttentiveRnnConfig(embedding_dim=7, hidden_dim=11)
-    return _started(AttentiveRnn(config, SIZES))
+    config = RnnConfig(embedding_dim=7, hidden_dim=11)
+    return _started(Rnn(config, SIZES))
 
 
 def _started(model: AnyTransducer) -> AnyTransducer:
@@ -91,7 +91,7 @@ def test_coverage_takes_its_penalty_off_every_answer_and_sorts_them_again() -> N
 
     def found(coverage: float) -> list[Hypothesis]:
         search = Search(model, SPECIALS, SPECIALS)
-        options = SearchOptions(beam=5, nbest=5, max_length=6, stop="beam_finished", coverage=coverage)
+        options = SearchOptions(beam_size=5, n_best=5, max_length=6, stop_rule="beam_finished", coverage=coverage)
         search.admit([Request(0, SOURCES[0], options)])
         return search_all(search)[0]
 

@@ -13,7 +13,7 @@ from transduce.inference.ensemble import Ensemble
 from transduce.inference.scoring import score_targets
 from transduce.inference.search.options import SearchOptions
 from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
 
 
@@ -32,9 +32,11 @@ def test_an_exact_search_finds_the_best_by_the_mean_of_the_probabilities(seed: i
     def mean(source: tuple[int, ...], prefix: tuple[int, ...]) -> torch.Tensor:
         return torch.stack([table(source, prefix).exp() for table in tables]).mean(dim=0).log()
 
-    options = SearchOptions(beam=27, stop="exact", max_length=4)
+    options = SearchOptions(beam_size=27, stop_rule="exact", max_length=4)
     best = next(found for found in every_hypothesis(mean, [4], options, 4) if found.ended)
-    (found, *_) = translate(ToyEnsemble([Toy(table) for table in tables]), [4], beam=27, stop="exact", max_length=4)  # type: ignore[arg-type]
+    (found, *_) = translate(
+        ToyEnsemble([Toy(table) for table in tables]), [4], beam_size=27, stop_rule="exact", max_length=4
+    )  # type: ignore[arg-type]
     assert found.tokens == best.tokens
     assert found.log_probability == pytest.approx(best.log_probability, abs=1e-5)
 
@@ -44,7 +46,7 @@ def members() -> list[AnyTransducer]:
     sizes = VocabularySizes(11, 11)
     built: list[AnyTransducer] = [
         Transformer(TransformerConfig(model_dim=14, num_heads=2, ffn_dim=19, num_layers=2), sizes),
-        AttentiveRnn(AttentiveRnnConfig(embedding_dim=7, hidden_dim=13), sizes),
+        Rnn(RnnConfig(embedding_dim=7, hidden_dim=13), sizes),
     ]
     for parameter in itertools.chain.from_iterable(model.parameters() for model in built):
         torch.nn.init.normal_(parameter, std=0.5)
@@ -63,7 +65,7 @@ def test_different_models_search_and_score_alike() -> None:
     for place, found in enumerate(together):
         single = torch.tensor([scored[place].token_scores for scored in apart])
         torch.testing.assert_close(torch.tensor(found.token_scores), single.exp().mean(dim=0).log(), rtol=0, atol=1e-5)
-    answers = translate(ensemble, [4, 5, 1], beam=3, nbest=3, max_length=7)  # type: ignore[arg-type]
+    answers = translate(ensemble, [4, 5, 1], beam_size=3, n_best=3, max_length=7)  # type: ignore[arg-type]
     for answer in answers:
         (scored,) = score_targets(ensemble, [[4, 5, 1]], [answer.tokens], SPECIALS, SPECIALS)
         of_all = sum(scored.token_scores[: len(answer.tokens) + answer.ended])

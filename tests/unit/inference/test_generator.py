@@ -46,7 +46,7 @@ def test_a_greedy_continuation_reads_on_from_the_second_half_of_a_full_window(pr
         context = [*context, token]
         if len(context) == WINDOW:
             context = [*tokens, *written][-(WINDOW // 2) :]
-    answer = generator.generate([prompt], method="greedy", max_length=90, nbest=1)[0][0]
+    answer = generator.generate([prompt], method="greedy", max_length=90, n_best=1)[0][0]
     assert answer.tokens == len(written) > WINDOW
     assert answer.text == generator.tokenizer.decode(written)
 
@@ -109,22 +109,24 @@ def test_a_seed_repeats_a_sample_and_several_are_drawn_with_scores() -> None:
     generator = Generator(writer())
     assert generator.generate(["a", "b"], seed=1) == generator.generate(["a", "b"], seed=1)
     assert generator.generate(["a"], seed=1) != generator.generate(["a"], seed=2)
-    (several,) = generator.generate(["a"], seed=1, nbest=4, max_length=8)
+    (several,) = generator.generate(["a"], seed=1, n_best=4, max_length=8)
     assert len({one.text for one in several}) == 4
     assert all(one.log_probability < 0 and one.tokens <= 8 for one in several)
 
 
 def test_a_score_is_of_the_whole_text_however_often_the_window_moved() -> None:
     generator = Generator(writer())
-    ((one,),) = generator.generate(["a"], seed=1, nbest=1, max_length=100, length_penalty="power", alpha=1.0)
+    ((one,),) = generator.generate(
+        ["a"], seed=1, n_best=1, max_length=100, length_normalization="power", length_penalty=1.0
+    )
     assert one.tokens > (generator.model.max_target or 0)
     assert one.score == pytest.approx(one.log_probability / (one.tokens + one.ended))
 
 
 def test_a_beam_is_at_least_as_likely_as_taking_the_best_each_time() -> None:
     generator = Generator(writer())
-    (greedy,) = generator.generate(["the"], method="greedy", nbest=1, max_length=6, alpha=0.0)
-    (beam,) = generator.generate(["the"], beam=8, nbest=2, max_length=6, alpha=0.0)
+    (greedy,) = generator.generate(["the"], method="greedy", n_best=1, max_length=6, length_penalty=0.0)
+    (beam,) = generator.generate(["the"], beam_size=8, n_best=2, max_length=6, length_penalty=0.0)
     best = max(one.log_probability for one in beam)
     assert best >= greedy[0].log_probability - 1e-5
 
@@ -139,7 +141,7 @@ def test_lengths_stop_strings_and_forbidden_words() -> None:
     options, constraints = generator.options(seed=4, max_length=100), generator.constraints((), [stop])
     assert "".join(generator.stream("the", options, constraints)) == stopped
     generator = Generator(hasty())
-    short = generator.generate(["the cat"], method="greedy", nbest=1, max_length=70, min_length=50)[0][0]
+    short = generator.generate(["the cat"], method="greedy", n_best=1, max_length=70, min_length=50)[0][0]
     assert short.tokens == 50 and short.ended
     assert generator.generate(["the cat"], method="greedy") == [""]
     words = Generator(writer("word"))

@@ -19,7 +19,7 @@ def test_what_the_model_would_say_comes_first() -> None:
     ranked = rerank(translator, CANDIDATES[0], [*CANDIDATES[1:3], CANDIDATES[0]])
     assert ranked[0].text == CANDIDATES[0]
     assert ranked[-1].text == "ten small cats"
-    (searched,) = translator.translate([CANDIDATES[0]], nbest=1)[0]
+    (searched,) = translator.translate([CANDIDATES[0]], n_best=1)[0]
     assert ranked[0].score == pytest.approx(searched.score, abs=1e-5)
 
 

@@ -11,13 +11,13 @@ import torch
 
 from transduce.errors import DataError, SettingsError
 from transduce.inference import text_encoding as reading
-from transduce.inference.text_encoder import ReaderModel, Tagged, VectorFile, as_json, as_text
+from transduce.inference.text_encoder import Tagged, TextEncoder, VectorFile, as_json, as_text
 from transduce.inference.text_encoding import Found, Guess, ReadingEngine, Said
 from transduce.model_folder import ModelFolder
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.head import SpanHead
-from transduce.models.interface import Reader, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Reading, VocabularySizes
 from transduce.text.encoder_input import answer_wanted, tag_rows, windows
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_reading_tokenizer
@@ -30,14 +30,14 @@ def tokenizer() -> Tokenizer:
     return train_reading_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=60, min_frequency=1), TEXTS * 2)
 
 
-def reader(tokenizer: Tokenizer, head: str, notes: dict[str, Any] | None = None) -> ReaderModel:
+def reader(tokenizer: Tokenizer, head: str, notes: dict[str, Any] | None = None) -> TextEncoder:
     config = BertConfig(model_dim=14, num_heads=2, ffn_dim=19, num_layers=1, max_positions=23, head=head, num_labels=3)
     sizes = VocabularySizes(tokenizer.size, tokenizer.size)
     model = build(config, sizes, seed=5).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
-    return ReaderModel(ModelFolder(model, config, tokenizer, tokenizer, notes or {"labels": ["a", "b", "c"]}))
+    return TextEncoder(ModelFolder(model, config, tokenizer, tokenizer, notes or {"labels": ["a", "b", "c"]}))
 
 
 @pytest.mark.parametrize("head", ["labels", "tags", "span"])
@@ -88,7 +88,7 @@ class Pointing(SpanHead):
         return torch.stack([first, last], dim=-1).double() * 9.0
 
 
-class Echo(Reader):
+class Echo(EncoderModel):
     """A reader whose vectors are its tokens."""
 
     def __init__(self, head: Pointing, limit: int) -> None:

@@ -11,7 +11,12 @@ from tests.unit.inference.search.toy import SPECIALS, WORDS, Prefix, Toy, random
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.torch_engine import WRITTEN_BEHIND, TorchEngine
 
-OPTIONS = [SearchOptions(), SearchOptions(method="greedy"), SearchOptions(beam=7, nbest=3), SearchOptions(beam=2)]
+OPTIONS = [
+    SearchOptions(),
+    SearchOptions(method="greedy"),
+    SearchOptions(beam_size=7, n_best=3),
+    SearchOptions(beam_size=2),
+]
 
 
 def requests(count: int = 23) -> list[Request]:
@@ -24,7 +29,7 @@ def requests(count: int = 23) -> list[Request]:
 @pytest.mark.parametrize("budget", [1, 37, 4096])
 def test_answers_come_in_the_order_of_the_requests_whatever_the_batches(budget: int) -> None:
     row = random_table(seed=1)
-    found = TorchEngine(Toy(row), SPECIALS, SPECIALS, batch_tokens=budget).translate(requests())
+    found = TorchEngine(Toy(row), SPECIALS, SPECIALS, tokens_per_batch=budget).translate(requests())
     expected = [translate(Toy(row), request.source, **request.options.model_dump()) for request in requests()]
     assert found == expected
 
@@ -35,8 +40,8 @@ def test_no_requests_give_no_answers() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_batches_fit_the_budget_and_one_too_large_stands_alone(threads: int) -> None:
-    asked = [Request(number, [4] * number, SearchOptions(beam=3, max_length=2)) for number in range(13)]
-    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, batch_tokens=29)
+    asked = [Request(number, [4] * number, SearchOptions(beam_size=3, max_length=2)) for number in range(13)]
+    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, tokens_per_batch=29)
     batches = list(engine._batches(asked, threads))
     assert [request.id for batch in batches for request in batch] == list(range(12, -1, -1))
     costs = [[3 * (len(request.source) + 1) for request in batch] for batch in batches]
@@ -46,21 +51,21 @@ def test_batches_fit_the_budget_and_one_too_large_stands_alone(threads: int) -> 
 
 def test_what_an_answer_begins_with_counts_for_the_budget() -> None:
     asked = [Request(number, [4], SearchOptions(method="greedy", max_length=2), prefix=[5] * 8) for number in range(6)]
-    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, batch_tokens=20)
+    engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, tokens_per_batch=20)
     assert [len(batch) for batch in engine._batches(asked, threads=1)] == [2, 2, 2]
 
 
 def test_a_long_text_behind_a_short_one_is_not_asked_for_a_thousand_times_at_once() -> None:
-    wished = SearchOptions(method="sample", nbest=16, max_length=200)
+    wished = SearchOptions(method="sample", n_best=16, max_length=200)
     asked = [Request(number, (), wished, prefix=[5] * 3, first=1) for number in range(64)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)
     batches = list(engine._batches(asked, threads=1))
-    assert max(16 * len(batch) * (4 + 200) for batch in batches) <= WRITTEN_BEHIND * engine.batch_tokens
+    assert max(16 * len(batch) * (4 + 200) for batch in batches) <= WRITTEN_BEHIND * engine.tokens_per_batch
     assert sum(map(len, batches)) == 64 and len(batches) < 10
 
 
 def test_threads_get_batches_of_about_equal_cost_and_the_same_answers() -> None:
-    asked = [Request(number, [4] * (number % 7), SearchOptions(beam=3, max_length=4)) for number in range(40)]
+    asked = [Request(number, [4] * (number % 7), SearchOptions(beam_size=3, max_length=4)) for number in range(40)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)
     sizes = [sum(len(request.source) + 1 for request in batch) for batch in engine._batches(asked, 4)]
     assert len(sizes) == 4 and max(sizes) - min(sizes) <= 14

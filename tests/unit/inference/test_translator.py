@@ -139,7 +139,7 @@ def test_a_line_at_the_limit_is_read_whole() -> None:
 
 
 def test_nbest_gives_that_many_answers_with_scores_best_first() -> None:
-    answers = copier("word").translate(["ten small cats", "", "dog"], beam=5, nbest=3)
+    answers = copier("word").translate(["ten small cats", "", "dog"], beam_size=5, n_best=3)
     assert [len(several) for several in answers] == [3, 1, 3]
     assert [several[0].text for several in answers] == ["ten small cats", "", "dog"]
     assert answers[1] == [Translation("", 0.0, True)]
@@ -150,8 +150,8 @@ def test_nbest_gives_that_many_answers_with_scores_best_first() -> None:
 
 def test_the_answers_of_a_line_in_parts_are_the_parts_answers_joined() -> None:
     whole = copier("word", 4)
-    found = whole.translate(["ten small cats sleep under one"], nbest=2)[0]
-    left, right = copier("word", 4).translate(["ten small cats", "sleep under one"], nbest=2)
+    found = whole.translate(["ten small cats sleep under one"], n_best=2)[0]
+    left, right = copier("word", 4).translate(["ten small cats", "sleep under one"], n_best=2)
     assert [answer.text for answer in found] == [f"{a.text} {b.text}" for a, b in zip(left, right, strict=True)]
     assert [a.score for a in found] == pytest.approx([a.score + b.score for a, b in zip(left, right, strict=True)])
 
@@ -169,20 +169,24 @@ def test_unknown_words_are_counted_and_stay_visible() -> None:
 
 
 def test_options_go_over_what_the_model_was_saved_with() -> None:
-    translator = copier("word", beam=7, alpha=1.1)
-    assert translator.options() == SearchOptions(beam=7, alpha=1.1)
-    assert translator.options(beam=2, alpha=None) == SearchOptions(beam=2, alpha=1.1)
-    assert translator.options(nbest=9).beam == 9
-    assert translator.options(nbest=3).beam == 7
+    translator = copier("word", beam_size=7, length_penalty=1.1)
+    assert translator.options() == SearchOptions(beam_size=7, length_penalty=1.1)
+    assert translator.options(beam_size=2, length_penalty=None) == SearchOptions(beam_size=2, length_penalty=1.1)
+    assert translator.options(n_best=9).beam == 9
+    assert translator.options(n_best=3).beam == 7
     greedy = copier("word", method="greedy")
     assert greedy.options().width == 1
-    assert greedy.options(beam=3).width == 3
-    assert greedy.options(nbest=2).width >= 2
+    assert greedy.options(beam_size=3).width == 3
+    assert greedy.options(n_best=2).width >= 2
 
 
 @pytest.mark.parametrize(
     ("wish", "said"),
-    [({"beem": 3}, "did you mean 'beam'?"), ({"beam": 0}, "beam = 0"), ({"beam": 2, "nbest": 3}, "at least 3")],
+    [
+        ({"beem": 3}, "did you mean 'beam'?"),
+        ({"beam_size": 0}, "beam = 0"),
+        ({"beam_size": 2, "n_best": 3}, "at least 3"),
+    ],
 )
 def test_a_wish_that_makes_no_sense_is_refused(wish: dict[str, int], said: str) -> None:
     with pytest.raises(SettingsError) as refusal:
@@ -205,12 +209,12 @@ def test_the_python_interface_is_what_the_documents_say(run: Path) -> None:
     translator = transduce.load(run)
     assert isinstance(translator, transduce.Translator)
     assert isinstance(translator("a b c"), str)
-    plain = translator.translate(["a b", "", "c"], beam=5)
+    plain = translator.translate(["a b", "", "c"], beam_size=5)
     assert [type(line) for line in plain] == [str, str, str]
-    several = translator.translate(["a b", "c"], beam=5, nbest=3)
+    several = translator.translate(["a b", "c"], beam_size=5, n_best=3)
     assert [len(answers) for answers in several] == [3, 3]
     assert [answers[0].text for answers in several] == [plain[0], plain[2]]
-    assert transduce.load(str(run / "model")).translate(["a b"], beam=5) == plain[:1]
+    assert transduce.load(str(run / "model")).translate(["a b"], beam_size=5) == plain[:1]
     assert translator.defaults.beam == 2, "the recipe's search is the default"
 
 
@@ -240,7 +244,7 @@ def test_public_names_are_loaded_when_they_are_used() -> None:
 def test_a_sampling_wish_alone_chooses_to_sample(run: Path) -> None:
     translator = transduce.load(run)
     assert translator.options(top_k=3).method == "sample"
-    assert translator.options(beam=3).method == "beam"
+    assert translator.options(beam_size=3).method == "beam"
     with pytest.raises(SettingsError, match="belongs to the method 'sample'"):
         translator.options(method="greedy", seed=3)
 
@@ -270,17 +274,17 @@ def test_sentences_of_a_line_are_translated_one_by_one_with_their_white_space() 
     assert (translator.counts.lines, translator.counts.several, translator.counts.empty) == (3, 1, 1)
     assert translator.translate([line], split=False) == [line]
     assert len(requests) == 6
-    (several,) = translator.translate([line], nbest=2)
+    (several,) = translator.translate([line], n_best=2)
     assert [answer.text == line for answer in several] == [True, False]
 
 
 def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() -> None:
-    translator = copier("word", method="sample", temperature=0.7, seed=1, nbest=4)
+    translator = copier("word", method="sample", temperature=0.7, seed=1, n_best=4)
     assert translator.options().method == "sample"
     greedy = translator.options(method="greedy")
-    assert (greedy.method, greedy.nbest, greedy.temperature, greedy.seed) == ("greedy", 1, 1.0, None)
-    assert translator.options(beam=5, nbest=3).beam == 5
-    assert (translator.options(nbest=3).method, translator.options(nbest=3).temperature) == ("sample", 0.7)
+    assert (greedy.method, greedy.n_best, greedy.temperature, greedy.seed) == ("greedy", 1, 1.0, None)
+    assert translator.options(beam_size=5, n_best=3).beam == 5
+    assert (translator.options(n_best=3).method, translator.options(n_best=3).temperature) == ("sample", 0.7)
 
 
 @pytest.mark.parametrize("wish", [{"forbid": "dog"}, {"prefixes": "the"}])

@@ -24,7 +24,7 @@ LINES = st.lists(st.sampled_from(WORDS_OF_TEXT), min_size=1, max_size=8).map(" "
 def test_a_term_is_said_where_its_word_is_read_and_nowhere_else(kind: str) -> None:
     translator = copier(kind)
     terms = {"fox": "dog", "quick brown": "old", "quick": "ten"}
-    read, unread = translator.translate(["the quick brown fox jumps", "ten small cats"], terms=terms, beam=8)
+    read, unread = translator.translate(["the quick brown fox jumps", "ten small cats"], terms=terms, beam_size=8)
     assert "dog" in read and "old" in read and "ten" not in read
     assert unread == "ten small cats"
     assert translator.counts.missing == 0
@@ -38,7 +38,7 @@ def test_a_word_at_the_beginning_of_a_sentence_is_the_same_word() -> None:
 def test_a_term_is_found_where_no_space_stands_around_it() -> None:
     translator = copier("bpe")
     read, foreign = translator.translate(
-        ["the 東京都 ist", "the fox東京"], terms={"東京": "cats", "fox": "dog"}, beam=8
+        ["the 東京都 ist", "the fox東京"], terms={"東京": "cats", "fox": "dog"}, beam_size=8
     )
     assert "cats" in read
     assert "cats" in foreign and "dog" in foreign
@@ -47,7 +47,7 @@ def test_a_term_is_found_where_no_space_stands_around_it() -> None:
 
 def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
     translator = copier("bpe")
-    ((answer,),) = translator.translate(["the fox"], nbest=1, terms={"fox": "while ten small cats"}, max_length=2)
+    ((answer,),) = translator.translate(["the fox"], n_best=1, terms={"fox": "while ten small cats"}, max_length=2)
     assert answer.missing == ("while ten small cats",)
     assert translator.counts.missing == 1
 
@@ -83,9 +83,9 @@ def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> No
 def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
     """The best answer copies all; some others of the same search do not, and are replaced."""
     line, translator = "the {name} fox", copier(kind, max_length=20)
-    (plain,) = translator.translate([line], nbest=4)
+    (plain,) = translator.translate([line], n_best=4)
     assert plain[0].text == line and any("{name}" not in answer.text for answer in plain)
-    (kept,) = translator.translate([line], nbest=4, keep=USUAL)
+    (kept,) = translator.translate([line], n_best=4, keep=USUAL)
     texts = [answer.text for answer in kept]
     assert texts[0] == line and all("{name}" in text for text in texts)
     assert len(set(texts)) == len(texts) > 1
@@ -97,7 +97,7 @@ def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["bpe", "character"])
 def test_an_answer_ends_before_a_stop_string(kind: str) -> None:
     translator = copier(kind)
-    answers = translator.translate(["the quick brown fox", "one old tree"], stop_at=["brown", "k br"], beam=2)
+    answers = translator.translate(["the quick brown fox", "one old tree"], stop_at=["brown", "k br"], beam_size=2)
     assert answers == ["the quic", "one old tree"]
 
 
@@ -105,7 +105,7 @@ def test_an_answer_ends_before_a_stop_string(kind: str) -> None:
 def test_words_are_aligned_also_over_sentences_and_parts(kind: str) -> None:
     translator = copier(kind, limit=12)
     line = "the fox jumps. Ten cats sleep under one old tree" if kind not in ("word", "wordpiece") else "the quick fox"
-    ((answer,),) = translator.translate([line], nbest=1, align=True)
+    ((answer,),) = translator.translate([line], n_best=1, align=True)
     assert answer.text == line
     assert answer.links == tuple((word, word) for word in range(len(line.split())))
 
@@ -113,7 +113,7 @@ def test_words_are_aligned_also_over_sentences_and_parts(kind: str) -> None:
 @pytest.mark.parametrize("limit", [None, 4])
 def test_signs_that_a_tokenizer_sets_apart_are_words_of_its_answer_and_not_of_the_source(limit: int | None) -> None:
     """A model that copies says "the quick ( brown ) fox", its brackets unknown, of a source of four words."""
-    ((answer,),) = copier("wordpiece", limit).translate(["the quick (brown) fox"], nbest=1, align=True)
+    ((answer,),) = copier("wordpiece", limit).translate(["the quick (brown) fox"], n_best=1, align=True)
     assert answer.text == "the quick <unk> brown <unk> fox"
     assert answer.links == ((0, 0), (1, 1), (2, 2), (2, 3), (2, 4), (3, 5))
 
@@ -130,20 +130,20 @@ def test_what_is_looked_at_has_the_words_of_its_text() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=12, deadline=None)
-@given(lines=st.lists(LINES, min_size=1, max_size=3), beam=st.integers(1, 3))
+@given(lines=st.lists(LINES, min_size=1, max_size=3), beam_size=st.integers(1, 3))
 def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam: int) -> None:
     translator = copier(kind, limit=11)
     text = ". ".join(line.capitalize() for line in lines) if kind not in ("word", "wordpiece") else lines[0]
-    pieces = list(translator.stream(text, translator.options(beam=beam)))
-    assert "".join(pieces) == translator.translate([text], beam=beam)[0]
+    pieces = list(translator.stream(text, translator.options(beam_size=beam)))
+    assert "".join(pieces) == translator.translate([text], beam_size=beam)[0]
     assert len(pieces) > 1
 
 
 def test_a_term_is_streamed_in_the_part_of_a_long_line_that_has_its_word_only() -> None:
     translator = copier("bpe", limit=11)
     text, terms = "the quick brown the quick brown the quick brown fox", {"fox": "dog"}
-    streamed = "".join(translator.stream(text, translator.options(beam=4), translator.constraints(terms=terms)))
-    assert streamed == translator.translate([text], terms=terms, beam=4)[0]
+    streamed = "".join(translator.stream(text, translator.options(beam_size=4), translator.constraints(terms=terms)))
+    assert streamed == translator.translate([text], terms=terms, beam_size=4)[0]
     assert streamed.count("dog") == 1
 
 
@@ -169,7 +169,7 @@ def test_a_stream_ends_where_the_translation_does() -> None:
 
 
 def test_words_behind_a_stop_string_are_aligned_to_nothing() -> None:
-    ((answer,),) = copier("bpe").translate(["the quick brown fox"], nbest=1, stop_at=[" fox"], align=True)
+    ((answer,),) = copier("bpe").translate(["the quick brown fox"], n_best=1, stop_at=[" fox"], align=True)
     assert answer.links == ((0, 0), (1, 1), (2, 2))
 
 
@@ -178,7 +178,7 @@ def test_coverage_does_not_depend_on_threads() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        answers = translator.translate(["the quick fox", "ten cats"] * 9, coverage=0.3, beam=2)
+        answers = translator.translate(["the quick fox", "ten cats"] * 9, coverage_penalty=0.3, beam_size=2)
     finally:
         torch.set_num_threads(before)
     assert answers == ["the quick fox", "ten cats"] * 9
@@ -192,7 +192,7 @@ def test_expressions_that_cannot_be_put_together_are_refused(wish: str) -> None:
 
 def test_terms_and_groups_are_not_for_one_beam() -> None:
     with pytest.raises(SettingsError, match="whole beam"):
-        copier("bpe").translate(["the fox"], terms={"fox": "dog"}, beam=4, groups=2)
+        copier("bpe").translate(["the fox"], terms={"fox": "dog"}, beam_size=4, beam_groups=2)
 
 
 def test_one_question_at_a_time_goes_through_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

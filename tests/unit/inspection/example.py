@@ -29,7 +29,12 @@ HOSTILE = (
 
 def small_transformer(**changes: object) -> Transformer:
     config = TransformerConfig(
-        model_dim=21, ffn_dim=37, num_heads=HEADS, num_layers=ENCODER_LAYERS, decoder_layers=DECODER_LAYERS, tied="none"
+        model_dim=21,
+        ffn_dim=37,
+        num_heads=HEADS,
+        num_layers=ENCODER_LAYERS,
+        decoder_layers=DECODER_LAYERS,
+        tied_embeddings="none",
     ).but(**changes)
     model = Transformer(config, SIZES)
     initialize(model, seed=3)

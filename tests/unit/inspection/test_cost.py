@@ -12,13 +12,20 @@ from transduce.inspection.dry_run import kept_for_backward, observe
 from transduce.models import catalog
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, VocabularySizes
-from transduce.models.rnn import AttentiveRnnConfig
+from transduce.models.rnn import RnnConfig
 from transduce.models.transformer import TransformerConfig, paper_base
 
 SIZES = VocabularySizes(53, 59)
 D, H, K, V, F, LAYERS, LATER = 14, 3, 5, 7, 23, 2, 3
 CONFIG = TransformerConfig(
-    model_dim=D, num_heads=H, key_dim=K, value_dim=V, ffn_dim=F, num_layers=LAYERS, decoder_layers=LATER, tied="target"
+    model_dim=D,
+    num_heads=H,
+    key_dim=K,
+    value_dim=V,
+    ffn_dim=F,
+    num_layers=LAYERS,
+    decoder_layers=LATER,
+    tied_embeddings="target",
 )
 S, T = 11, 13
 WORK = Workload(source_length=S, target_length=T, tokens=10 * T)
@@ -29,7 +36,7 @@ def attention_flops(queries: int, keys: int) -> int:
     return 2 * queries * keys * H * (K + V) + 2 * queries * H * V * D
 
 
-@pytest.mark.parametrize("name", ["bert_mini", "universal_reader", "memn2n"])
+@pytest.mark.parametrize("name", ["bert_mini", "universal_encoder", "memn2n"])
 def test_a_reader_s_bill_knows_no_target(name: str) -> None:
     config = catalog.preset(name)[1]
     work = [Workload(source_length=24, target_length=n, tokens=960) for n in (2, 24, 90)]
@@ -64,9 +71,7 @@ def test_gradients_cost_twice_the_forward_pass() -> None:
 
 @pytest.mark.parametrize(("cell", "gates"), [("rnn", 1), ("gru", 3), ("lstm", 4)])
 def test_flops_of_recurrent_cells_are_those_of_their_gates(cell: str, gates: int) -> None:
-    config = AttentiveRnnConfig(
-        cell=cell, embedding_dim=17, hidden_dim=19, num_layers=2, bidirectional=False, attention="none"
-    )
+    config = RnnConfig(cell=cell, embedding_dim=17, hidden_dim=19, num_layers=2, bidirectional=False, attention="none")
     first, second = 2 * gates * (17 + 19) * 19, 2 * gates * (19 + 19) * 19
     scores = 2 * 19 * SIZES.target
     found = estimate(config, SIZES, WORK).flops_per_token
@@ -139,7 +144,7 @@ def test_decoding_state_holds_the_keys_and_values_of_both_sides() -> None:
 
 
 def test_a_recurrent_state_does_not_grow() -> None:
-    config = AttentiveRnnConfig(cell="lstm", bidirectional=False, attention="none", hidden_dim=19)
+    config = RnnConfig(cell="lstm", bidirectional=False, attention="none", hidden_dim=19)
     short, long = (estimate(config, SIZES, WORK.but(target_length=n)).memory_bytes["decode"]["state"] for n in (1, 17))
     assert short == long == 4 * 2 * 19
 
@@ -147,7 +152,7 @@ def test_a_recurrent_state_does_not_grow() -> None:
 def test_table_1_is_for_the_models_width() -> None:
     attention, recurrent, *_ = estimate(CONFIG, SIZES, WORK).table_1
     assert (attention.operations, recurrent.operations) == (S * S * D, S * D * D)
-    rnn = AttentiveRnnConfig(hidden_dim=19, embedding_dim=17)
+    rnn = RnnConfig(hidden_dim=19, embedding_dim=17)
     assert estimate(rnn, SIZES, WORK).table_1[1].operations == S * 19 * 19
 
 

@@ -18,8 +18,8 @@ from tests.unit.inspection.example import (
 from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.inspection.record import attention_of
 from transduce.models.interface import AnyTransducer, Memory
-from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
-from transduce.nn.hook import Tap, record
+from transduce.models.rnn import Rnn, RnnConfig
+from transduce.nn.hook import HookPoint, record
 from transduce.nn.initialization import initialize
 
 SOURCE_1S = torch.tensor([SOURCE_TOKENS])
@@ -29,15 +29,15 @@ PADDED_2S = torch.tensor([[5, 11, 7, 2, 0], [3, 8, 6, 12, 2]])
 PADDED_ALLOWED_2S = torch.tensor([[True, True, True, True, False], [True] * 5])
 
 
-def rnn(attention: str, **changes: object) -> AttentiveRnn:
-    config = AttentiveRnnConfig(embedding_dim=11, hidden_dim=13, bidirectional=False, dropout=0.0)
-    model = AttentiveRnn(config.but(attention=attention, **changes), SIZES)
+def rnn(attention: str, **changes: object) -> Rnn:
+    config = RnnConfig(embedding_dim=11, hidden_dim=13, bidirectional=False, dropout=0.0)
+    model = Rnn(config.but(attention=attention, **changes), SIZES)
     initialize(model, seed=5)
     return model.eval()
 
 
 def nobody_listens(model: AnyTransducer) -> bool:
-    return not any(module.listening for module in model.modules() if isinstance(module, Tap))
+    return not any(module.listening for module in model.modules() if isinstance(module, HookPoint))
 
 
 def test_paths_say_which_tap_and_names_choose_among_them() -> None:

@@ -131,7 +131,7 @@ def test_two_runs_stand_beside_each_other(finished: Path, tmp_path: Path) -> Non
     assert table(found["recipe"], "training") == {
         "updates": ["8", "100"],
         "betas": ["[0.9, 0.98]", None],
-        "clip": [None, "1.0"],
+        "max_grad_norm": [None, "1.0"],
     }
     assert table(found["glance"], "Progress")["updates"] == ["8 of 8", "3 of 100"]
     assert table(found["glance"], "Machine")["seed"] == ["3", "5"]

@@ -80,7 +80,7 @@ def test_a_small_file_is_read_and_goes_on(tmp_path: Path) -> None:
     model = transduce.load(tmp_path / "ours")
     assert isinstance(model, Generator)
     assert model.tokenizer.pieces(model.tokenizer.encode("the")) == ["the"]
-    assert model.generate(["the"], nbest=1, method="greedy", max_length=4)[0][0].tokens > 0
+    assert model.generate(["the"], n_best=1, method="greedy", max_length=4)[0][0].tokens > 0
 
 
 def test_a_language_model_has_no_languages_to_translate(tmp_path: Path) -> None:

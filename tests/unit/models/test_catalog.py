@@ -7,8 +7,8 @@ import torch
 
 from transduce.errors import SettingsError
 from transduce.models.catalog import MODELS, build, entry, name_of, preset, read_model_table
-from transduce.models.interface import Reader, Transducer, VocabularySizes
-from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.models.interface import EncoderModel, Transducer, VocabularySizes
+from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig, paper_base, paper_big
 from transduce.nn.embedding import Embedding
 
@@ -41,7 +41,7 @@ def test_every_preset_builds(model: str, name: str) -> None:
     with torch.device("meta"):
         built = build(config, SIZES)
     assert built.sizes == SIZES
-    if isinstance(built, Reader):
+    if isinstance(built, EncoderModel):
         embeddings = [module for module in built.modules() if isinstance(module, Embedding)]
         assert embeddings[0].weight.shape[0] == SIZES.source
     else:
@@ -70,7 +70,7 @@ def test_a_table_without_a_name_is_a_transformer() -> None:
 
 
 def test_a_name_chooses_the_model() -> None:
-    assert read_model_table({"name": "attentive_rnn"}, "recipe.toml: model") == AttentiveRnnConfig()
+    assert read_model_table({"name": "rnn"}, "recipe.toml: model") == RnnConfig()
 
 
 def test_settings_change_a_preset() -> None:
@@ -81,8 +81,8 @@ def test_settings_change_a_preset() -> None:
 def test_a_preset_may_stand_beside_the_name_of_its_model_only() -> None:
     table = {"name": "transformer", "preset": "paper_base"}
     assert read_model_table(table, "recipe.toml: model") == paper_base()
-    with pytest.raises(SettingsError, match="preset 'paper_base' is a transformer, not a attentive_rnn"):
-        read_model_table({**table, "name": "attentive_rnn"}, "recipe.toml: model")
+    with pytest.raises(SettingsError, match="preset 'paper_base' is a transformer, not a rnn"):
+        read_model_table({**table, "name": "rnn"}, "recipe.toml: model")
 
 
 def test_a_refusal_names_the_file_and_the_setting() -> None:
@@ -100,10 +100,10 @@ def test_nonsense_in_the_place_of_a_name_is_refused(wanted: dict[str, object]) -
 
 @pytest.mark.parametrize(
     ("config", "kind"),
-    [(TransformerConfig(**SMALL), Transformer), (AttentiveRnnConfig(embedding_dim=5, hidden_dim=3), AttentiveRnn)],
-    ids=["transformer", "attentive_rnn"],
+    [(TransformerConfig(**SMALL), Transformer), (RnnConfig(embedding_dim=5, hidden_dim=3), Rnn)],
+    ids=["transformer", "rnn"],
 )
-def test_a_seed_means_one_model(config: TransformerConfig | AttentiveRnnConfig, kind: type) -> None:
+def test_a_seed_means_one_model(config: TransformerConfig | RnnConfig, kind: type) -> None:
     first, second, other = build(config, SIZES, seed=5), build(config, SIZES, seed=5), build(config, SIZES, seed=6)
     assert isinstance(first, kind)
     states = first.state_dict(), second.state_dict(), other.state_dict()
@@ -114,7 +114,7 @@ def test_a_seed_means_one_model(config: TransformerConfig | AttentiveRnnConfig, 
 def test_building_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
     build(TransformerConfig(**SMALL), SIZES, seed=5)
-    build(AttentiveRnnConfig(embedding_dim=5, hidden_dim=3), SIZES)
+    build(RnnConfig(embedding_dim=5, hidden_dim=3), SIZES)
     assert torch.equal(before, torch.get_rng_state())
 
 

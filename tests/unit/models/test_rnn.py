@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from transduce.errors import SettingsError
 from transduce.models.catalog import build, preset
 from transduce.models.interface import VocabularySizes
-from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig, RnnState, bahdanau, cho, luong, sutskever
-from transduce.nn.hook import Tap
+from transduce.models.rnn import Rnn, RnnConfig, RnnState, bahdanau, cho, luong, sutskever
+from transduce.nn.hook import HookPoint
 
 SIZES = VocabularySizes(source=31, target=29)
 SOURCE_LENGTHS = (13, 2, 1, 7)
@@ -24,16 +24,18 @@ CONFIGS = {
     "luong": luong().but(**SMALL),
     "luong without feeding": luong().but(**SMALL, input_feeding=False),
     "dot in both orders": luong().but(**SMALL, attention="dot", reverse_source=False),
-    "plain, both directions": AttentiveRnnConfig(**SMALL, cell="rnn", attention="none", num_layers=2),
-    "context of a deep two-way LSTM": AttentiveRnnConfig(**SMALL, cell="lstm", attention="context", num_layers=3),
-    "additive, deep LSTM, backwards": AttentiveRnnConfig(**SMALL, cell="lstm", num_layers=2, reverse_source=True),
-    "general, two-way GRU, tied": AttentiveRnnConfig(embedding_dim=7, hidden_dim=7, attention="general", tied="target"),
+    "plain, both directions": RnnConfig(**SMALL, cell="rnn", attention="none", num_layers=2),
+    "context of a deep two-way LSTM": RnnConfig(**SMALL, cell="lstm", attention="context", num_layers=3),
+    "additive, deep LSTM, backwards": RnnConfig(**SMALL, cell="lstm", num_layers=2, reverse_source=True),
+    "general, two-way GRU, tied": RnnConfig(
+        embedding_dim=7, hidden_dim=7, attention="general", tied_embeddings="target"
+    ),
 }
 
 
-def model_of(config: AttentiveRnnConfig) -> AttentiveRnn:
+def model_of(config: RnnConfig) -> Rnn:
     model = build(config, SIZES, seed=3).double().eval()
-    assert isinstance(model, AttentiveRnn)
+    assert isinstance(model, Rnn)
     with torch.no_grad():
         for parameter in model.parameters():  # wider than the first values, so that a mistake shows
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(5)))
@@ -41,7 +43,7 @@ def model_of(config: AttentiveRnnConfig) -> AttentiveRnn:
 
 
 @pytest.fixture(params=CONFIGS)
-def model(request: pytest.FixtureRequest) -> AttentiveRnn:
+def model(request: pytest.FixtureRequest) -> Rnn:
     return model_of(CONFIGS[request.param])
 
 
@@ -56,7 +58,7 @@ def targets(rows: int, length: int = TARGET_LENGTH) -> Tensor:
     return torch.randint(SIZES.target, (rows, length), generator=torch.Generator().manual_seed(11))
 
 
-def steps(model: AttentiveRnn, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+def steps(model: Rnn, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
     read = []
     for token in tokens.unbind(1):
         hidden, state = model.step(token, state)
@@ -69,7 +71,7 @@ def same(actual: Tensor, expected: Tensor) -> None:
 
 
 @torch.no_grad()
-def test_step_equals_forward(model: AttentiveRnn) -> None:
+def test_step_equals_forward(model: Rnn) -> None:
     memory, target = model.encode(*sentences()), targets(4)
     read, _ = steps(model, target, model.start(memory))
     same(read, model(target, memory))
@@ -77,7 +79,7 @@ def test_step_equals_forward(model: AttentiveRnn) -> None:
 
 
 @torch.no_grad()
-def test_a_padded_batch_equals_each_sentence_alone(model: AttentiveRnn) -> None:
+def test_a_padded_batch_equals_each_sentence_alone(model: Rnn) -> None:
     source, allowed = sentences()
     target = targets(4)
     together = model(target, model.encode(source, allowed))
@@ -87,7 +89,7 @@ def test_a_padded_batch_equals_each_sentence_alone(model: AttentiveRnn) -> None:
 
 
 @torch.no_grad()
-def test_the_future_does_not_leak(model: AttentiveRnn) -> None:
+def test_the_future_does_not_leak(model: Rnn) -> None:
     memory, target = model.encode(*sentences()), targets(4)
     changed = target.clone()
     changed[:, 3:] = (changed[:, 3:] + 1) % SIZES.target
@@ -97,7 +99,7 @@ def test_the_future_does_not_leak(model: AttentiveRnn) -> None:
 
 
 @torch.no_grad()
-def test_rows_read_as_many_tokens_as_they_are_told_to(model: AttentiveRnn) -> None:
+def test_rows_read_as_many_tokens_as_they_are_told_to(model: Rnn) -> None:
     memory, target = model.encode(*sentences()), targets(8)
     lengths = torch.tensor([3, 0, 1, 5, 2, 2, 0, 4])
     repeated = model.encode(*(part.repeat_interleave(2, dim=0) for part in sentences()))
@@ -115,7 +117,7 @@ def test_rows_read_as_many_tokens_as_they_are_told_to(model: AttentiveRnn) -> No
 
 
 @torch.no_grad()
-def test_a_whole_prefix_is_read_at_once(model: AttentiveRnn) -> None:
+def test_a_whole_prefix_is_read_at_once(model: Rnn) -> None:
     memory, target = model.encode(*sentences()), targets(4)
     read, state = model.extend(target[:, :3], torch.full((4,), 3), model.start(memory))
     rest, _ = steps(model, target[:, 3:], state)
@@ -123,7 +125,7 @@ def test_a_whole_prefix_is_read_at_once(model: AttentiveRnn) -> None:
 
 
 @torch.no_grad()
-def test_selected_rows_go_on_as_the_rows_they_were(model: AttentiveRnn) -> None:
+def test_selected_rows_go_on_as_the_rows_they_were(model: Rnn) -> None:
     width, target = 3, targets(12)
     memory = model.encode(*(part.repeat_interleave(width, dim=0) for part in sentences()))
     whole = model(target, memory)
@@ -136,7 +138,7 @@ def test_selected_rows_go_on_as_the_rows_they_were(model: AttentiveRnn) -> None:
 
 
 @torch.no_grad()
-def test_states_of_different_ages_join(model: AttentiveRnn) -> None:
+def test_states_of_different_ages_join(model: Rnn) -> None:
     first, second, target = sentences((5, 3)), sentences((11,), seed=13), targets(6)
     _, older = steps(model, target[:4, :3], model.start(model.encode(*first), width=2))
     younger = model.start(model.encode(*second), width=2)
@@ -150,7 +152,7 @@ def test_states_of_different_ages_join(model: AttentiveRnn) -> None:
     same(hidden, torch.cat([old, young]))
 
 
-def test_gradients_reach_every_parameter(model: AttentiveRnn) -> None:
+def test_gradients_reach_every_parameter(model: Rnn) -> None:
     hidden = model(targets(4), model.encode(*sentences()))
     model.logits(hidden).log_softmax(-1)[..., 0].sum().backward()
     assert [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()] == []
@@ -232,7 +234,7 @@ def test_luong_asks_with_the_state_after_the_token(feeding: bool) -> None:
     same(model(target, model.encode(source, allowed)), torch.stack(expected, dim=1))
 
 
-def cell_of(cell: nn.RNNCellBase, model: AttentiveRnn) -> nn.RNNCellBase:
+def cell_of(cell: nn.RNNCellBase, model: Rnn) -> nn.RNNCellBase:
     """Torch's one-step cell with the weights of the model's single decoder layer."""
     weights = model.decoder.recurrence.layers[0].state_dict()
     cell.double().load_state_dict({name.removesuffix("_l0"): value for name, value in weights.items()})
@@ -243,7 +245,7 @@ def cell_of(cell: nn.RNNCellBase, model: AttentiveRnn) -> nn.RNNCellBase:
 @pytest.mark.parametrize("name", ["bahdanau", "luong", "luong without feeding"])
 def test_listeners_see_the_weights_of_a_whole_pass_at_once(name: str) -> None:
     model, heard = model_of(CONFIGS[name]), []
-    taps = {path: module for path, module in model.named_modules() if isinstance(module, Tap)}
+    taps = {path: module for path, module in model.named_modules() if isinstance(module, HookPoint)}
     assert set(taps) == {"decoder.cross_attention.score", "decoder.cross_attention.weight"}
     unheard = model(targets(4), model.encode(*sentences()))
     handle = taps["decoder.cross_attention.weight"].register_forward_hook(lambda *call: heard.append(call[2]))
@@ -282,7 +284,7 @@ def test_a_seed_means_one_model() -> None:
 
 def test_presets_go_by_name() -> None:
     for function in (sutskever, cho, bahdanau, luong):
-        assert preset(function.__name__) == ("attentive_rnn", function())
+        assert preset(function.__name__) == ("rnn", function())
 
 
 @pytest.mark.parametrize(
@@ -290,7 +292,7 @@ def test_presets_go_by_name() -> None:
     [
         ({"attention": "dot"}, "set attention = 'general' or bidirectional = false"),
         ({"input_feeding": True}, "input_feeding needs attention 'dot' or 'general', not 'additive'"),
-        ({"tied": "target"}, "reads 1792 values and embedding_dim is 256"),
+        ({"tied_embeddings": "target"}, "reads 1792 values and embedding_dim is 256"),
         ({"hidden_dim": 0}, "hidden_dim = 0 is not possible"),
         ({"dropout": -0.1}, "dropout = -0.1 is not possible"),
         ({"num_layers": 1_000_000}, "num_layers = 1000000 is not possible"),
@@ -300,5 +302,5 @@ def test_presets_go_by_name() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], complaint: str) -> None:
     with pytest.raises(SettingsError) as refusal:
-        AttentiveRnnConfig.from_table(settings, "recipe.toml [model]")
+        RnnConfig.from_table(settings, "recipe.toml [model]")
     assert complaint in str(refusal.value)

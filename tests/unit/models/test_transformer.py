@@ -79,7 +79,7 @@ def test_the_three_layer_transformer_of_the_multi30k_ladder_has_the_published_nu
         num_layers=3,
         positions="learned",
         max_positions=100,
-        tied="none",
+        tied_embeddings="none",
         attention_bias=True,
         output_bias=True,
     )
@@ -143,7 +143,7 @@ def test_heads_share_the_width_unless_told_otherwise() -> None:
         ({"dropout": 1.0}, "dropout = 1.0 is not possible"),
         ({"dropout": float("nan")}, "dropout = nan is not possible"),
         ({"norm": "middle"}, "norm = 'middle' is not possible: input should be 'post' or 'pre'"),
-        ({"tied": "both"}, "tied = 'both' is not possible"),
+        ({"tied_embeddings": "both"}, "tied = 'both' is not possible"),
         ({"positions": "sinus"}, "positions = 'sinus' is not possible"),
         ({"max_positions": 0}, "max_positions = 0 is not possible"),
         ({"num_head": 8}, "has no setting 'num_head'; did you mean 'num_heads'?"),
@@ -169,7 +169,7 @@ def make(sizes: VocabularySizes = JOINT, **changes: object) -> Transformer:
 
 
 @pytest.mark.parametrize(
-    ("tied", "matrices"), [("all", 1), ("target", 2), ("none", 3)], ids=["three ways", "two ways", "not"]
+    ("tied_embeddings", "matrices"), [("all", 1), ("target", 2), ("none", 3)], ids=["three ways", "two ways", "not"]
 )
 def test_embeddings_are_shared_as_asked(tied: str, matrices: int) -> None:
     model = make(tied=tied)
@@ -179,7 +179,7 @@ def test_embeddings_are_shared_as_asked(tied: str, matrices: int) -> None:
 
 
 def test_each_side_has_as_many_rows_as_its_vocabulary() -> None:
-    model = make(VocabularySizes(11, 13), tied="target")
+    model = make(VocabularySizes(11, 13), tied_embeddings="target")
     assert len(model.source_embedding.weight) == 11
     assert len(model.target_embedding.weight) == len(model.output.weight) == 13
 
@@ -234,7 +234,9 @@ def test_listening_to_any_head_does_not_change_the_answer() -> None:
 
 
 def test_every_parameter_learns() -> None:
-    model = make(VocabularySizes(11, 13), tied="none", num_layers=2, norm="pre", attention_bias=True, output_bias=True)
+    model = make(
+        VocabularySizes(11, 13), tied_embeddings="none", num_layers=2, norm="pre", attention_bias=True, output_bias=True
+    )
     hidden = read(model.train(), 5)
     nn.functional.cross_entropy(model.logits(hidden).flatten(0, 1), torch.arange(10)).backward()
     for name, parameter in model.named_parameters():

@@ -15,7 +15,7 @@ from transduce.errors import SettingsError
 from transduce.inference.alignment import looked_at
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
-from transduce.models.universal import Universal, UniversalConfig, UniversalReader, UniversalReaderConfig
+from transduce.models.universal import Universal, UniversalConfig, UniversalEncoder, UniversalEncoderConfig
 from transduce.nn.auxiliary_loss import listening
 from transduce.nn.position import sinusoids
 from transduce.text.tokenizer.special import Specials
@@ -40,7 +40,7 @@ def batch(source_padding: int = 0, target_padding: int = 0) -> Batch:
 
 
 def test_who_listens_hears_the_same_in_any_batch() -> None:
-    model = make_model(case("universal_base", tied="none", num_layers=8))
+    model = make_model(case("universal_base", tied_embeddings="none", num_layers=8))
     assert isinstance(model, Universal) and model.decoder_halting is not None
     with torch.no_grad():  # so that some halt earlier than others
         model.decoder_halting.probability.weight.mul_(1.5)
@@ -124,9 +124,9 @@ def test_what_it_has_not_is_refused(settings: dict[str, Any], said: str) -> None
         UniversalConfig.from_table(settings, "recipe.toml: model")
 
 
-def reader(**settings: Any) -> UniversalReader:
-    model = build(UniversalReaderConfig(**{**SMALL, "head": "labels", "num_labels": 3, **settings}), SIZES, seed=1)
-    assert isinstance(model, UniversalReader)
+def reader(**settings: Any) -> UniversalEncoder:
+    model = build(UniversalEncoderConfig(**{**SMALL, "head": "labels", "num_labels": 3, **settings}), SIZES, seed=1)
+    assert isinstance(model, UniversalEncoder)
     return model.double()
 
 

@@ -106,7 +106,7 @@ def test_embeddings_and_learned_positions_are_normal_with_variance_one_over_thei
 def test_biases_are_zero_and_norms_do_nothing_at_first() -> None:
     model = poisoned()
     initialize(model, 5)
-    assert model.tied.bias is not None
+    assert model.tied_embeddings.bias is not None
     biases = [parameter for name, parameter in model.named_parameters() if "bias" in name]
     assert len(biases) == 7
     assert all(bool((bias == 0).all()) for bias in biases)
@@ -123,7 +123,7 @@ def test_recurrent_weights_keep_torchs_bound() -> None:
 def test_a_tied_matrix_is_drawn_once_as_an_embedding() -> None:
     model = poisoned()
     initialize(model, 5)
-    assert model.tied.weight is model.embedding.weight
+    assert model.tied_embeddings.weight is model.embedding.weight
     alone = Embedding(499, 31)
     initialize(alone, 5)
     assert torch.equal(alone.weight, model.embedding.weight)

@@ -38,9 +38,9 @@ TABLES: Table = {
         "warmup": 5,
         "log_every": 3,
         "validate_every": 5,
-        "decode_pairs": 5,
+        "decode_examples": 5,
     },
-    "search": {"beam": 2},
+    "search": {"beam_size": 2},
 }
 """A run of 17 updates on 211 pairs: some 13 batches are an epoch, so that it ends in its second."""
 

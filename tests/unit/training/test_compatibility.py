@@ -18,7 +18,7 @@ from transduce.training.compatibility import outline, refuse_unfit
 MACHINE = {"preset": "ntm_lstm"}
 WHOLE = {"model", "data"}
 """Tables that stand in the place of the example's."""
-UNCHECKED = {"train": TABLES["data"]["train"], "validation_share": 0.0}
+UNCHECKED = {"train": TABLES["data"]["train"], "validation_fraction": 0.0}
 UNFIT: list[tuple[dict[str, Any], str]] = [
     (
         {"model": MACHINE, "training": {"source_vectors": "v.txt"}},
@@ -28,18 +28,18 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
         {"model": MACHINE, "training": {"target_vectors": "v.txt"}},
         "target_vectors is for models with such an embedding",
     ),
-    ({"model": MACHINE, "search": {"coverage": 0.2}}, "this turing_machine has no attention to its source"),
-    ({"model": {"preset": "cho"}, "search": {"coverage": 0.2}}, "this attentive_rnn has no attention to its source"),
-    ({"model": {"preset": "tiny"}, "training": {"join_sets": 5}}, "a transformer has none"),
+    ({"model": MACHINE, "search": {"coverage_penalty": 0.2}}, "this turing_machine has no attention to its source"),
+    ({"model": {"preset": "cho"}, "search": {"coverage_penalty": 0.2}}, "this rnn has no attention to its source"),
+    ({"model": {"preset": "tiny"}, "training": {"relaxation_updates": 5}}, "a transformer has none"),
     (
         {"model": {"preset": "tiny"}, "training": {"metric": "bleu"}, "data": UNCHECKED},
         "chooses by validation, and there is none",
     ),
 ]
 FIT: list[dict[str, Any]] = [
-    {"model": {"preset": "bahdanau"}, "search": {"coverage": 0.2}},
-    {"model": {"preset": "tiny"}, "search": {"coverage": 0.2}, "training": {"source_vectors": "v.txt"}},
-    {"model": {"preset": "extended_neural_gpu_small"}, "training": {"join_sets": 5}},
+    {"model": {"preset": "bahdanau"}, "search": {"coverage_penalty": 0.2}},
+    {"model": {"preset": "tiny"}, "search": {"coverage_penalty": 0.2}, "training": {"source_vectors": "v.txt"}},
+    {"model": {"preset": "extended_neural_gpu_small"}, "training": {"relaxation_updates": 5}},
 ]
 
 
@@ -67,7 +67,8 @@ def test_a_run_that_was_begun_with_it_goes_on(tmp_path: Path, monkeypatch: pytes
     """A setting that meant nothing did no harm either."""
     monkeypatch.setattr("transduce.run.refuse_unfit", lambda *_: None)
     run = train(
-        Recipe.from_tables(merge(TABLES, {"training": {"join_sets": 5, "updates": 2}}), "a recipe"), tmp_path / "run"
+        Recipe.from_tables(merge(TABLES, {"training": {"relaxation_updates": 5, "updates": 2}}), "a recipe"),
+        tmp_path / "run",
     )
     monkeypatch.undo()
     train(resume_recipe(run), run, resume=True, finish=True)

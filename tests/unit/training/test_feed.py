@@ -31,13 +31,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     (folder / "source").write_text("\n".join(sources) + "\n", encoding="utf-8")
     (folder / "target").write_text("\n".join(line.upper() for line in sources) + "\n", encoding="utf-8")
     files = {"source": str(folder / "source"), "target": str(folder / "target")}
-    data = DataConfig.from_table({"train": files, "validation_share": 0.0}, "a test")
+    data = DataConfig.from_table({"train": files, "validation_fraction": 0.0}, "a test")
     prepare(data, TokenizerConfig(kind="bpe", vocab_size=400), folder / "prepared")
     return load_prepared(folder / "prepared")
 
 
 def feed(corpus: Prepared, rate: float, limits: Limits = (None, None), **changes: object) -> Feed:
-    return Feed(corpus, TrainingConfig(tokens=211, subword_dropout=rate, **changes), CPU, limits)
+    return Feed(corpus, TrainingConfig(tokens=211, bpe_dropout=rate, **changes), CPU, limits)
 
 
 def one_epoch(feeding: Feed, number: int = 0) -> Iterator[tuple[Position, Batch]]:
@@ -64,7 +64,7 @@ def test_an_epoch_has_every_pair_once_and_reads_the_same(corpus: Prepared, rate:
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_batches_have_no_more_pairs_than_they_may(corpus: Prepared, rate: float) -> None:
-    sizes = [len(batch.source) for _, batch in one_epoch(feed(corpus, rate, max_pairs=5))]
+    sizes = [len(batch.source) for _, batch in one_epoch(feed(corpus, rate, max_batch_size=5))]
     assert max(sizes) == 5 and sum(sizes) == 211
     assert max(len(batch.source) for _, batch in one_epoch(feed(corpus, rate))) > 5
 

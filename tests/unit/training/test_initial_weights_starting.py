@@ -13,7 +13,7 @@ from transduce.data.store import Prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.model_folder import ModelFolder, save_model, weights_of
 from transduce.models.transformer import TransformerConfig
-from transduce.training.initial_weights import freeze, start_from, take_weights
+from transduce.training.initial_weights import freeze, initial_checkpoint, take_weights
 
 
 def net(head: int) -> nn.Sequential:
@@ -58,11 +58,11 @@ def test_a_folder_gives_its_weights_and_one_of_which_nothing_fits_is_refused(
     model, tokenizer = small_model(prepared), prepared.source_tokenizer
     save_model(tmp_path / "model", ModelFolder(model, TransformerConfig(), tokenizer, tokenizer), "card")
     other = small_model(prepared, num_layers=2)
-    taken = start_from(other, tmp_path)  # a run is as good as its model
+    taken = initial_checkpoint(other, tmp_path)  # a run is as good as its model
     assert len(taken.taken) == len(weights_of(model)) and all(".1." in name for name in taken.new)
     assert all(torch.equal(weights_of(other)[name], weight) for name, weight in weights_of(model).items())
     with pytest.raises(ModelFolderError, match="none of its weights has a name and a shape"):
-        start_from(net(2), tmp_path / "model")
+        initial_checkpoint(net(2), tmp_path / "model")
 
 
 def test_patterns_hold_weights_still_by_any_of_their_names(prepared: Prepared) -> None:

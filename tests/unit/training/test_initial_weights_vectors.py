@@ -93,7 +93,7 @@ def test_a_word_that_stands_there_twice_counts_once(tmp_path: Path) -> None:
 def test_a_run_goes_on_without_the_file_it_began_with_and_not_with_another(tmp_path: Path, freeze: bool) -> None:
     path = write(tmp_path, *(f"{symbol} {' '.join(['0.5'] * 14)}" for symbol in "abcd"))
     training = {"source_vectors": path, "freeze_vectors": freeze, "updates": 10}
-    untied: Table = {"model": {"tied": "target"}, "tokenizer": {"joint": False}}
+    untied: Table = {"model": {"tied_embeddings": "target"}, "tokenizer": {"joint": False}}
     for name in ("whole", "run", "other"):
         train(recipe(training=training, **untied), tmp_path / name)
     weights = load_file(tmp_path / "run/model/model.safetensors")["source_embedding.weight"]

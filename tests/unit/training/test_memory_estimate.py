@@ -16,7 +16,7 @@ from transduce.data.store import Prepared
 from transduce.errors import TransduceError
 from transduce.training import memory_estimate as memory
 from transduce.training.interruption import Interrupted
-from transduce.training.memory_estimate import available_bytes, batch_for, expected_peak, fitting_slice
+from transduce.training.memory_estimate import available_bytes, batch_for, expected_peak, fitting_micro_batch
 from transduce.training.reporter import Validation
 from transduce.training.system_memory import keep_freed_memory, ran_out_of_memory
 from transduce.training.trainer import Trainer
@@ -59,17 +59,17 @@ def run_out_above(training: Trainer, most: int, monkeypatch: pytest.MonkeyPatch)
 def test_running_out_halves_the_slices_and_gives_the_same_weights(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    settings = {"updates": 5, "epsilon": 1e-4, "slice_tokens": 97, "threads": threads}
+    settings = {"updates": 5, "epsilon": 1e-4, "micro_batch_tokens": 97, "threads": threads}
     whole = trainer(prepared, tmp_path / "whole", **settings)
     undisturbed = run(whole)
     short = trainer(prepared, tmp_path / "short", **settings)
     run_out_above(short, 30, monkeypatch)
     heard = run(short)
-    assert short.progress.slice_tokens == 24
+    assert short.progress.micro_batch_tokens == 24
     assert [step.tokens for step in heard.steps] == [step.tokens for step in undisturbed.steps]
     assert any("going on in slices of 24 tokens" in warning for warning in heard.warnings)
     journal = [json.loads(line) for line in (tmp_path / "short/journal.jsonl").read_text().splitlines()]
-    halved = [line["slice_tokens"] for line in journal if line["event"] == "out_of_memory"]
+    halved = [line["micro_batch_tokens"] for line in journal if line["event"] == "out_of_memory"]
     assert halved == [48, 24]
     for name, tensor in snapshot(whole).items():
         torch.testing.assert_close(snapshot(short)[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
@@ -79,19 +79,19 @@ def test_a_resumed_run_keeps_its_smaller_slices(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = StopAt(update=3)
-    short = trainer(prepared, tmp_path, slice_tokens=97)
+    short = trainer(prepared, tmp_path, micro_batch_tokens=97)
     run_out_above(short, 30, monkeypatch)
     with pytest.raises(Interrupted):
         run(short, stop, stop.interruption)
-    last, heard = resumed(prepared, tmp_path, slice_tokens=97)
+    last, heard = resumed(prepared, tmp_path, micro_batch_tokens=97)
     assert heard.steps[0].update == 4
-    assert last.progress.slice_tokens == 24
+    assert last.progress.micro_batch_tokens == 24
 
 
 def test_where_not_even_a_small_slice_fits_that_is_said(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = trainer(prepared, tmp_path, slice_tokens=97)
+    training = trainer(prepared, tmp_path, micro_batch_tokens=97)
     run_out_above(training, 0, monkeypatch)
     monkeypatch.setattr("transduce.training.trainer.expected_peak", lambda *_: 0)
     with pytest.raises(TransduceError, match="not enough memory for update 1, even in slices of 12 tokens"):
@@ -101,14 +101,15 @@ def test_where_not_even_a_small_slice_fits_that_is_said(
 def test_one_of_several_ranks_cannot_go_on_in_smaller_slices_alone(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = trainer(prepared, tmp_path, slice_tokens=96)
+    training = trainer(prepared, tmp_path, micro_batch_tokens=96)
     monkeypatch.setattr(training, "ranks", replace(training.ranks, world=2, rank=1))
 
     def runs_out(size: int) -> None:
         raise MemoryError(size)
 
     with pytest.raises(
-        TransduceError, match=r"rank 1 ran out of memory at update 1; start a new run with training\.slice_tokens=48"
+        TransduceError,
+        match=r"rank 1 ran out of memory at update 1; start a new run with training\.micro_batch_tokens=48",
     ):
         training._in_memory(runs_out, Listener())
     training.close()
@@ -117,26 +118,26 @@ def test_one_of_several_ranks_cannot_go_on_in_smaller_slices_alone(
 def test_where_validation_runs_out_it_goes_on_in_smaller_slices(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = trainer(prepared, tmp_path, updates=5, slice_tokens=97)
+    training = trainer(prepared, tmp_path, updates=5, micro_batch_tokens=97)
     validate, asked = Validator.validate, []
 
-    def refuse(validator: Validator, update: int, slice_tokens: int) -> Validation:
-        asked.append((update, slice_tokens))
-        if slice_tokens > 50:
+    def refuse(validator: Validator, update: int, micro_batch_tokens: int) -> Validation:
+        asked.append((update, micro_batch_tokens))
+        if micro_batch_tokens > 50:
             raise MemoryError
-        return validate(validator, update, slice_tokens)
+        return validate(validator, update, micro_batch_tokens)
 
     monkeypatch.setattr(Validator, "validate", refuse)
     heard = run(training)
     assert asked == [(5, 97), (5, 48)]
     assert [found.update for found in heard.validations] == [5]
-    assert training.progress.slice_tokens == 48
+    assert training.progress.micro_batch_tokens == 48
 
 
 def test_where_memory_ends_between_the_two_moments_of_a_weight_the_update_is_made_again(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, short = (trainer(prepared, tmp_path / name, updates=3, slice_tokens=97) for name in ("whole", "short"))
+    whole, short = (trainer(prepared, tmp_path / name, updates=3, micro_batch_tokens=97) for name in ("whole", "short"))
     run(whole)
     zeros, made = torch.zeros_like, []
 
@@ -214,7 +215,9 @@ def test_a_small_trial_after_a_large_one_takes_what_it_would_have_taken_before(
     prepared: Prepared, tmp_path: Path
 ) -> None:
     assert keep_freed_memory()
-    training = trainer(prepared, tmp_path, {"model_dim": 126, "ffn_dim": 509, "num_layers": 3}, slice_tokens=20_000)
+    training = trainer(
+        prepared, tmp_path, {"model_dim": 126, "ffn_dim": 509, "num_layers": 3}, micro_batch_tokens=20_000
+    )
     small, large, again = (expected_peak(training.updater, prepared, tokens) for tokens in (2500, 20_000, 2500))
     training.close()
     assert large - small > 100 * 2**20
@@ -227,10 +230,10 @@ def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, mon
     monkeypatch.setattr(memory, "resident_bytes", lambda: 0)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
     monkeypatch.setattr(memory, "expected_peak", lambda updater, corpus, tokens: 10 * tokens)
-    assert fitting_slice(training.updater, prepared, 64) == 64
-    assert fitting_slice(training.updater, prepared, 1024) == 64
+    assert fitting_micro_batch(training.updater, prepared, 64) == 64
+    assert fitting_micro_batch(training.updater, prepared, 1024) == 64
     monkeypatch.setattr(memory, "available_bytes", lambda device: 1)
-    assert fitting_slice(training.updater, prepared, 1024) == memory.SMALLEST_SLICE
+    assert fitting_micro_batch(training.updater, prepared, 1024) == memory.SMALLEST_MICRO_BATCH
 
     def run_out(updater: object, corpus: object, tokens: int) -> int:
         if tokens > 128:
@@ -238,7 +241,7 @@ def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, mon
         return 0
 
     monkeypatch.setattr(memory, "expected_peak", run_out)
-    assert fitting_slice(training.updater, prepared, 1024) == 128
+    assert fitting_micro_batch(training.updater, prepared, 1024) == 128
 
 
 def test_a_container_s_limit_counts_and_what_it_could_give_back_too(

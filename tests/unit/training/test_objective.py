@@ -28,7 +28,9 @@ TARGETS = [[16, 15], [4, 5, 6, 7, 8, 9, 10], [], [11]]
 
 
 def small(**changes: object) -> AnyTransducer:
-    config = TransformerConfig(model_dim=14, num_heads=2, ffn_dim=19, num_layers=1, tied="none").but(**changes)
+    config = TransformerConfig(model_dim=14, num_heads=2, ffn_dim=19, num_layers=1, tied_embeddings="none").but(
+        **changes
+    )
     return build(config, SIZES, seed=3).double().eval()
 
 
@@ -77,7 +79,7 @@ def by_definition(model: AnyTransducer, rows: list[int], smoothing: float) -> Te
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37, 0.999])
-@pytest.mark.parametrize("changes", [{}, {"tied": "target"}, {"output_bias": True}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"tied_embeddings": "target"}, {"output_bias": True}], ids=str)
 def test_the_loss_and_its_gradient_are_the_definition_of_smoothing(
     smoothing: float, changes: dict[str, object]
 ) -> None:

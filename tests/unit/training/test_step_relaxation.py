@@ -22,8 +22,8 @@ def test_the_pull_grows_until_the_sets_are_one() -> None:
     assert [pull(10, update) for update in (0, 5, 10, 11)] == [0.0, 0.25, 1.0, 1.0]
 
 
-def trained(folder: Path, join_sets: int) -> ExtendedNeuralGpu:
-    training = {"updates": 4, "validate_every": 4, "decode_pairs": 0, "join_sets": join_sets}
+def trained(folder: Path, relaxation_updates: int) -> ExtendedNeuralGpu:
+    training = {"updates": 4, "validate_every": 4, "decode_examples": 0, "relaxation_updates": relaxation_updates}
     tables = merge({**TABLES, "model": MODEL}, {"training": training})
     model = load_model(train(Recipe.from_tables(tables, "a test"), folder)).model
     assert isinstance(model, ExtendedNeuralGpu)
@@ -31,8 +31,8 @@ def trained(folder: Path, join_sets: int) -> ExtendedNeuralGpu:
 
 
 def test_sets_are_one_from_the_update_on_that_the_recipe_says(tmp_path: Path) -> None:
-    for join_sets, one in ((3, True), (0, False)):
-        first, *others = trained(tmp_path / str(join_sets), join_sets).encoder.sets
+    for relaxation_updates, one in ((3, True), (0, False)):
+        first, *others = trained(tmp_path / str(relaxation_updates), relaxation_updates).encoder.sets
         for other in others:
             same = [torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True)]
             assert all(same) if one else not any(same[:1])

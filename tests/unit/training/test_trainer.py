@@ -213,7 +213,7 @@ def test_a_loss_that_runs_away_takes_the_run_back_and_past_the_batches(
         return len(observed) >= 12
 
     monkeypatch.setattr("transduce.training.checkpoint.Divergence.observe", observe)
-    training, at_ten = trainer(prepared, tmp_path, roll_back=2), {}
+    training, at_ten = trainer(prepared, tmp_path, max_rollbacks=2), {}
 
     class Look(Listener):
         def step(self, step: Step) -> None:
@@ -247,6 +247,6 @@ def test_without_a_checkpoint_there_is_nowhere_to_go_back_to(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transduce.training.checkpoint.Divergence.observe", lambda _, loss: True)
-    heard = run(trainer(prepared, tmp_path, roll_back=2, updates=3))
+    heard = run(trainer(prepared, tmp_path, max_rollbacks=2, updates=3))
     assert len(heard.warnings) == 3
     assert all("if it does not come back" in warning for warning in heard.warnings)

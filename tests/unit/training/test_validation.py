@@ -54,7 +54,7 @@ def test_loss_perplexity_and_accuracy_are_those_of_scoring_every_pair(prepared: 
 
 
 def test_the_first_pairs_are_translated_greedily_and_scored(prepared: Prepared) -> None:
-    validating = validator(prepared, decode_pairs=7, metric="bleu")
+    validating = validator(prepared, decode_examples=7, metric="bleu")
     found = validating.validate(update=1)
     store, tokenizer = validating.store, prepared.target_tokenizer
     requests = [Request(row, store.source(row).tolist(), SearchOptions(method="greedy")) for row in range(7)]
@@ -83,12 +83,12 @@ def test_the_metric_that_chooses_is_among_the_scores(prepared: Prepared, metric:
 
 
 def test_nothing_is_translated_where_nothing_is_wanted(prepared: Prepared) -> None:
-    found = validator(prepared, decode_pairs=0).validate(1)
+    found = validator(prepared, decode_examples=0).validate(1)
     assert (found.scores, found.samples) == ({}, ())
 
 
 def test_more_translations_than_there_are_pairs_are_all_of_them(prepared: Prepared) -> None:
-    validating = validator(prepared, decode_pairs=1000)
+    validating = validator(prepared, decode_examples=1000)
     assert prepared.validation is not None
     assert len(validating.decoded) == len(prepared.validation)
     validating.validate(1)

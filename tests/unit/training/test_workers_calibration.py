@@ -38,7 +38,7 @@ def test_one_thread_needs_no_trial(prepared: Prepared) -> None:
 
 def test_trying_does_not_change_the_run(prepared: Prepared, tmp_path: Path) -> None:
     one, four = (
-        trainer(prepared, tmp_path / str(count), threads=count, slice_tokens=31, updates=23) for count in (1, 4)
+        trainer(prepared, tmp_path / str(count), threads=count, micro_batch_tokens=31, updates=23) for count in (1, 4)
     )
     run(one)
     run(four)

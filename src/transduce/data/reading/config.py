@@ -103,10 +103,10 @@ class ReadingConfig(Config):
     """The examples to choose by; without it some are held out of the training examples."""
     test: Files | None = None
     """The examples to report on; never learnt from."""
-    validation_share: float = pydantic.Field(default=0.01, ge=0, le=0.5)
+    validation_fraction: float = pydantic.Field(default=0.01, ge=0, le=0.5)
     """Share of the training examples that is held out when there is no validation file, at least one; 0 holds out
     none. They are chosen by a hash of the text; for mask whole documents are."""
-    validation_max: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
+    validation_max_size: int = pydantic.Field(default=2000, ge=1, le=1_000_000)
     """Most examples (for mask: documents) held out."""
     language: str | None = None
     """Language of the texts, for the model's card."""
@@ -157,7 +157,7 @@ class ReadingConfig(Config):
         return False
 
     @property
-    def block(self) -> None:
+    def block_size(self) -> None:
         """Tokens of such a block: there are none."""
         return None
 

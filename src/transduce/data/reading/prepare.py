@@ -178,8 +178,8 @@ class _Preparation:
         kept = [_kept(*pair) for pair in zip(train, dropped, strict=True)]
         hashes = np.unique(np.concatenate([one.texts[some] for one, some in zip(train, kept, strict=True)]))
         count = 0
-        if "validation" not in surveys and self.data.validation_share > 0 and len(hashes) > 1:
-            count = min(self.data.validation_max, max(1, round(self.data.validation_share * len(hashes))))
+        if "validation" not in surveys and self.data.validation_fraction > 0 and len(hashes) > 1:
+            count = min(self.data.validation_max_size, max(1, round(self.data.validation_fraction * len(hashes))))
         return [np.isin(one.texts, hashes[:count]) & some for one, some in zip(train, kept, strict=True)]
 
     def _dropped(self, surveys: dict[str, list[_Survey]]) -> dict[str, list[Dropped]]:

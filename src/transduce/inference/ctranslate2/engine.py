@@ -22,14 +22,14 @@ def refusal_of(request: Request, positions: int) -> str | None:
         return f"CTranslate2 was given {positions:,} positions"
     if options.method == "sample":
         return "CTranslate2 does not draw repeatable samples"
-    if options.method == "beam" and options.beam > 1:
-        if options.length_penalty != "power" and options.alpha:
-            return f"CTranslate2 has no length penalty '{options.length_penalty}'"
-        if options.stop != "beam_finished":
-            return f"CTranslate2 has no stop rule '{options.stop}'"
+    if options.method == "beam" and options.beam_size > 1:
+        if options.length_normalization != "power" and options.length_penalty:
+            return f"CTranslate2 has no length penalty '{options.length_normalization}'"
+        if options.stop_rule != "beam_finished":
+            return f"CTranslate2 has no stop rule '{options.stop_rule}'"
     if options.presence_penalty or options.frequency_penalty:
         return "CTranslate2 has no presence or frequency penalty"
-    if options.groups > 1 or options.coverage:
+    if options.beam_groups > 1 or options.coverage_penalty:
         return "CTranslate2 has no diverse groups, and another coverage penalty"
     if request.required or request.is_over is not None:
         return "CTranslate2 forces no words, and stops at no strings"
@@ -88,12 +88,12 @@ class CTranslate2Engine:
         results = self._translator.translate_batch(
             [[self._source[token] for token in request.source] for request in requests],
             beam_size=options.width,
-            num_hypotheses=options.nbest,
-            length_penalty=options.alpha if options.width > 1 else 0.0,
+            num_hypotheses=options.n_best,
+            length_penalty=options.length_penalty if options.width > 1 else 0.0,
             max_decoding_length=longest,
             min_decoding_length=min(options.min_length, longest),
             repetition_penalty=options.repetition_penalty,
-            no_repeat_ngram_size=options.no_repeat_ngram,
+            no_repeat_ngram_size=options.no_repeat_ngram_size,
             suppress_sequences=forbidden or None,
             max_input_length=0,
             max_batch_size=self.pace.batch,
@@ -104,7 +104,7 @@ class CTranslate2Engine:
             for pieces, score in zip(result.hypotheses, result.scores, strict=True):
                 tokens = [self._target[piece] for piece in pieces]
                 ended = len(tokens) < sentence.max_length
-                length = power(len(tokens) + ended, options.alpha) if options.width > 1 else 1.0
+                length = power(len(tokens) + ended, options.length_penalty) if options.width > 1 else 1.0
                 sentence.finish(0, tokens, score * length, len(tokens) + ended, ended)
             yield sentence.result().hypotheses if self._is_usual(sentence, longest) else None
 

@@ -85,8 +85,8 @@ def _shared(config: BlockConfig) -> dict[str, Any]:
     }
     return {
         "pre_norm": config.norm == "pre",
-        "activation": kinds[config.feed_forward],
-        "ffn_glu": config.feed_forward.startswith("gated"),
+        "activation": kinds[config.activation],
+        "ffn_glu": config.activation.startswith("gated"),
         "rms_norm": config.norm_kind == "rms",
         "head_dim": config.head_dims[0],
     }
@@ -101,13 +101,13 @@ def _encoder_decoder(model: Transformer) -> Any:
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     _put_linear(spec.decoder.projection, model.output.weight, model.output.bias)
-    if config.scaled_output:
+    if config.scale_output:
         spec.decoder.scale_outputs = np.dtype("float32").type(config.model_dim**-0.5)
     for side, stack, positions, relations, norm in (
         (spec.encoder, model.encoder, model.source_positions, model.source_relations, model.encoder_norm),
         (spec.decoder, model.decoder, model.target_positions, model.target_relations, model.decoder_norm),
     ):
-        side.scale_embeddings = config.scaled_embedding
+        side.scale_embeddings = config.scale_embeddings
         _put_stack(side, stack, positions, norm, config)
         if config.positions == "buckets":
             for layer in side.layer:

@@ -108,4 +108,4 @@ def fingerprint(asked: dict[str, Any], fast: bool) -> Table:
 
 
 def _option(name: str) -> str:
-    return {"nbest": "--n-best", "of": "--from"}.get(name, f"--{name.replace('_', '-')}")
+    return {"n_best": "--n-best", "of": "--from"}.get(name, f"--{name.replace('_', '-')}")

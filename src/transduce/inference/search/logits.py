@@ -27,8 +27,8 @@ def adjustments_of(request: Request, end: int) -> list[Adjustment]:
         found.append(repetition(options.repetition_penalty))
     if options.presence_penalty or options.frequency_penalty:
         found.append(counted(options.presence_penalty, options.frequency_penalty))
-    if options.no_repeat_ngram:
-        found.append(no_repeat(options.no_repeat_ngram))
+    if options.no_repeat_ngram_size:
+        found.append(no_repeat(options.no_repeat_ngram_size))
     found += [without(phrase) for phrase in request.forbidden if phrase]
     if options.min_length:
         found.append(at_least(options.min_length + request.unscored, end))

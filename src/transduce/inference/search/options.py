@@ -22,25 +22,25 @@ class SearchOptions(Config):
 
     method: Literal["greedy", "beam", "sample"] = "beam"
     """Take the best token each time, keep several openings alive, or draw each token by its probability."""
-    beam: Annotated[int, Field(ge=1, le=256)] = 4
+    beam_size: Annotated[int, Field(ge=1, le=256)] = 4
     """How many openings a beam search keeps."""
-    nbest: Annotated[int, Field(ge=1, le=256)] = 1
+    n_best: Annotated[int, Field(ge=1, le=256)] = 1
     """How many translations to return, best first; of a sample, how many to draw."""
-    length_penalty: Literal["gnmt", "power"] = "gnmt"
+    length_normalization: Literal["gnmt", "power"] = "gnmt"
     """What a score is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016) or n^alpha, n tokens with the end token."""
-    alpha: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
+    length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
     """Strength of the length penalty; 0 compares plain log-probabilities, which favours short answers."""
-    stop: Literal["settled", "beam_finished", "exact"] = "settled"
+    stop_rule: Literal["heuristic", "beam_finished", "exact"] = "heuristic"
     """When a beam search ends. beam_finished: as many answers as the beam is wide have ended, as CTranslate2 does.
-    settled: that, and none that is still being written is better now than what would be returned. exact: none of them
+    heuristic: that, and none that is still being written is better now than what would be returned. exact: none of them
     could become better, however it goes on; slower."""
-    coverage: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
+    coverage_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
     """Strength of the coverage penalty (Wu et al. 2016, equation 14): what an answer loses for source tokens that it
     hardly looked at. Finished answers are put in order by it, so it needs a beam, and a model that attends."""
-    groups: Annotated[int, Field(ge=1, le=256)] = 1
+    beam_groups: Annotated[int, Field(ge=1, le=256)] = 1
     """Groups that a beam is divided into, each told apart from those before it (Vijayakumar et al. 2018): the answers
     of an n-best list then come from all of them."""
-    diversity: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
+    diversity_penalty: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
     """What a group takes off the score of a token for every earlier group's opening that has just chosen it."""
     max_length: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """The most tokens to write, besides a prefix; unless given, as many as the source has plus max_extra."""
@@ -55,7 +55,7 @@ class SearchOptions(Config):
     """What is taken off the score of every token that was written before."""
     frequency_penalty: Penalty = 0.0
     """What is taken off for each time that it was written."""
-    no_repeat_ngram: Annotated[int, Field(ge=0, le=1000)] = 0
+    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1000)] = 0
     """How many tokens in a row are never written twice; 0 for no such rule. This and the penalties look at what the
     model still sees: of a text longer than a language model's window, at the end of it."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
@@ -78,33 +78,33 @@ class SearchOptions(Config):
             raise ValueError(
                 f"{min(unused)} belongs to the method 'sample', not to '{self.method}'; choose that method"
             )
-        if self.groups > 1 and (self.method != "beam" or self.beam % self.groups):
+        if self.beam_groups > 1 and (self.method != "beam" or self.beam_size % self.beam_groups):
             raise ValueError(
-                f"{self.groups} groups need a beam that divides by {self.groups}; choose such a beam, or fewer groups"
+                f"{self.beam_groups} groups need a beam that divides by {self.beam_groups}; choose such a beam, or fewer groups"
             )
-        if self.diversity != type(self).model_fields["diversity"].default and self.groups == 1:
+        if self.diversity_penalty != type(self).model_fields["diversity_penalty"].default and self.beam_groups == 1:
             raise ValueError("diversity tells the groups of a beam apart, and there is one only; ask for groups too")
-        if self.coverage and (self.method != "beam" or self.stop == "exact"):
+        if self.coverage_penalty and (self.method != "beam" or self.stop_rule == "exact"):
             raise ValueError(
                 "coverage puts the answers of a beam search in another order, which the stop rule 'exact' cannot "
                 "foresee; choose the method 'beam' and another stop rule, or leave out coverage"
             )
-        if self.nbest > self.width:
+        if self.n_best > self.width:
             raise ValueError(
-                f"{self.nbest} translations need a beam of at least {self.nbest}, not {self.width}; "
-                "raise beam or lower nbest"
+                f"{self.n_best} translations need a beam of at least {self.n_best}, not {self.width}; "
+                "raise beam_size or lower n_best"
             )
         return self
 
     @property
     def width(self) -> int:
         """Rows that one sentence takes."""
-        return {"greedy": 1, "beam": self.beam, "sample": self.nbest}[self.method]
+        return {"greedy": 1, "beam": self.beam_size, "sample": self.n_best}[self.method]
 
 
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 """Options that mean something to a sample only."""
-OF_A_BEAM = ("groups", "diversity", "coverage")
+OF_A_BEAM = ("beam_groups", "diversity_penalty", "coverage_penalty")
 """Options that mean something to a beam only, and are refused without one."""
 
 
@@ -175,16 +175,18 @@ def with_wishes(saved_options: SearchOptions, **wishes: Any) -> SearchOptions:
     saved = saved_options.model_dump()
     if "method" not in given and given.keys() & set(SAMPLING):
         given["method"] = "sample"
-    elif "method" not in given and ("beam" in given or (given.get("nbest", 1) > 1 and saved["method"] == "greedy")):
+    elif "method" not in given and (
+        "beam_size" in given or (given.get("n_best", 1) > 1 and saved["method"] == "greedy")
+    ):
         given["method"] = "beam"
     method = given.get("method", saved["method"])
-    if method == "sample" and "beam" in given:
+    if method == "sample" and "beam_size" in given:
         raise SettingsError("a sample draws one token at a time and a beam keeps several openings; ask for one of them")
     if method != saved["method"]:  # what was saved is for another way to search
-        saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, *OF_A_BEAM, "nbest")}
-    if method == "beam" and given.get("nbest", 1) > 1 and "beam" not in given:
-        groups = max(1, given.get("groups", saved.get("groups", 1)))
-        given["beam"] = -(-max(given["nbest"], saved_options.beam) // groups) * groups
-    if given.get("groups") == 1 and "diversity" not in given:
-        saved.pop("diversity", None)
+        saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, *OF_A_BEAM, "n_best")}
+    if method == "beam" and given.get("n_best", 1) > 1 and "beam_size" not in given:
+        groups = max(1, given.get("beam_groups", saved.get("beam_groups", 1)))
+        given["beam_size"] = -(-max(given["n_best"], saved_options.beam_size) // groups) * groups
+    if given.get("beam_groups") == 1 and "diversity_penalty" not in given:
+        saved.pop("diversity_penalty", None)
     return SearchOptions.from_table({**saved, **given}, "the search")

@@ -38,7 +38,7 @@ def put_in_order(model: AnyTransducer, sentences: Sequence[Sentence], source: Sp
     Answers are looked at once more when all of them are there: the search itself needs no attention weights.
     """
     for sentence in sentences:
-        strength = sentence.options.coverage
+        strength = sentence.options.coverage_penalty
         if strength:
             targets = [hypothesis.tokens for hypothesis in sentence.found]
             looked = iter(looked_at(model, [sentence.request.source] * len(targets), targets, source, target))
@@ -195,13 +195,13 @@ class Cohort:
             return False
         if not alive and not sentence.found:
             raise TransduceError(
-                "no answer can have min_length and no_repeat_ngram and lack what is forbidden; ask for less"
+                "no answer can have min_length and no_repeat_ngram_size and lack what is forbidden; ask for less"
                 if sentence.adjustments
                 else "the model's scores are not finite, so no token is better than another; train it again, with a "
-                "lower training.learning_rate or with training.clip"
+                "lower training.learning_rate or with training.max_grad_norm"
             )
         whole = [(opening, score) for opening, score in alive if sentence.progress[opening].is_whole]
-        for opening, score in (whole or alive) if len(sentence.found) < sentence.options.nbest else ():
+        for opening, score in (whole or alive) if len(sentence.found) < sentence.options.n_best else ():
             sentence.finish(opening, self.history_SWC[index, opening, :length].tolist(), score, length, ended=False)
         return True
 

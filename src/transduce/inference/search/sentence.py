@@ -39,7 +39,7 @@ class Sentence:
         wanted = longest_wanted(request)
         longest = max(1, wanted if limit is None else min(wanted, limit - 1))
         options = request.options
-        finished: list[list[Hypothesis]] = [[] for _ in range(options.groups)]
+        finished: list[list[Hypothesis]] = [[] for _ in range(options.beam_groups)]
         begun = reduce(Progress.after, request.prefix, Progress.none(request.required))
         return cls(
             request, longest, adjustments_of(request, specials.end), _seed(request), finished, [begun] * options.width
@@ -51,12 +51,12 @@ class Sentence:
 
     def penalty(self, length: int) -> float:
         """What the log-probability of so many tokens is divided by, the end token counted where there is one."""
-        return LENGTH_PENALTIES[self.options.length_penalty](length, self.options.alpha)
+        return LENGTH_PENALTIES[self.options.length_normalization](length, self.options.length_penalty)
 
     def finish(self, opening: int, tokens: list[int], log_probability: float, scored: int, ended: bool = True) -> None:
         """Note down one hypothesis; `scored` is how many tokens it has, the end token among them."""
         score = log_probability / self.penalty(scored - self.request.unscored)
-        group = opening * self.options.groups // self.options.width
+        group = opening * self.options.beam_groups // self.options.width
         self.finished[group].append(Hypothesis(tokens, score, log_probability, ended))
 
     @property
@@ -83,24 +83,24 @@ class Sentence:
         Counting endings alone (`beam_finished`) gives up too early where a model is sure of itself: the few endings
         that nobody wants fill the beam while the answer, far better than all of them, is still being written.
         """
-        width, stop = self.options.width, self.options.stop
+        width, stop = self.options.width, self.options.stop_rule
         if stop == "exact":
             # A log-probability only falls; the best an opening can still get is its own over the largest penalty.
             return (
-                len(self.found) >= self.options.nbest
+                len(self.found) >= self.options.n_best
                 and best_alive / self.penalty(self.max_length - self.request.unscored) <= self._last_score()
             )
-        enough = all(len(group) >= width // self.options.groups for group in self.finished)
+        enough = all(len(group) >= width // self.options.beam_groups for group in self.finished)
         if stop == "beam_finished" or not enough or width == 1:
             return enough
         return best_alive / self.penalty(length - self.request.unscored) <= self._last_score()
 
     def result(self) -> Result:
         """The best hypotheses, best first."""
-        return Result(self.request.id, self.ranked()[: self.options.nbest])
+        return Result(self.request.id, self.ranked()[: self.options.n_best])
 
     def _last_score(self) -> float:
-        return self.ranked()[: self.options.nbest][-1].score
+        return self.ranked()[: self.options.n_best][-1].score
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:

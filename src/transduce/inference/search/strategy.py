@@ -107,11 +107,11 @@ def diverse(ways: Continuations, end: int, sentences: Sequence[Sentence]) -> Cho
     What is compared is changed by that, not the log-probabilities that openings are kept with.
     """
     options = sentences[0].options  # the groups are the cohort's, the strength is each sentence's own
-    size = options.width // options.groups
-    strength_S11 = torch.tensor([[[one.options.diversity]] for one in sentences], device=ways.tokens.device)
+    size = options.width // options.beam_groups
+    strength_S11 = torch.tensor([[[one.options.diversity_penalty]] for one in sentences], device=ways.tokens.device)
     penalty_S1V = torch.zeros_like(ways.tokens[:, :1])
     chosen: list[Choice] = []
-    for group in range(options.groups):
+    for group in range(options.beam_groups):
         own = slice(group * size, (group + 1) * size)
         choice = beam(Continuations(ways.tokens[:, own] - penalty_S1V, ways.openings[:, own]), end)
         taken_SG = penalty_S1V[:, 0].gather(1, choice.tokens)
@@ -175,9 +175,9 @@ class Way(NamedTuple):
 def way_of(request: Request) -> Way:
     """How a request wants to be searched for."""
     options = request.options
-    chooser = "forced" if request.required else "diverse" if options.groups > 1 else options.method
+    chooser = "forced" if request.required else "diverse" if options.beam_groups > 1 else options.method
     listed = request.candidates is not None and not request.required  # what is required may stand on no list
-    return Way(chooser, options.width, options.groups, listed)
+    return Way(chooser, options.width, options.beam_groups, listed)
 
 
 # The largest few of many numbers, faster than by looking at each: most blocks of a vocabulary hold none of them.

@@ -9,7 +9,7 @@ from transduce.inference.search.options import SearchOptions
 from transduce.models.interface import LanguageModel, Model
 
 NUMBERS = {
-    "no_repeat_ngram_size": "no_repeat_ngram",
+    "no_repeat_ngram_size": "no_repeat_ngram_size",
     "repetition_penalty": "repetition_penalty",
     "min_new_tokens": "min_length",
     "max_new_tokens": "max_length",
@@ -32,7 +32,7 @@ def read_search(table: Table, model: Model) -> Table:
         found |= {ours: table[theirs] for theirs, ours in SAMPLED.items() if _is_number(table.get(theirs))}
     elif beam > 1:
         found |= {"method": "beam", "beam": beam, "length_penalty": "power"}
-        found |= {"alpha": max(0.0, _number(table.get("length_penalty"), 1.0))}
+        found |= {"length_penalty": max(0.0, _number(table.get("length_penalty"), 1.0))}
         if table.get("early_stopping") is True:
             found["stop"] = "beam_finished"
     else:
@@ -54,8 +54,11 @@ def write_generation(search: Table) -> Table:
         return wishes | {"do_sample": True} | {theirs: getattr(options, ours) for theirs, ours in SAMPLED.items()}
     wishes |= {"do_sample": False, "num_beams": options.width}
     if options.method == "beam":
-        power = options.length_penalty == "power"  # they have no other
-        wishes |= {"length_penalty": options.alpha if power else 1.0, "early_stopping": options.stop == "beam_finished"}
+        power = options.length_normalization == "power"  # they have no other
+        wishes |= {
+            "length_penalty": options.length_penalty if power else 1.0,
+            "early_stopping": options.stop_rule == "beam_finished",
+        }
     return wishes
 
 
@@ -63,8 +66,10 @@ def left_out(search: Table) -> list[str]:
     """Say which wishes of a `[search]` table they have nothing for, so that their answers may be others."""
     options, usual = SearchOptions.from_table(search, "the model folder's search"), SearchOptions()
     lost = [f"{name} = {value}" for name in OURS if (value := getattr(options, name)) != getattr(usual, name)]
-    if options.method == "beam" and options.length_penalty != "power" and options.alpha:
-        lost.append(f"length_penalty = '{options.length_penalty}' with alpha = {options.alpha} (1.0 of theirs instead)")
+    if options.method == "beam" and options.length_normalization != "power" and options.length_penalty:
+        lost.append(
+            f"length_penalty = '{options.length_normalization}' with alpha = {options.length_penalty} (1.0 of theirs instead)"
+        )
     return lost
 
 

@@ -23,10 +23,10 @@ def _read_gpt2(settings: Settings, weights: Weights) -> GptConfig:
             "ffn_dim": settings.number("n_inner", 4 * dim),
             "num_layers": settings.number("n_layer"),
             "norm_eps": settings.share("layer_norm_epsilon", 1e-5),
-            "feed_forward": settings.bend("activation_function", "gelu_new"),
+            "activation": settings.bend("activation_function", "gelu_new"),
             "max_positions": settings.number("n_positions"),
-            "scaled_attention": settings.flag("scale_attn_weights", otherwise=True),
-            "tied": are_one(weights, ("transformer.wte.weight", "wte.weight"), "lm_head.weight"),
+            "scale_attention": settings.flag("scale_attn_weights", otherwise=True),
+            "tied_embeddings": are_one(weights, ("transformer.wte.weight", "wte.weight"), "lm_head.weight"),
             "dropout": settings.share("resid_pdrop", 0.1),
             "attention_dropout": settings.share("attn_pdrop", 0.1),
         },
@@ -44,9 +44,9 @@ def _write_gpt2(config: GptConfig, sizes: VocabularySizes) -> Table:
         "n_layer": config.num_layers,
         "n_positions": config.max_positions,
         "layer_norm_epsilon": config.norm_eps,
-        "activation_function": bend_name(config.feed_forward),
-        "scale_attn_weights": config.scaled_attention,
-        "tie_word_embeddings": config.tied,
+        "activation_function": bend_name(config.activation),
+        "scale_attn_weights": config.scale_attention,
+        "tie_word_embeddings": config.tied_embeddings,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.attention_dropout,
@@ -59,13 +59,13 @@ def _names(name: str) -> str:
 
 
 def _renames_gpt2(config: GptConfig) -> list[Rename]:
-    tied = "|lm_head.weight" if config.tied else ""
+    tied = "|lm_head.weight" if config.tied_embeddings else ""
     found = [
         Rename("embedding.weight", (_names("wte.weight") + tied,)),
         Rename("positions.table", (_names("wpe.weight"),)),
         *_both("decoder_norm", "ln_f"),
     ]
-    if not config.tied:
+    if not config.tied_embeddings:
         found.append(Rename("output.weight", ("lm_head.weight",)))
     for layer in range(config.num_layers):
         ours, theirs = f"decoder.{layer}", f"h.{layer}"
@@ -102,12 +102,12 @@ def _read_llama(settings: Settings, weights: Weights) -> GptConfig:
             "num_layers": settings.number("num_hidden_layers"),
             "norm_kind": "rms",
             "norm_eps": settings.share("rms_norm_eps", 1e-6),
-            "feed_forward": "gated",
+            "activation": "gated",
             "positions": "rotary",
             "max_positions": settings.number("max_position_embeddings", 2048),
             "rotary_base": _rotary_base(settings),
             "attention_bias": settings.flag("attention_bias", otherwise=False),
-            "tied": are_one(weights, ("model.embed_tokens.weight",), "lm_head.weight"),
+            "tied_embeddings": are_one(weights, ("model.embed_tokens.weight",), "lm_head.weight"),
             "dropout": 0.0,
             "attention_dropout": settings.share("attention_dropout", 0.0),
         },
@@ -143,17 +143,17 @@ def _write_llama(config: GptConfig, sizes: VocabularySizes) -> Table:
         "attention_bias": config.attention_bias,
         "mlp_bias": False,
         "attention_dropout": config.attention_dropout,
-        "tie_word_embeddings": config.tied,
+        "tie_word_embeddings": config.tied_embeddings,
     }
 
 
 def _renames_llama(config: GptConfig) -> list[Rename]:
-    tied = "|lm_head.weight" if config.tied else ""
+    tied = "|lm_head.weight" if config.tied_embeddings else ""
     found = [
         Rename("embedding.weight", (f"model.embed_tokens.weight{tied}",)),
         Rename("decoder_norm.weight", ("model.norm.weight",)),
     ]
-    if not config.tied:
+    if not config.tied_embeddings:
         found.append(Rename("output.weight", ("lm_head.weight",)))
     widths = tuple(config.head_shape.widths)
     for layer in range(config.num_layers):

@@ -47,13 +47,13 @@ def _read(
             "num_layers": layers,
             "decoder_layers": None if decoder_layers == layers else decoder_layers,
             "norm": norm,
-            "feed_forward": settings.bend("activation_function", "gelu" if output_bias else "relu"),
+            "activation": settings.bend("activation_function", "gelu" if output_bias else "relu"),
             "positions": positions,
             "max_positions": settings.number("max_position_embeddings", 1024),
             "attention_bias": True,
-            "scaled_embedding": settings.flag("scale_embedding", otherwise=not output_bias),
+            "scale_embeddings": settings.flag("scale_embedding", otherwise=not output_bias),
             "output_bias": output_bias,
-            "tied": _tied(weights),
+            "tied_embeddings": _tied(weights),
             "dropout": settings.share("dropout", 0.1),
             "attention_dropout": settings.share("attention_dropout", 0.0),
             "activation_dropout": settings.share("activation_dropout", 0.0),
@@ -97,14 +97,14 @@ def _write(config: TransformerConfig, sizes: VocabularySizes, model_type: str) -
         "decoder_layers": config.decoder_layers or config.num_layers,
         **{f"{side}_{name}": value for side in SIDES for name, value in sides.items()},
         "max_position_embeddings": config.max_positions,
-        "activation_function": bend_name(config.feed_forward),
-        "scale_embedding": config.scaled_embedding,
+        "activation_function": bend_name(config.activation),
+        "scale_embedding": config.scale_embeddings,
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.activation_dropout,
-        "tie_word_embeddings": config.tied != "none",
+        "tie_word_embeddings": config.tied_embeddings != "none",
         **({"decoder_vocab_size": sizes.target} if model_type == "marian" else {}),
-        **({"share_encoder_decoder_embeddings": config.tied == "all"} if model_type == "marian" else {}),
+        **({"share_encoder_decoder_embeddings": config.tied_embeddings == "all"} if model_type == "marian" else {}),
     }
 
 
@@ -123,12 +123,12 @@ def _renames(config: TransformerConfig) -> list[Rename]:
 
 def _embeddings(config: TransformerConfig) -> list[Rename]:
     source, target = (EMBEDDINGS.format(side) for side in SIDES)
-    if config.tied == "all":
+    if config.tied_embeddings == "all":
         found = [Rename("source_embedding.weight", (f"{SHARED}|{source}|{target}|{OUTPUT}",))]
     else:
-        tied = f"|{OUTPUT}" if config.tied == "target" else ""
+        tied = f"|{OUTPUT}" if config.tied_embeddings == "target" else ""
         found = [Rename("source_embedding.weight", (source,)), Rename("target_embedding.weight", (f"{target}{tied}",))]
-        if config.tied == "none":
+        if config.tied_embeddings == "none":
             found.append(Rename("output.weight", (OUTPUT,)))
     if config.output_bias:
         found.append(Rename("output.bias", ("final_logits_bias",), "row"))

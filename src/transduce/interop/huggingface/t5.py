@@ -37,8 +37,8 @@ def _read(settings: Settings, weights: Weights) -> T5Config:
             "feed_forward": FEED_FORWARD[kind],
             "buckets": settings.number("relative_attention_num_buckets", len(matrix(weights, first, settings.where))),
             "max_distance": settings.number("relative_attention_max_distance", 128),
-            "tied": "all" if are_one(weights, SHARED.split("|"), OUTPUT) else "sides",
-            "scaled_output": bool(said),
+            "tied_embeddings": "all" if are_one(weights, SHARED.split("|"), OUTPUT) else "sides",
+            "scale_output": bool(said),
             "dropout": settings.share("dropout_rate", 0.1),
         },
         settings.where,
@@ -60,15 +60,15 @@ def _write(config: T5Config, sizes: VocabularySizes) -> Table:
         "relative_attention_max_distance": config.max_distance or 128,
         "dropout_rate": config.dropout,
         "layer_norm_epsilon": config.norm_eps,
-        "feed_forward_proj": next(theirs for theirs, ours in FEED_FORWARD.items() if ours == config.feed_forward),
-        "tie_word_embeddings": config.scaled_output,  # what they read from it is whether the output is scaled
+        "feed_forward_proj": next(theirs for theirs, ours in FEED_FORWARD.items() if ours == config.activation),
+        "tie_word_embeddings": config.scale_output,  # what they read from it is whether the output is scaled
     }
 
 
 def _renames(config: T5Config) -> list[Rename]:
-    tied = f"|{OUTPUT}" if config.tied == "all" else ""
+    tied = f"|{OUTPUT}" if config.tied_embeddings == "all" else ""
     found = [Rename("source_embedding.weight", (f"{SHARED}{tied}",))]
-    if config.tied == "sides":
+    if config.tied_embeddings == "sides":
         found.append(Rename("output.weight", (OUTPUT,)))
     for side, layers, kind in (
         ("encoder", config.num_layers, "source"),
@@ -85,7 +85,7 @@ def _renames(config: T5Config) -> list[Rename]:
 def _block(ours: str, theirs: str, config: T5Config, crosses: bool) -> list[Rename]:
     widths, last = tuple(config.head_shape.widths), 2 if crosses else 1
     own, inner = f"{theirs}.0.SelfAttention", f"{theirs}.{last}.DenseReluDense"
-    wide = ("wi_0", "wi_1") if config.feed_forward.startswith("gated") else ("wi",)
+    wide = ("wi_0", "wi_1") if config.activation.startswith("gated") else ("wi",)
     found = [
         Rename(f"{ours}.attention.query_key_value.weight", tuple(f"{own}.{x}.weight" for x in "qkv"), widths=widths),
         Rename(f"{ours}.attention.heads.merge.weight", (f"{own}.o.weight",)),

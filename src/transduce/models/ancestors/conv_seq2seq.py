@@ -52,11 +52,11 @@ class ConvSeq2SeqConfig(Config):
     length (section 3.5)."""
     encoder_gradient_scaled: bool = True
     """Divide the gradient that reaches the encoder by the number of layers that ask it (section 3.5)."""
-    tied: Literal["all", "target", "none"] = "none"
+    tied_embeddings: Literal["all", "target", "none"] = "none"
     """One matrix for source, target and output (needs a joint vocabulary), for target and output, or none."""
     output_bias: bool = True
     """A bias in the layer before the softmax."""
-    first_values: Literal["normal", "torch"] = "normal"
+    embedding_init: Literal["normal", "torch"] = "normal"
     """How weights start: embeddings from N(0, 1/D) and matrices by Glorot's rule, or all of them by torch's own rules:
     embeddings from N(0, 1), and between -1/√n and 1/√n for a layer of n inputs."""
     dropout: Rate = 0.2
@@ -183,7 +183,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         width, dim = config.embedding_dim, config.hidden_dim
         self.config, self.sizes = config, sizes
         self.source_embedding = Embedding(sizes.source, width, scaled=False)
-        one = config.tied == "all"
+        one = config.tied_embeddings == "all"
         self.target_embedding = self.source_embedding if one else Embedding(sizes.target, width, scaled=False)
         self.source_positions = LearnedPositions(width, config.max_positions)
         self.target_positions = LearnedPositions(width, config.max_positions)
@@ -194,7 +194,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         layers = config.decoder_layers or config.num_layers
         ways = [(Linear(dim, width), Linear(width, dim)) for _ in range(1 if config.shared_attention else layers)]
         self.decoder = nn.ModuleList(ConvDecoderBlock(config, *ways[layer % len(ways)]) for layer in range(layers))
-        tied = None if config.tied == "none" else self.target_embedding
+        tied = None if config.tied_embeddings == "none" else self.target_embedding
         self.output = Output(sizes.target, width, bias=config.output_bias, tied=tied)
         self.max_source = self.max_target = config.max_positions
 

@@ -3,7 +3,7 @@
 Every fact of a story is a vector in a memory. A question looks at the facts, adds what it finds to itself, and looks
 again: with each hop it can find a fact that only matters because of another. What it has become names the answer.
 
-It is a Reader of several texts: the last one is the question, those before it are the facts, the newest next to it.
+It is a EncoderModel of several texts: the last one is the question, those before it are the facts, the newest next to it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.errors import SettingsError
 from transduce.models.head import LabelHead
-from transduce.models.interface import Head, Reader, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Reading, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 
 Width = Annotated[int, Field(ge=1, le=65_536)]
@@ -121,7 +121,7 @@ class Hop(nn.Module):
         """So many facts, real and empty ones, are looked at; 0 to look at real ones only."""
         super().__init__()
         self.places = places
-        self.weight = Tap()
+        self.weight = HookPoint()
 
     def forward(self, asked: Tensor, key: Tensor, value: Tensor, allowed: Tensor, linear: bool) -> Tensor:
         """(B D), (B F D) twice, (B F) -> (B D). Where there is no fact, nothing is found."""
@@ -167,7 +167,7 @@ class AnswerHead(Head):
         return F.linear(reading.pooled, weight_VD[self.rows_C])
 
 
-class MemoryNetwork(Reader):
+class MemoryNetwork(EncoderModel):
     """A story and a question → one vector that names the answer."""
 
     max_texts = None

@@ -2,7 +2,7 @@
 
 The tokens stand in the first row of an image, which convolutional gated recurrence works on for as many steps as there
 are tokens; then every column's first row says what is written there. All of the answer is written at once, in the place
-of the question, and no part of it is read again: that makes it a *Reader* with a label for each token. (A transducer
+of the question, and no part of it is read again: that makes it a *EncoderModel* with a label for each token. (A transducer
 writes one token after the other and reads what it has written; that is the Extended Neural GPU,
 `models.extended_neural_gpu`.) Section numbers are the paper's.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 from transduce.config import Config
 from transduce.models.block import Layers, Rate, Width
 from transduce.models.head import TagHead
-from transduce.models.interface import Head, Reader, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Reading, VocabularySizes
 from transduce.nn.active_memory import GruStack, RelaxedSets, image_of, worked
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
@@ -36,7 +36,7 @@ class ImageConfig(Config):
     kernel: Annotated[int, Field(ge=1, le=99)] = 3
     """Rows and columns that a convolution mixes; odd."""
     num_sets: Annotated[int, Field(ge=1, le=100)] = 6
-    """Sets of weights that the steps take in turns; 1 for plain recurrence. training.join_sets makes them one."""
+    """Sets of weights that the steps take in turns; 1 for plain recurrence. training.relaxation_updates makes them one."""
     dropout: Rate = 0.1
     """On what each gated convolution writes anew."""
 
@@ -71,7 +71,7 @@ def neural_gpu() -> NeuralGpuConfig:
     return NeuralGpuConfig()
 
 
-class NeuralGpu(Reader):
+class NeuralGpu(EncoderModel):
     """A text → a vector per token, after as many steps as it has tokens."""
 
     def __init__(self, config: NeuralGpuConfig, sizes: VocabularySizes) -> None:

@@ -21,7 +21,7 @@ from transduce.config import Config
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.addressing import Address, weights_at, written
 from transduce.nn.embedding import Output, binary_code
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 
 Width = Annotated[int, Field(ge=1, le=65_536)]
@@ -155,7 +155,7 @@ class Tape(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.read, self.write, self.slots = Tap(), Tap(), Tap()
+        self.read, self.write, self.slots = HookPoint(), HookPoint(), HookPoint()
 
     @property
     def listening(self) -> bool:

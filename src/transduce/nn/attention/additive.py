@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SingleHeadAttention(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.score, self.weight = Tap(), Tap()
+        self.score, self.weight = HookPoint(), HookPoint()
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor) -> Tensor:

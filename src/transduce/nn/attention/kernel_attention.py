@@ -11,7 +11,7 @@ from transduce.nn.attention.kernel import Kernel, NewToken
 from transduce.nn.attention.multi_head import HeadShape, PackedLinear
 from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 from transduce.nn.relative_position import UNRELATED, Relation
 
@@ -25,8 +25,8 @@ class KernelAttention(nn.Module):
         query, key, value = shape.widths
         parts = [query, value] if kernel.one_vector else [query, key, value]
         self.query_key_value = PackedLinear(model_dim, parts, bias)
-        self.query, self.key, self.value = Tap(), Tap(), Tap()
-        self.score, self.weight = Tap(), Tap()
+        self.query, self.key, self.value = HookPoint(), HookPoint(), HookPoint()
+        self.score, self.weight = HookPoint(), HookPoint()
         self.dropout = Dropout(dropout)
         self.merge = Linear(shape.num_heads * shape.value_dim, model_dim, bias=bias)
 

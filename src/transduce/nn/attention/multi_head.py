@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from transduce.nn.attention.dot_product import attend, attention_scores, per_group
 from transduce.nn.dropout import Dropout
-from transduce.nn.hook import Tap
+from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 from transduce.nn.mask import and_causal
 from transduce.nn.relative_position import UNRELATED, DistanceVectors, Relation
@@ -68,8 +68,8 @@ class Heads(nn.Module):
         super().__init__()
         self.shape = shape
         self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
-        self.query, self.key, self.value = Tap(), Tap(), Tap()
-        self.score, self.weight = Tap(), Tap()
+        self.query, self.key, self.value = HookPoint(), HookPoint(), HookPoint()
+        self.score, self.weight = HookPoint(), HookPoint()
         self.dropout = Dropout(dropout)
         self.merge = Linear(shape.num_heads * shape.value_dim, model_dim, bias=bias)
 

@@ -54,7 +54,7 @@ def advise_text(characters: int, given: Table | None = None, corrupt: bool = Fal
         "schedule": "cosine",
         "learning_rate": rate,
         "warmup": max(1, min(1000, updates // 20)),
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "validate_every": every,
         "patience": 10,
     }

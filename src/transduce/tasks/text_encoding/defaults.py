@@ -14,7 +14,7 @@ from transduce.models import catalog
 from transduce.tasks.translation.defaults import Advice
 from transduce.training.config import TrainingConfig
 
-FOR_PAIRS = ("subword_dropout", "source_vectors", "target_vectors")
+FOR_PAIRS = ("bpe_dropout", "source_vectors", "target_vectors")
 """Settings of [training] that mean nothing to a reader."""
 
 
@@ -31,7 +31,7 @@ def advise_reader(task: str) -> Advice:
         "warmup": 1000 if mask else 200,
         "betas": [0.9, 0.999],
         "epsilon": 1e-6,
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "validate_every": 1000 if mask else 200,
     }
     reasons = [
@@ -45,7 +45,7 @@ def advise_reader(task: str) -> Advice:
 
 def with_head(data: DataConfig | ReadingConfig, model: Config, given: Mapping[str, Any], where: str) -> Config:
     """Give a reader the head that its task needs; `given` is the [model] table, which may not ask for another."""
-    if not isinstance(data, ReadingConfig) or not catalog.is_reader(model):
+    if not isinstance(data, ReadingConfig) or not catalog.is_text_encoder(model):
         return model
     known = get_args(type(model).model_fields["head"].annotation)
     if data.head not in known:
@@ -61,10 +61,10 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
     name = catalog.name_of(model)
     reason = None
     if not isinstance(data, ReadingConfig):
-        if catalog.is_reader(model):
+        if catalog.is_text_encoder(model):
             reason = f"a {name} reads texts and writes none; say in data.task what it should learn: mask, classify, "
             reason += "tag or answer"
-    elif not catalog.is_reader(model):
+    elif not catalog.is_text_encoder(model):
         reason = f"data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
     elif (stories := _stories(data)) and not catalog.reads_stories(model):
         reason = f"{stories} holds stories, and a {name} reads two texts; set model.preset = 'memn2n'"

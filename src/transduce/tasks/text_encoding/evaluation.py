@@ -23,7 +23,7 @@ from transduce.errors import DataError, SettingsError
 from transduce.evaluation.labels import JUDGEMENTS
 from transduce.evaluation.metrics import finite, perplexity
 from transduce.evaluation.significance import SAMPLES, intervals
-from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.text_encoding import answers_to
 from transduce.models.head import LanguageHead
 from transduce.training.reading_objective import reading_loss
@@ -35,7 +35,7 @@ FIXED_SEED = 0
 """Of the masks, the same as a run's validation has."""
 
 
-def assess_reader(reader: ReaderModel, path: str, columns: Table | None = None, samples: int = SAMPLES) -> Table:
+def assess_reader(reader: TextEncoder, path: str, columns: Table | None = None, samples: int = SAMPLES) -> Table:
     """Read a file as the reader's task has it and return the scores, with the lines left out by reason, and how many
     texts or words have labels that the model cannot say, with some of these.
 
@@ -93,7 +93,7 @@ def _unknown_labels(task: str, gold: Sequence[Any], known: Sequence[str]) -> Tab
     return {"count": unknown.total(), "examples": [label for label, _ in unknown.most_common(MOST_NAMED)]}
 
 
-def _masked(reader: ReaderModel, data: ReadingConfig, lines: Iterator[Example]) -> Table:
+def _masked(reader: TextEncoder, data: ReadingConfig, lines: Iterator[Example]) -> Table:
     """Loss, perplexity and accuracy of hidden pieces, always the same ones."""
     tokenizer = reader.tokenizer
     encoder = encoder_for(data, tokenizer, ())

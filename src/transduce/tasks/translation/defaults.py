@@ -91,7 +91,7 @@ def advise(found: Survey, given: Table | None = None) -> Advice:
     model, training = _model(found.pairs, per_line, reasons)
     chosen = bool(KINDS & (given or {}).keys())
     if not {**({"joint": True} if chosen else tokenizer), **(given or {})}["joint"]:
-        model["tied"] = "target"
+        model["tied_embeddings"] = "target"
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
@@ -132,7 +132,7 @@ def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, gi
         "schedule": "linear",
         "learning_rate": rate,
         "warmup": min(500, updates // 10),
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "validate_every": every,
         "patience": 5,
         "keep_last": 5,
@@ -186,7 +186,7 @@ def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Tabl
         "schedule": "inverse_sqrt",
         "learning_rate": rate,
         "warmup": warmup,
-        "clip": 1.0,
+        "max_grad_norm": 1.0,
         "validate_every": every,
         "patience": 10,
         "keep_last": 5,

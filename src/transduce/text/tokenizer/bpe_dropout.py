@@ -58,7 +58,7 @@ _MAX_RUNS = 10
 _PLACE_BITS = 32
 
 
-class SubwordDropout:
+class BpeDropout:
     """Tokens of a text, at random finer than the tokenizer's, as a function of (seed, epoch, line, text)."""
 
     def __init__(self, tokenizer: AnyTokenizer, rate: float, seed: int) -> None:

@@ -39,7 +39,7 @@ def test_labelled_texts_become_rows_and_every_line_is_accounted_for(tmp_path: Pa
         task="classify",
         train={"path": str(tmp_path / "train.tsv")},
         test={"path": str(tmp_path / "test.tsv")},
-        validation_share=0.1,
+        validation_fraction=0.1,
     )
     report = found.report.train
     dropped = {reason: finding.dropped for reason, finding in report.findings.items() if finding.dropped}
@@ -63,7 +63,7 @@ def test_pairs_have_their_second_text_in_the_second_segment(tmp_path: Path) -> N
     lines = [f"{word} hund\t{word} tor {n}\tx" for n, word in enumerate(WORDS)]
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = prepared(
-        tmp_path, task="classify", train={"path": str(tmp_path / "a.tsv"), "second": 1}, validation_share=0.0
+        tmp_path, task="classify", train={"path": str(tmp_path / "a.tsv"), "second": 1}, validation_fraction=0.0
     )
     tokenizer = found.source_tokenizer
     framed = [tokenizer(*line.split("\t")[:2]) for line in lines]
@@ -78,7 +78,7 @@ def test_words_have_their_label_at_their_first_piece_and_long_sentences_are_spli
     sentences = [WORDS[:n] for n in range(1, 13)] + [WORDS * 3]
     text = "\n\n".join("\n".join(f"{word} T{len(word)}" for word in words) for words in sentences)
     (tmp_path / "a.conll").write_text(text + "\n", encoding="utf-8")
-    found = prepared(tmp_path, task="tag", train={"path": str(tmp_path / "a.conll")}, validation_share=0.0)
+    found = prepared(tmp_path, task="tag", train={"path": str(tmp_path / "a.conll")}, validation_fraction=0.0)
     assert found.report.train.findings["split"].kept >= 1
     assert found.report.train.rows is not None and found.report.train.rows > found.report.train.kept == 13
     tokenizer, labels = found.source_tokenizer, found.report.labels or ()
@@ -100,7 +100,7 @@ def test_an_example_is_no_duplicate_of_one_that_cannot_be_used(tmp_path: Path) -
         {"question": "wo?", "context": context, "answers": [{"text": "tor", "answer_start": place}]} for place in places
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0)
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
     dropped = {reason: finding.dropped for reason, finding in found.report.train.findings.items() if finding.dropped}
     assert dropped == {"no_place": 1, "duplicate": 1} and found.report.train.kept == 1
 
@@ -110,7 +110,9 @@ def test_an_answer_stands_in_the_windows_that_hold_all_of_it(tmp_path: Path) -> 
     start = context.index("alten tor", 100)
     example = {"question": "wo?", "context": context, "answers": [{"text": "alten tor", "answer_start": start}]}
     (tmp_path / "a.jsonl").write_text(json.dumps(example) + "\n", encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0, stride=6)
+    found = prepared(
+        tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0, stride=6
+    )
     tokenizer = found.source_tokenizer
     batch = collate_reading(found.train, np.arange(len(found.train)), tokenizer.specials, "answer")
     hits = 0
@@ -130,7 +132,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     for n in range(120):
         lines += [" ".join(WORDS[(n + shift) % 12] for shift in range(4 + n % 5)) for _ in range(3)] + [""]
     (folder / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    return prepared(folder, 50, task="mask", train={"path": str(folder / "a.txt")}, validation_share=0.05)
+    return prepared(folder, 50, task="mask", train={"path": str(folder / "a.txt")}, validation_fraction=0.05)
 
 
 def masking(plain: Prepared, seed: int = 3, **changes: object) -> Masking:
@@ -204,7 +206,7 @@ def test_whole_words_are_hidden_or_none_of_them(plain: Prepared) -> None:
 
 def test_one_document_cannot_be_asked_whether_sentences_follow(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(" ".join(WORDS) for _ in range(9)), encoding="utf-8")
-    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_share": 0.0}
+    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
     with pytest.raises(DataError, match="two training documents or more"):
         prepared(tmp_path, **table)
     found = prepared(tmp_path, **table, next_sentence=False)
@@ -214,7 +216,7 @@ def test_one_document_cannot_be_asked_whether_sentences_follow(tmp_path: Path) -
 
 def test_a_tokenizer_that_was_given_is_kept_and_must_be_able_to_hide(tmp_path: Path, plain: Prepared) -> None:
     (tmp_path / "a.txt").write_text("der hund\nbellt laut\n\nam tor\nvorbei am tor\n", encoding="utf-8")
-    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_share": 0.0}
+    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
     data = ReadingConfig.from_table(table, "a test")
     prepare_reading(data, PIECES, tmp_path / "data", given=plain.source_tokenizer)
     assert load_prepared(tmp_path / "data").source_tokenizer.to_json() == plain.source_tokenizer.to_json()
@@ -227,7 +229,7 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
         lines = [f"{WORDS[n]} {name}\t{name}" for n in range(count)]
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     train = [{"path": str(tmp_path / "a.tsv")}, {"path": str(tmp_path / "b.tsv"), "weight": 2.0}]
-    found = prepared(tmp_path, task="classify", train=train, validation_share=0.0)
+    found = prepared(tmp_path, task="classify", train=train, validation_fraction=0.0)
     assert [(part.size, part.weight) for part in found.train.parts] == [(6, 1.0), (4, 2.0)]
 
 
@@ -240,14 +242,14 @@ def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
             task="classify",
             train={"path": str(tmp_path / "a.tsv")},
             test={"path": str(tmp_path / "b.tsv")},
-            validation_share=0.0,
+            validation_fraction=0.0,
         )
 
 
 def test_questions_that_are_cut_are_counted(tmp_path: Path) -> None:
     long = {"question": " ".join(WORDS), "context": "am tor", "answers": [{"text": "tor", "answer_start": 3}]}
     (tmp_path / "a.jsonl").write_text(json.dumps(long) + "\n", encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0)
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
     assert found.report.train.findings["question_cut"].kept == 1
 
 
@@ -276,7 +278,7 @@ def test_an_answer_longer_than_what_is_read_at_once_is_not_taught_as_none(tmp_pa
         for text, at in rows
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.0)
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
     report = found.report.train
     assert (report.kept, report.findings["no_window"].dropped, report.findings["split"].kept) == (1, 1, 1)
 
@@ -309,7 +311,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("transduce.data.reading.prepare.train_reading_tokenizer", learn)
     with pytest.raises(DataError, match="changed while it was being read"):
-        prepared(tmp_path, task="classify", train={"path": str(path)}, validation_share=0.0)
+        prepared(tmp_path, task="classify", train={"path": str(path)}, validation_fraction=0.0)
 
 
 def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
@@ -320,7 +322,7 @@ def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
         answers = [{"text": "tor", "answer_start": 3}] if number % 2 else []
         lines.append(json.dumps({"question": "wo?", "context": context, "answers": answers}))
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_share=0.5)
+    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.5)
     assert found.report.validation is not None
     assert (found.report.train.kept, found.report.validation.kept) == (5, 5)
     assert found.report.train.findings["unanswered"].dropped == 10
@@ -330,7 +332,7 @@ def test_a_token_that_is_left_over_when_sentences_are_paired_is_counted(tmp_path
     """Six tokens fit a half: of the first document "tor" makes no pair, of the second the thirteenth word of one."""
     documents = ["\n".join([" ".join(WORDS[:6]), " ".join(WORDS[6:12]), "tor"]), " ".join([*WORDS[:12], "tor"])]
     (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
-    data = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_share": 0.0, "max_length": 15}
+    data = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0, "max_length": 15}
     prepare(ReadingConfig.from_table(data, "a test"), TokenizerConfig(kind="word", min_frequency=1), tmp_path / "data")
     found = load_prepared(tmp_path / "data")
     report = found.report.train

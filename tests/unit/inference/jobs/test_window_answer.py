@@ -24,7 +24,7 @@ def test_what_pytorch_has_to_answer_is_not_expected_of_ctranslate2(
 ) -> None:
     translator = copier("bpe")
     monkeypatch.setattr(translator.engine, "_quantization", "float32")  # as if it could express this model
-    options = translator.options(beam=2, stop="beam_finished", length_penalty="power")
+    options = translator.options(beam_size=2, stop_rule="beam_finished", length_normalization="power")
     constraints = translator.constraints(**wishes)  # type: ignore[arg-type]
     assert Answering(translator, options, constraints).fast == fast
     assert not Answering(translator, options, constraints, prefixed=True).fast

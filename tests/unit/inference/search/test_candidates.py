@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from tests.unit.inference.test_ensemble import ToyEnsemble, members
 from tests.unit.inference.search.toy import END, PAD, SPECIALS, START, Prefix, Row, Toy, random_table, search_all
+from tests.unit.inference.test_ensemble import ToyEnsemble, members
 from transduce.inference.ensemble import Ensemble
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.search import Search
@@ -20,12 +20,12 @@ SIZE = 23
 LISTS = [[4, 5, 6, 7], [END, 8, 9, 4, 10], [1, 20, 21, 22, 5, START, PAD], [11], list(range(SIZE))]
 WISHES: dict[str, dict[str, object]] = {
     "greedy": {"method": "greedy"},
-    "beam": {"beam": 4, "nbest": 3},
-    "exact": {"beam": 3, "stop": "exact", "length_penalty": "power", "alpha": 1.0},
-    "sample": {"method": "sample", "nbest": 3, "seed": 5},
-    "top_k": {"method": "sample", "nbest": 2, "seed": 7, "top_k": 2},
-    "penalties": {"beam": 4, "repetition_penalty": 1.5, "frequency_penalty": 0.3, "no_repeat_ngram": 2},
-    "at least": {"beam": 4, "min_length": 5},
+    "beam_size": {"beam_size": 4, "n_best": 3},
+    "exact": {"beam_size": 3, "stop_rule": "exact", "length_normalization": "power", "length_penalty": 1.0},
+    "sample": {"method": "sample", "n_best": 3, "seed": 5},
+    "top_k": {"method": "sample", "n_best": 2, "seed": 7, "top_k": 2},
+    "penalties": {"beam_size": 4, "repetition_penalty": 1.5, "frequency_penalty": 0.3, "no_repeat_ngram_size": 2},
+    "at least": {"beam_size": 4, "min_length": 5},
 }
 
 
@@ -115,7 +115,7 @@ def test_an_ensemble_is_the_mean_over_each_list(name: str) -> None:
 
 def test_a_list_of_all_tokens_changes_nothing_for_real_models() -> None:
     """Models of the catalog, alone and together; with lists that end at different steps."""
-    wishes = SearchOptions(beam=3, nbest=2, max_length=7)
+    wishes = SearchOptions(beam_size=3, n_best=2, max_length=7)
     sources = [[4, 5, 1], [7], [9, 10, 4, 4, 6], [5, 5]]
     for model in (*members(), Ensemble(members()).eval()):
         free = answers(model, [Request(number, source, wishes) for number, source in enumerate(sources)])

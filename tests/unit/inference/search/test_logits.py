@@ -66,7 +66,7 @@ def test_no_wish_is_no_work() -> None:
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
 def test_wishes_hold_for_whatever_is_found(method: str, seed: int) -> None:
     """Answers of at least three tokens, none of them twice in a row of two."""
-    settings = {"method": method, "min_length": 3, "no_repeat_ngram": 2, "max_length": 6}
+    settings = {"method": method, "min_length": 3, "no_repeat_ngram_size": 2, "max_length": 6}
     settings |= {"seed": seed} if method == "sample" else {}
     (found, *_) = translate(Toy(random_table(seed)), [4, 5], **settings)
     assert len(found.tokens) >= 3
@@ -85,9 +85,9 @@ def test_an_exact_search_with_a_minimum_finds_the_best_of_those_that_are_long_en
             scores[END] = -INF
         return scores.log_softmax(dim=-1)
 
-    options = SearchOptions(beam=27, stop="exact", max_length=4, min_length=2)
+    options = SearchOptions(beam_size=27, stop_rule="exact", max_length=4, min_length=2)
     (best, *_) = [found for found in every_hypothesis(without_short, [4], options, 4) if found.ended]
-    (found, *_) = translate(Toy(row), [4], beam=27, stop="exact", max_length=4, min_length=2)
+    (found, *_) = translate(Toy(row), [4], beam_size=27, stop_rule="exact", max_length=4, min_length=2)
     assert found.tokens == best.tokens
     assert found.log_probability == pytest.approx(best.log_probability, abs=1e-5)
 
@@ -104,4 +104,4 @@ def test_wishes_that_nothing_can_meet_are_said() -> None:
     """Three words, none of them twice, and at least five of them."""
     assert len(WORDS) == 3
     with pytest.raises(TransduceError, match="ask for less"):
-        translate(Toy(random_table(1)), [4], min_length=5, no_repeat_ngram=1, max_length=9)
+        translate(Toy(random_table(1)), [4], min_length=5, no_repeat_ngram_size=1, max_length=9)

@@ -10,7 +10,7 @@ from transduce.inference.scoring import score_targets
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.search import Search
 from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.models.rnn import AttentiveRnn, AttentiveRnnConfig
+from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
 
 
@@ -38,9 +38,9 @@ def test_every_answer_begins_with_its_prefix_and_is_scored_as_a_whole(method: st
 
 def test_the_best_answer_as_its_own_prefix_changes_nothing() -> None:
     toy = Toy(random_table(5))
-    ((best, *_),) = answers(toy, [[]], beam=27, stop="exact", max_length=5)
+    ((best, *_),) = answers(toy, [[]], beam_size=27, stop_rule="exact", max_length=5)
     for length in range(1, len(best.tokens) + 1):
-        ((again, *_),) = answers(toy, [best.tokens[:length]], beam=27, stop="exact", max_length=5)
+        ((again, *_),) = answers(toy, [best.tokens[:length]], beam_size=27, stop_rule="exact", max_length=5)
         assert again.tokens == best.tokens
         assert again.score == pytest.approx(best.score, abs=1e-5)
 
@@ -49,8 +49,8 @@ def models() -> list[AnyTransducer]:
     torch.manual_seed(1)
     sizes = VocabularySizes(11, 11)
     transformer = TransformerConfig(model_dim=14, num_heads=2, ffn_dim=19, num_layers=2)
-    recurrent = AttentiveRnnConfig(embedding_dim=7, hidden_dim=13)
-    built: list[AnyTransducer] = [Transformer(transformer, sizes), AttentiveRnn(recurrent, sizes)]
+    recurrent = RnnConfig(embedding_dim=7, hidden_dim=13)
+    built: list[AnyTransducer] = [Transformer(transformer, sizes), Rnn(recurrent, sizes)]
     for model in built:
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.5)
@@ -58,12 +58,12 @@ def models() -> list[AnyTransducer]:
     return built
 
 
-@pytest.mark.parametrize("model", models(), ids=["transformer", "attentive_rnn"])
+@pytest.mark.parametrize("model", models(), ids=["transformer", "rnn"])
 def test_real_models_read_prefixes_of_different_lengths_at_once(model: AnyTransducer) -> None:
     prefixes: list[list[int]] = [[7, 8, 9], [], [10]]
-    together = answers(model, prefixes, beam=3, nbest=3, max_length=9)
+    together = answers(model, prefixes, beam_size=3, n_best=3, max_length=9)
     for prefix, found in zip(prefixes, together, strict=True):
-        (alone,) = answers(model, [prefix], beam=3, nbest=3, max_length=9)
+        (alone,) = answers(model, [prefix], beam_size=3, n_best=3, max_length=9)
         assert [answer.tokens for answer in found] == [answer.tokens for answer in alone]
         scored = score_targets(model, [[4, 5, 1]] * len(found), [a.tokens for a in found], SPECIALS, SPECIALS)
         for answer, score in zip(found, scored, strict=True):

@@ -20,7 +20,7 @@ def has(tokens: list[int], phrase: list[int]) -> bool:
 
 
 def forced(seed: int, phrases: list[list[int]], beam: int, max_length: int) -> list[Hypothesis]:
-    options = SearchOptions(beam=beam, max_length=max_length, stop="exact")
+    options = SearchOptions(beam_size=beam, max_length=max_length, stop_rule="exact")
     search = Search(Toy(random_table(seed)), SPECIALS, SPECIALS)
     search.admit([Request(3, SOURCE, options, required=phrases)])
     return search_all(search)[3]
@@ -39,7 +39,7 @@ def test_progress_is_the_longest_beginning_that_an_answer_ends_with(tokens: list
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 99), phrases=PHRASES, beam=st.integers(1, 5))
+@given(seed=st.integers(0, 99), phrases=PHRASES, beam_size=st.integers(1, 5))
 def test_every_answer_of_any_beam_says_what_it_has_to(seed: int, phrases: list[list[int]], beam: int) -> None:
     (best,) = forced(seed, phrases, beam, max_length=9)
     assert all(has(best.tokens, phrase) for phrase in phrases)
@@ -48,10 +48,10 @@ def test_every_answer_of_any_beam_says_what_it_has_to(seed: int, phrases: list[l
 @pytest.mark.parametrize("seed", range(9))
 def test_a_wide_beam_finds_the_likeliest_answer_that_says_it(seed: int) -> None:
     phrases = [[5, 1], [4]]
-    options = SearchOptions(beam=200, max_length=5, stop="exact")
+    options = SearchOptions(beam_size=200, max_length=5, stop_rule="exact")
     every = every_hypothesis(random_table(seed), SOURCE, options, 5)
     expected = next(one for one in every if one.ended and all(has(one.tokens, phrase) for phrase in phrases))
-    (found,) = forced(seed, phrases, beam=200, max_length=5)
+    (found,) = forced(seed, phrases, beam_size=200, max_length=5)
     assert found.tokens == expected.tokens
     assert found.score == pytest.approx(expected.score, rel=1e-5)
 
@@ -66,7 +66,7 @@ def test_places_are_given_in_turns_to_those_that_have_said_most() -> None:
 
 
 def test_neighbours_with_and_without_wishes_do_not_disturb_each_other() -> None:
-    options = SearchOptions(beam=3, max_length=6)
+    options = SearchOptions(beam_size=3, max_length=6)
     wishes = [Request(0, SOURCE, options, required=[[5, 5]]), Request(1, SOURCE, options), Request(2, (1, 1), options)]
     alone = {}
     for request in wishes:

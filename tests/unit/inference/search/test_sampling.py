@@ -30,7 +30,7 @@ def first_tokens(count: int, **options: object) -> Counter[int]:
     """Draw many answers in many requests; what each began with."""
     toy, search = Toy(written_table(TABLE)), Search(Toy(written_table(TABLE)), SPECIALS, SPECIALS)
     assert toy.max_target is None
-    wishes = {"method": "sample", "nbest": 250, **options}
+    wishes = {"method": "sample", "n_best": 250, **options}
     search.admit(
         [
             Request(seed, [4], SearchOptions.from_table({**wishes, "seed": seed}, "a test"))
@@ -93,14 +93,14 @@ def test_a_temperature_near_zero_is_greedy() -> None:
 
 
 def test_a_score_is_the_models_own_log_probability_whatever_was_drawn_from() -> None:
-    for found in translate(Toy(written_table(TABLE)), [4], method="sample", nbest=9, temperature=3.0, top_k=3, seed=5):
+    for found in translate(Toy(written_table(TABLE)), [4], method="sample", n_best=9, temperature=3.0, top_k=3, seed=5):
         expected = math.log(CHANCES[found.tokens[0] if found.tokens else END])
         assert found.log_probability == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_same_seed_gives_the_same_answers_and_another_gives_others() -> None:
     toy = Toy(random_table(2))
-    wishes = {"method": "sample", "nbest": 5, "max_length": 8}
+    wishes = {"method": "sample", "n_best": 5, "max_length": 8}
     first, again, other = (translate(toy, [4, 1, 5], **wishes, seed=seed) for seed in (7, 7, 8))
     assert first == again
     assert first != other
@@ -110,22 +110,22 @@ def test_the_same_seed_gives_the_same_answers_and_another_gives_others() -> None
 
 def test_without_a_seed_every_time_is_another() -> None:
     toy = Toy(random_table(2))
-    found = [translate(toy, [4, 1, 5], method="sample", nbest=20, max_length=8) for _ in range(2)]
+    found = [translate(toy, [4, 1, 5], method="sample", n_best=20, max_length=8) for _ in range(2)]
     assert found[0] != found[1]
 
 
 def test_neighbours_do_not_change_a_sample() -> None:
     toy = Toy(random_table(4))
-    options = SearchOptions(method="sample", nbest=3, seed=1, max_length=9)
-    alone = translate(toy, [5, 4], method="sample", nbest=3, seed=1, max_length=9)
+    options = SearchOptions(method="sample", n_best=3, seed=1, max_length=9)
+    alone = translate(toy, [5, 4], method="sample", n_best=3, seed=1, max_length=9)
     search = Search(toy, SPECIALS, SPECIALS)
     search.admit([Request(number, [1] * number, options) for number in range(1, 5)])
     search.advance()
-    search.admit([Request(7, [5, 4], options), Request(8, [4], SearchOptions(beam=2))])
+    search.admit([Request(7, [5, 4], options), Request(8, [4], SearchOptions(beam_size=2))])
     assert search_all(search)[7] == alone
 
 
 def test_special_tokens_are_never_drawn() -> None:
     toy = Toy(written_table({(): {START: 0.6, 0: 0.3, 1: 0.1}, (1,): {END: 1.0}}))
-    for found in translate(toy, [4], method="sample", nbest=20, seed=3):
+    for found in translate(toy, [4], method="sample", n_best=20, seed=3):
         assert found.tokens == [1]

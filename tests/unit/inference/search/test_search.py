@@ -65,12 +65,12 @@ def plain_beam(row: Row, source: Sequence[int], options: SearchOptions, max_leng
         finished.sort(key=lambda hypothesis: -hypothesis.score)
         if len(finished) >= options.beam:
             best = alive[0][0] / penalty(length + 1, options.alpha)
-            if options.stop == "beam_finished" or options.beam == 1 or best <= finished[options.nbest - 1].score:
+            if options.stop == "beam_finished" or options.beam == 1 or best <= finished[options.n_best - 1].score:
                 break
     else:
-        for total, prefix in alive if len(finished) < options.nbest else ():
+        for total, prefix in alive if len(finished) < options.n_best else ():
             finished.append(Hypothesis(list(prefix), total / penalty(max_length, options.alpha), total, ended=False))
-    return sorted(finished, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))[: options.nbest]
+    return sorted(finished, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))[: options.n_best]
 
 
 def test_a_beam_of_one_is_greedy_even_where_the_runner_up_would_grow_better() -> None:
@@ -78,12 +78,12 @@ def test_a_beam_of_one_is_greedy_even_where_the_runner_up_would_grow_better() ->
     row = written_table({(): {END: 0.40, 4: 0.39, 5: 0.21}, (4,): {5: 1.0}, (4, 5): {1: 1.0}, (4, 5, 1): {END: 1.0}})
     greedy = translate(Toy(row), SOURCE, method="greedy")
     assert greedy[0].tokens == []
-    close(translate(Toy(row), SOURCE, beam=1), greedy)
+    close(translate(Toy(row), SOURCE, beam_size=1), greedy)
 
 
 def test_a_hypothesis_that_was_cut_off_never_beats_one_that_ended() -> None:
     row = written_table({(): {END: 0.3, 4: 0.7}, (4,): {4: 1.0}, (4, 4): {4: 1.0}, (4, 4, 4): {4: 1.0}})
-    best = translate(Toy(row), SOURCE, beam=2, max_length=3)[0]
+    best = translate(Toy(row), SOURCE, beam_size=2, max_length=3)[0]
     assert (best.tokens, best.ended) == ([], True)
 
 
@@ -91,7 +91,7 @@ def test_a_hypothesis_that_was_cut_off_never_beats_one_that_ended() -> None:
 @pytest.mark.parametrize("penalty", LENGTH_PENALTIES)
 def test_the_exact_rule_stops_only_when_nothing_could_become_better(seed: int, penalty: str) -> None:
     """With a beam that misses nothing, the best by the exact rule is the best of all that end."""
-    options = SearchOptions(beam=41, length_penalty=penalty, alpha=1.3, max_length=4, stop="exact")
+    options = SearchOptions(beam_size=41, length_normalization=penalty, length_penalty=1.3, max_length=4, stop_rule="exact")
     row = random_table(seed)
     found = translate(Toy(row), SOURCE, **options.model_dump())
     close(found, every_hypothesis(row, SOURCE, options, 4)[:1])
@@ -108,18 +108,18 @@ def test_a_source_batch_has_an_end_after_each_source_and_padding_after_that() ->
 @pytest.mark.parametrize("seed", [11, 12, 13])
 def test_a_wide_beam_finds_every_hypothesis_in_its_true_order(penalty: str, alpha: float, seed: int) -> None:
     """There are 1 + 3 + 9 that end and 27 that are cut off: a beam of 41 misses none, and ranks them by the score."""
-    options = SearchOptions(beam=41, nbest=41, length_penalty=penalty, alpha=alpha, max_length=3)
+    options = SearchOptions(beam_size=41, n_best=41, length_normalization=penalty, length_penalty=alpha, max_length=3)
     row = random_table(seed)
     found = translate(Toy(row), SOURCE, **options.model_dump())
     assert len(found) == 40
     close(found, every_hypothesis(row, SOURCE, options, 3))
 
 
-@pytest.mark.parametrize("stop", ["settled", "beam_finished"])
+@pytest.mark.parametrize("stop", ["heuristic", "beam_finished"])
 @pytest.mark.parametrize("beam", [1, 2, 3, 5])
 def test_a_narrow_beam_finds_what_the_rule_says(beam: int, stop: str) -> None:
     for seed in range(31):
-        options = SearchOptions(beam=beam, nbest=beam, max_length=7, stop=stop)
+        options = SearchOptions(beam_size=beam, n_best=beam, max_length=7, stop=stop)
         row = random_table(seed)
         close(translate(Toy(row), SOURCE, **options.model_dump()), plain_beam(row, SOURCE, options, 7))
 
@@ -127,8 +127,10 @@ def test_a_narrow_beam_finds_what_the_rule_says(beam: int, stop: str) -> None:
 def test_a_wider_beam_can_find_what_greedy_misses() -> None:
     """The first token of the best answer is not the best first token."""
     row = written_table({(): {4: 0.6, 5: 0.4}, (4,): {1: 0.5, END: 0.5}, (5,): {END: 1.0}, (4, 1): {END: 1.0}})
-    plain = {"alpha": 0.0, "max_length": 5}
-    greedy, beam = (translate(Toy(row), SOURCE, **wish, **plain)[0] for wish in ({"method": "greedy"}, {"beam": 2}))
+    plain = {"length_penalty": 0.0, "max_length": 5}
+    greedy, beam = (
+        translate(Toy(row), SOURCE, **wish, **plain)[0] for wish in ({"method": "greedy"}, {"beam_size": 2})
+    )
     assert (greedy.tokens, beam.tokens) == ([4, 1], [5])
     assert greedy.log_probability == pytest.approx(torch.tensor(0.3).log().item(), rel=1e-6)
     assert beam.log_probability == pytest.approx(torch.tensor(0.4).log().item(), rel=1e-6)
@@ -137,11 +139,11 @@ def test_a_wider_beam_can_find_what_greedy_misses() -> None:
 def test_the_length_penalty_decides_between_a_short_and_a_long_answer() -> None:
     row = written_table({(): {4: 0.55, END: 0.45}, (4,): {5: 1.0}, (4, 5): {1: 0.8, 5: 0.2}, (4, 5, 1): {END: 1.0}})
     # The empty answer: ln 0.45 = -0.799. Three tokens and the end: ln 0.44 = -0.821; (9/6)^1.1 = 1.562, (6/6)^1.1 = 1.
-    short = translate(Toy(row), SOURCE, beam=2, alpha=0.0)
+    short = translate(Toy(row), SOURCE, beam_size=2, length_penalty=0.0)
     assert (short[0].tokens, short[0].score) == ([], pytest.approx(-0.7985, abs=1e-4))
-    long = translate(Toy(row), SOURCE, beam=2, alpha=1.1)
+    long = translate(Toy(row), SOURCE, beam_size=2, length_penalty=1.1)
     assert (long[0].tokens, long[0].score) == ([4, 5, 1], pytest.approx(-0.8210 / 1.5621, abs=1e-4))
-    mean = translate(Toy(row), SOURCE, beam=2, alpha=1.0, length_penalty="power")
+    mean = translate(Toy(row), SOURCE, beam_size=2, length_penalty=1.0, length_normalization="power")
     assert (mean[0].tokens, mean[0].score) == ([4, 5, 1], pytest.approx(-0.8210 / 4, abs=1e-4))
 
 
@@ -158,7 +160,7 @@ def test_a_search_stops_when_as_many_are_finished_as_the_beam_is_wide_and_none_a
         }
     )
     model = Toy(row)
-    found = translate(model, SOURCE, beam=2, nbest=2, alpha=1.0)
+    found = translate(model, SOURCE, beam_size=2, n_best=2, length_penalty=1.0)
     assert [hypothesis.tokens for hypothesis in found] == [[], [5]]
     assert len(model.steps) == 2
 
@@ -177,23 +179,23 @@ def sure(length: int) -> Row:
 
 
 @pytest.mark.parametrize("beam", [1, 2, 4, 7])
-@pytest.mark.parametrize("nbest", [1, 2])
-def test_endings_that_nobody_wants_do_not_stop_the_search_for_a_good_one(beam: int, nbest: int) -> None:
+@pytest.mark.parametrize("n_best", [1, 2])
+def test_endings_that_nobody_wants_do_not_stop_the_search_for_a_good_one(beam: int, n_best: int) -> None:
     """They are among the best of each step only because there is nothing else; greedy would not fall for them."""
-    if nbest <= beam:
-        found = translate(Toy(sure(11)), SOURCE, beam=beam, nbest=nbest)
+    if n_best <= beam:
+        found = translate(Toy(sure(11)), SOURCE, beam_size=beam, n_best=n_best)
         assert found[0].tokens == translate(Toy(sure(11)), SOURCE, method="greedy")[0].tokens == [4] * 11
 
 
 def test_counting_endings_alone_stops_as_soon_as_the_beam_is_full_of_them() -> None:
     model = Toy(sure(11))
-    found = translate(model, SOURCE, beam=2, stop="beam_finished")
+    found = translate(model, SOURCE, beam_size=2, stop_rule="beam_finished")
     assert (found[0].tokens, len(model.steps)) == ([4], 2)
 
 
 def test_answers_are_distinct_and_sorted_and_as_many_as_asked_for() -> None:
     for seed in range(17):
-        found = translate(Toy(random_table(seed)), SOURCE, beam=5, nbest=3, max_length=6)
+        found = translate(Toy(random_table(seed)), SOURCE, beam_size=5, n_best=3, max_length=6)
         assert len(found) == 3
         assert len({tuple(hypothesis.tokens) for hypothesis in found}) == 3
         assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
@@ -201,7 +203,7 @@ def test_answers_are_distinct_and_sorted_and_as_many_as_asked_for() -> None:
 
 def test_fewer_answers_come_back_where_fewer_are_possible() -> None:
     row = written_table({(): {4: 1.0}, (4,): {END: 0.75, 5: 0.25}, (4, 5): {END: 1.0}})
-    found = translate(Toy(row), SOURCE, beam=5, nbest=5)
+    found = translate(Toy(row), SOURCE, beam_size=5, n_best=5)
     assert [hypothesis.tokens for hypothesis in found] == [[4], [4, 5]]
 
 
@@ -224,7 +226,7 @@ def test_greedy_takes_the_best_token_each_time() -> None:
 def test_a_beam_of_one_is_greedy() -> None:
     for seed in range(31):
         model = Toy(random_table(seed))
-        one, greedy = translate(model, SOURCE, beam=1), translate(model, SOURCE, method="greedy")
+        one, greedy = translate(model, SOURCE, beam_size=1), translate(model, SOURCE, method="greedy")
         assert one == greedy
 
 
@@ -256,7 +258,7 @@ def test_an_answer_without_end_is_cut_off_at_the_maximum_length(
 ) -> None:
     """Input plus 50, or plus another number, or a number, and never beyond what the model has positions for."""
     model = Toy(endless(), limit=limit)
-    best = translate(model, source, method=method, beam=3, **wish)[0]
+    best = translate(model, source, method=method, beam_size=3, **wish)[0]
     assert (best.tokens, best.ended) == ([4] * expected, False)
     assert len(model.steps) == expected
 
@@ -278,11 +280,11 @@ def test_a_model_whose_scores_are_not_numbers_is_refused() -> None:
 
 WISHES = [
     {"method": "greedy"},
-    {"beam": 3, "nbest": 3},
-    {"beam": 3, "alpha": 0.0, "max_length": 4},
-    {"beam": 3, "length_penalty": "power", "max_extra": 1},
-    {"beam": 5, "nbest": 2},
-    {"beam": 1},
+    {"beam_size": 3, "n_best": 3},
+    {"beam_size": 3, "length_penalty": 0.0, "max_length": 4},
+    {"beam_size": 3, "length_penalty": "power", "max_extra": 1},
+    {"beam_size": 5, "n_best": 2},
+    {"beam_size": 1},
 ]
 Arrival = tuple[int, Prefix, int]
 """(after how many steps it comes, source, which wish)."""
@@ -337,7 +339,7 @@ def test_dropping_some_changes_nothing_for_the_others(coming: list[Arrival], dro
 def test_what_was_dropped_does_not_come_out_and_costs_nothing() -> None:
     model = Toy(endless())
     search = Search(model, SPECIALS, SPECIALS)
-    search.admit([Request(number, SOURCE, SearchOptions(beam=3)) for number in (17, 5, 11)])
+    search.admit([Request(number, SOURCE, SearchOptions(beam_size=3)) for number in (17, 5, 11)])
     search.advance()
     assert (search.active, model.steps) == (3, [9])
     search.drop([5, 99])
@@ -369,13 +371,14 @@ def test_a_search_that_ran_dry_takes_new_requests() -> None:
 def test_rows_of_a_real_model_may_stand_at_different_positions() -> None:
     """The same on a Transformer, whose state must really keep the rows apart: later arrivals, longer and shorter."""
     model = Transformer(
-        TransformerConfig(model_dim=22, num_heads=2, ffn_dim=37, num_layers=2, tied="none"), VocabularySizes(23, 19)
+        TransformerConfig(model_dim=22, num_heads=2, ffn_dim=37, num_layers=2, tied_embeddings="none"),
+        VocabularySizes(23, 19),
     )
     initialize(model, seed=5)
     model.eval()
     generator = torch.Generator().manual_seed(7)
     sources = [torch.randint(4, 23, (length,), generator=generator).tolist() for length in (7, 2, 11, 1, 5)]
-    options = SearchOptions(beam=3, nbest=3, max_length=13)
+    options = SearchOptions(beam_size=3, n_best=3, max_length=13)
     alone = Search(model, SPECIALS, SPECIALS)
     expected = {}
     for number, source in enumerate(sources):

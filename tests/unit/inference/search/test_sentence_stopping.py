@@ -23,7 +23,7 @@ def test_an_answer_ends_at_once_where_it_is_told_to_and_needs_no_end_token() -> 
 
 def test_openings_of_a_beam_end_each_for_itself() -> None:
     search = Search(Toy(written_table(ONE_WAY)), SPECIALS, SPECIALS)
-    search.admit([Request(0, SOURCE, SearchOptions(beam=2, nbest=2), is_over=lambda tokens: tokens[-1] == 4)])
+    search.admit([Request(0, SOURCE, SearchOptions(beam_size=2, n_best=2), is_over=lambda tokens: tokens[-1] == 4)])
     while search.active:
         results = search.advance()
     assert sorted(found.tokens for found in results[0].hypotheses) == [[1, 4], [1, 5]]
@@ -32,7 +32,7 @@ def test_openings_of_a_beam_end_each_for_itself() -> None:
 def test_what_all_openings_agree_on_grows_and_is_how_the_answer_begins() -> None:
     for seed in range(20):
         search = Search(Toy(random_table(seed)), SPECIALS, SPECIALS)
-        search.admit([Request(0, SOURCE, SearchOptions(beam=3, max_length=8))])
+        search.admit([Request(0, SOURCE, SearchOptions(beam_size=3, max_length=8))])
         certain: list[list[int]] = []
         results = []
         while search.active:

@@ -11,7 +11,7 @@ import transduce
 from tests.invariants.cases import Case, case, draw_source, draw_target, encode, make_model
 from transduce.config import Table
 from transduce.errors import SettingsError
-from transduce.inference.text_encoder import ReaderModel
+from transduce.inference.text_encoder import TextEncoder
 from transduce.models.ancestors.extended_neural_gpu import ExtendedNeuralGpu, ImageState
 from transduce.models.ancestors.neural_gpu import NeuralGpu, NeuralGpuConfig
 from transduce.models.catalog import build, preset
@@ -62,17 +62,17 @@ TAGS = "\n".join(f"a{n} x\nb y\n" for n in range(40))
 def recipe(folder: Path, task: str = "tag", text: str = TAGS) -> Recipe:
     (folder / "a.tsv").write_text(text, encoding="utf-8")
     tables: Table = {
-        "data": {"task": task, "train": {"path": str(folder / "a.tsv")}, "max_length": 8, "validation_share": 0.1},
+        "data": {"task": task, "train": {"path": str(folder / "a.tsv")}, "max_length": 8, "validation_fraction": 0.1},
         "tokenizer": {"kind": "word", "min_frequency": 1, "joint": True},
         "model": {"preset": "neural_gpu", "model_dim": 5, "height": 2, "num_sets": 2},
-        "training": {"tokens": 200, "updates": 3, "validate_every": 3, "threads": 1, "join_sets": 2},
+        "training": {"batch_tokens": 200, "updates": 3, "validate_every": 3, "threads": 1, "relaxation_updates": 2},
     }
     return Recipe.from_tables(tables, "recipe.toml")
 
 
 def test_a_neural_gpu_is_trained_and_asked_like_any_reader(tmp_path: Path) -> None:
     reader = transduce.load(train(recipe(tmp_path), tmp_path / "run"))
-    assert isinstance(reader, ReaderModel)
+    assert isinstance(reader, TextEncoder)
     (said,) = reader.read(["a3 b"])
     assert {word.label for word in said} <= {"x", "y"} and len(said) == 2  # type: ignore[union-attr]
     with pytest.raises(SettingsError, match="no attention to look at"):

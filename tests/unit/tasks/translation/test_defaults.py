@@ -47,7 +47,7 @@ def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Pat
     assert advice.tables["tokenizer"]["source_kind"] == "character"
     assert advice.tables["tokenizer"]["target_kind"] == "word"
     assert advice.tables["tokenizer"]["joint"] is False
-    assert advice.tables["model"]["tied"] == "target"
+    assert advice.tables["model"]["tied_embeddings"] == "target"
     assert any("the source is single words" in reason for reason in advice.reasons)
     assert any("the target has 26 different words" in reason for reason in advice.reasons)
 
@@ -133,7 +133,7 @@ def test_whatever_the_corpus_the_chosen_settings_are_a_recipe(pairs: int, source
     assert training.updates >= 500
     assert training.warmup <= training.updates // 5
     assert 50 <= training.validate_every <= training.updates
-    assert training.average <= training.keep_last
+    assert training.average_checkpoints <= training.keep_last
     assert all(reason and "\n" not in reason for reason in advice.reasons)
 
 
@@ -155,8 +155,8 @@ def test_two_files_are_enough_for_a_recipe(tmp_path: Path) -> None:
     ("given", "expected"),
     [
         (["training.keep_last=2"], {"keep_last": 2, "average": 2}),
-        (["training.average=9"], {"keep_last": 9, "average": 9}),
-        (["training.average=1"], {"keep_last": 5, "average": 1}),
+        (["training.average_checkpoints=9"], {"keep_last": 9, "average": 9}),
+        (["training.average_checkpoints=1"], {"keep_last": 5, "average": 1}),
     ],
 )
 def test_what_was_chosen_gives_way_to_what_a_person_gives(

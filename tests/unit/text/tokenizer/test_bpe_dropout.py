@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from transduce.errors import DataError, SettingsError
 from transduce.text.lines import normalise, read_lines
-from transduce.text.tokenizer import bpe_dropout as subword_dropout
-from transduce.text.tokenizer.bpe_dropout import SubwordDropout
+from transduce.text.tokenizer import bpe_dropout as bpe_dropout
+from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer.special import KINDS
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
@@ -60,8 +60,8 @@ def trained(kind: str = "bpe") -> Tokenizer:
 
 
 @functools.cache
-def dropout(rate: float, seed: int = 7) -> SubwordDropout:
-    return SubwordDropout(trained(), rate, seed)
+def dropout(rate: float, seed: int = 7) -> BpeDropout:
+    return BpeDropout(trained(), rate, seed)
 
 
 def with_merges(*merges: tuple[str, str]) -> Tokenizer:
@@ -104,7 +104,7 @@ def test_at_rate_zero_it_is_the_tokenizer_in_twenty_languages():
 def test_at_rate_zero_lower_case_is_made_as_the_tokenizer_makes_it():
     tokenizer = train_tokenizer("bpe", TEXTS * 3, TokenizerConfig(vocab_size=401, lowercase=True))
     text = "The CAT and the GRÖSSE"
-    assert SubwordDropout(tokenizer, 0.0, 1).encode(text, 0, 0) == tokenizer.encode(text)
+    assert BpeDropout(tokenizer, 0.0, 1).encode(text, 0, 0) == tokenizer.encode(text)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -135,7 +135,7 @@ def test_overlapping_merges_have_the_chances_of_the_paper():
         "a bc": p * q,  # ab is left out, bc kept; nothing joins a and bc
         "a b c": p * p,  # both are left out
     }
-    rows = SubwordDropout(tokenizer, p, 11).encode_many(["abc"] * 20_011, 0, range(20_011))
+    rows = BpeDropout(tokenizer, p, 11).encode_many(["abc"] * 20_011, 0, range(20_011))
     assert_frequencies(Counter(shown(tokenizer, row) for row in rows), chances)
 
 
@@ -149,7 +149,7 @@ def test_a_merge_whose_piece_has_grown_meanwhile_is_not_made():
         "ab c": p * q,
         "a b c": p * p,
     }
-    rows = SubwordDropout(tokenizer, p, 2).encode_many(["abc"] * 20_011, 0, range(20_011))
+    rows = BpeDropout(tokenizer, p, 2).encode_many(["abc"] * 20_011, 0, range(20_011))
     assert_frequencies(Counter(shown(tokenizer, row) for row in rows), chances)
 
 
@@ -164,7 +164,7 @@ def test_a_merge_possible_at_two_places_has_a_draw_for_each_place_at_each_step()
         "a b ab": p * q * p,  # first left out, second kept, then the first left out again
         "a b a b": p * p,
     }
-    rows = SubwordDropout(tokenizer, p, 5).encode_many(["abab"] * 20_011, 0, range(20_011))
+    rows = BpeDropout(tokenizer, p, 5).encode_many(["abab"] * 20_011, 0, range(20_011))
     assert_frequencies(Counter(shown(tokenizer, row) for row in rows), chances)
 
 
@@ -194,13 +194,13 @@ def test_words_of_a_learned_tokenizer_have_the_chances_of_the_paper(word, rate):
 @pytest.mark.parametrize("other", ["the next word", "the next line", "the next epoch", "the next seed"])
 def test_choices_are_independent_of_those_of(other):
     tokenizer, count, p = with_merges(("a", "b")), 20_011, 0.3
-    here = SubwordDropout(tokenizer, p, 3)
+    here = BpeDropout(tokenizer, p, 3)
     lines = range(count)
     if other == "the next word":
         rows = [shown(tokenizer, row).split(" ▁ ") for row in here.encode_many(["ab ab"] * count, 0, lines)]
         pairs = [(first, second) for first, second in rows]
     else:
-        there = SubwordDropout(tokenizer, p, 4) if other == "the next seed" else here
+        there = BpeDropout(tokenizer, p, 4) if other == "the next seed" else here
         rest = there.encode_many(
             ["ab"] * count, int(other == "the next epoch"), [line + (other == "the next line") for line in lines]
         )
@@ -217,7 +217,7 @@ def test_choices_are_independent_of_those_of(other):
 @settings(max_examples=100)
 def test_order_batch_and_what_came_before_do_not_matter(texts, lines, epoch):
     lines = lines[: len(texts)]
-    used, fresh = dropout(0.3), SubwordDropout(trained(), 0.3, 7)
+    used, fresh = dropout(0.3), BpeDropout(trained(), 0.3, 7)
     batch = used.encode_many(texts, epoch, lines)
     assert batch == [fresh.encode(text, epoch, line) for text, line in zip(texts, lines, strict=True)]
     assert batch[::-1] == fresh.encode_many(texts[::-1], epoch, lines[::-1])
@@ -233,9 +233,9 @@ def test_another_seed_epoch_or_line_gives_other_tokens():
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.6, 0.95, 1.0])
 def test_patterns_change_nothing_but_the_time(rate, monkeypatch):
     texts = [*TEXTS, *HOSTILE] * 3
-    with_patterns = SubwordDropout(trained(), rate, 17).encode_many(texts, 2, range(len(texts)))
-    monkeypatch.setattr(subword_dropout, "_MAX_RUNS", 0)
-    without = SubwordDropout(trained(), rate, 17)
+    with_patterns = BpeDropout(trained(), rate, 17).encode_many(texts, 2, range(len(texts)))
+    monkeypatch.setattr(bpe_dropout, "_MAX_RUNS", 0)
+    without = BpeDropout(trained(), rate, 17)
     assert without.encode_many(texts, 2, range(len(texts))) == with_patterns
     assert without._cached.cache_info().currsize < 20  # words of one byte; all others were drawn one by one
 
@@ -255,9 +255,9 @@ def test_cutting_at_spaces_first_changes_nothing_but_the_time(lowercase, words):
 
 
 @functools.cache
-def spaced(lowercase: bool, at_spaces: bool = True) -> SubwordDropout:
+def spaced(lowercase: bool, at_spaces: bool = True) -> BpeDropout:
     tokenizer = train_tokenizer("bpe", TEXTS * 3, TokenizerConfig(vocab_size=401, lowercase=lowercase))
-    encoder = SubwordDropout(tokenizer, 0.3, 19)
+    encoder = BpeDropout(tokenizer, 0.3, 19)
     assert encoder._cuts_at_spaces  # or the quick way would be lost without anyone seeing it
     encoder._cuts_at_spaces = at_spaces
     return encoder
@@ -276,14 +276,14 @@ def test_a_tokenizer_that_cuts_otherwise_is_cut_its_own_way():
     content["model"]["merges"].insert(0, ["t", "Ġ"])
     tokenizer = Tokenizer.from_json(json.dumps(content), "by hand")
     assert "t▁" in tokenizer.pieces(tokenizer.encode("the cat sat"))  # it merges across spaces
-    assert SubwordDropout(tokenizer, 0.0, 0).encode("the cat sat", 0, 0) == tokenizer.encode("the cat sat")
+    assert BpeDropout(tokenizer, 0.0, 0).encode("the cat sat", 0, 0) == tokenizer.encode("the cat sat")
 
 
 def test_a_cache_that_is_too_small_changes_nothing_and_stays_small(monkeypatch):
     texts = TEXTS * 11
     expected = dropout(0.5).encode_many(texts, 1, range(len(texts)))
-    monkeypatch.setattr(subword_dropout, "CACHE_SIZE", 13)
-    small = SubwordDropout(trained(), 0.5, 7)
+    monkeypatch.setattr(bpe_dropout, "CACHE_SIZE", 13)
+    small = BpeDropout(trained(), 0.5, 7)
     assert [small.encode(text, 1, line) for line, text in enumerate(texts)] == expected
     assert small._cached.cache_info().currsize == 13
 
@@ -292,7 +292,7 @@ def test_a_cache_that_is_too_small_changes_nothing_and_stays_small(monkeypatch):
     "text", ["a" * 30_011, "the" * 22, "the" * 10_007, " " * 30_011, "ß" * 10_007, "👩‍👩‍👧‍👦" * 1_009]
 )
 def test_long_words_are_cut_in_time_and_not_kept(text):
-    encoder = SubwordDropout(trained(), 0.1, 3)
+    encoder = BpeDropout(trained(), 0.1, 3)
     for line in range(3):
         assert trained().decode(encoder.encode(text, 0, line)) == text
     assert encoder._cut_cached.cache_info().currsize == 0
@@ -311,9 +311,9 @@ def test_more_is_cut_at_higher_rates():
 def test_the_hash_of_a_process_does_not_matter():
     program = """
 import sys
-from transduce.text.subword_dropout import SubwordDropout
+from transduce.text.bpe_dropout import BpeDropout
 from transduce.text.tokenizer import Tokenizer
-encoder = SubwordDropout(Tokenizer.from_json(sys.stdin.readline(), "stdin"), 0.3, 7)
+encoder = BpeDropout(Tokenizer.from_json(sys.stdin.readline(), "stdin"), 0.3, 7)
 print(encoder.encode_many([line.rstrip("\\n") for line in sys.stdin], 5, range(5)))
 """
     given_text = "\n".join([trained().to_json(), *TEXTS])
@@ -335,13 +335,13 @@ def test_no_texts_have_no_tokens():
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bpe"])
 def test_other_kinds_are_refused(kind):
     with pytest.raises(SettingsError, match=rf"kind {kind} has none; set tokenizer\.kind = 'bpe'"):
-        SubwordDropout(trained(kind), 0.1, 0)
+        BpeDropout(trained(kind), 0.1, 0)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf])
 def test_impossible_rates_are_refused(rate):
     with pytest.raises(SettingsError, match="between 0 and 1"):
-        SubwordDropout(trained(), rate, 0)
+        BpeDropout(trained(), rate, 0)
 
 
 @pytest.mark.parametrize(("part", "value"), [("ignore_merges", True), ("continuing_subword_prefix", "")])
@@ -349,7 +349,7 @@ def test_tokenizers_that_join_otherwise_are_refused(part, value):
     content = json.loads(trained().to_json())
     content["model"][part] = value
     with pytest.raises(SettingsError, match=f"this {part}"):
-        SubwordDropout(Tokenizer.from_json(json.dumps(content), "by hand"), 0.1, 0)
+        BpeDropout(Tokenizer.from_json(json.dumps(content), "by hand"), 0.1, 0)
 
 
 def test_half_characters_are_a_data_error():

@@ -32,13 +32,20 @@ PROJECT = Path(__file__).parents[3]
 STOP, UPDATES = 8, TABLES["training"]["updates"]
 CLOSE = 1e-5
 """Relative; the rounding of sums is a hundredth of it."""
-BASE: Table = {"training": {"log_every": 1, "slice_tokens": 37, "device": "cpu"}}
+BASE: Table = {"training": {"log_every": 1, "micro_batch_tokens": 37, "device": "cpu"}}
 EVEN = merge(BASE, {"model": {"dropout": 0.0}})
 RICH = merge(
     BASE,
     {
-        "model": {"norm": "pre", "tied": "target", "output_bias": True},
-        "training": {"slice_tokens": 61, "clip": 0.5, "ema": 0.9, "average": 2, "r_drop": 1.0, "recompute": True},
+        "model": {"norm": "pre", "tied_embeddings": "target", "output_bias": True},
+        "training": {
+            "micro_batch_tokens": 61,
+            "max_grad_norm": 0.5,
+            "ema_decay": 0.9,
+            "average_checkpoints": 2,
+            "r_drop": 1.0,
+            "gradient_checkpointing": True,
+        },
     },
 )
 SHARD: Table = {"training": {"shard": True}}
@@ -140,7 +147,7 @@ def test_where_one_rank_runs_out_of_memory_both_go_on_in_smaller_slices(
     first, second = (seen["short"] for seen in together[1])
     assert first["weights"] == second["weights"]
     said = [event for event in read_journal(together[0] / "short/journal.jsonl") if event["event"] == "out_of_memory"]
-    assert said == [{"event": "out_of_memory", "update": STOP, "slice_tokens": 18}]
+    assert said == [{"event": "out_of_memory", "update": STOP, "micro_batch_tokens": 18}]
 
 
 def test_of_a_sharded_model_each_rank_holds_a_part(together: tuple[Path, list[dict[str, Any]]]) -> None:
@@ -275,7 +282,7 @@ def test_sharding_needs_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_sharding_cannot_choose_the_batch_by_trying_out_the_whole_model(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="give a number of tokens"):
-        recipe(**merge(BASE, {"training": {"shard": True, "tokens": "auto"}}))
+        recipe(**merge(BASE, {"training": {"shard": True, "batch_tokens": "auto"}}))
 
 
 def batch(rows: int, width: int) -> Batch:
