@@ -282,7 +282,10 @@ def test_an_export_says_which_wishes_are_lost_on_the_way(place: Path, capsys: py
     assert line.startswith("note: transformers have nothing for search.length_normalization = 'gnmt' with alpha = 0.6")
     kept = {"method": "beam", "length_normalization": "power", "length_penalty": 1.6, "repetition_penalty": 1.2}
     assert left_out(kept) == []
-    assert left_out({**kept, "coverage_penalty": 0.2, "presence_penalty": 1.0}) == ["coverage = 0.2", "presence_penalty = 1.0"]
+    assert left_out({**kept, "coverage_penalty": 0.2, "presence_penalty": 1.0}) == [
+        "coverage = 0.2",
+        "presence_penalty = 1.0",
+    ]
     assert left_out({"method": "greedy", "length_penalty": 0.9}) == []
 
 

@@ -19,7 +19,7 @@ SAMPLED = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "mi
 WISHES = {*NUMBERS, *SAMPLED, "num_beams", "do_sample", "length_penalty", "early_stopping", "max_length"}
 """All of theirs that mean something here."""
 
-OURS = ("coverage", "groups", "presence_penalty", "frequency_penalty", "seed")
+OURS = ("coverage_penalty", "beam_groups", "presence_penalty", "frequency_penalty", "seed")
 """Wishes of ours that they have not."""
 
 
@@ -31,10 +31,10 @@ def read_search(table: Table, model: Model) -> Table:
         found |= {"method": "sample"}
         found |= {ours: table[theirs] for theirs, ours in SAMPLED.items() if _is_number(table.get(theirs))}
     elif beam > 1:
-        found |= {"method": "beam", "beam": beam, "length_penalty": "power"}
+        found |= {"method": "beam", "beam_size": beam, "length_normalization": "power"}
         found |= {"length_penalty": max(0.0, _number(table.get("length_penalty"), 1.0))}
         if table.get("early_stopping") is True:
-            found["stop"] = "beam_finished"
+            found["stop_rule"] = "beam_finished"
     else:
         found["method"] = "greedy"
     longest = _number(table.get("max_length"), 0)
@@ -68,7 +68,7 @@ def left_out(search: Table) -> list[str]:
     lost = [f"{name} = {value}" for name in OURS if (value := getattr(options, name)) != getattr(usual, name)]
     if options.method == "beam" and options.length_normalization != "power" and options.length_penalty:
         lost.append(
-            f"length_penalty = '{options.length_normalization}' with alpha = {options.length_penalty} (1.0 of theirs instead)"
+            f"length_normalization = '{options.length_normalization}' with length_penalty = {options.length_penalty} (1.0 of theirs instead)"
         )
     return lost
 

@@ -20,7 +20,7 @@ SIZE = 23
 LISTS = [[4, 5, 6, 7], [END, 8, 9, 4, 10], [1, 20, 21, 22, 5, START, PAD], [11], list(range(SIZE))]
 WISHES: dict[str, dict[str, object]] = {
     "greedy": {"method": "greedy"},
-    "beam_size": {"beam_size": 4, "n_best": 3},
+    "beam": {"beam_size": 4, "n_best": 3},
     "exact": {"beam_size": 3, "stop_rule": "exact", "length_normalization": "power", "length_penalty": 1.0},
     "sample": {"method": "sample", "n_best": 3, "seed": 5},
     "top_k": {"method": "sample", "n_best": 2, "seed": 7, "top_k": 2},

@@ -91,7 +91,9 @@ def test_a_hypothesis_that_was_cut_off_never_beats_one_that_ended() -> None:
 @pytest.mark.parametrize("penalty", LENGTH_PENALTIES)
 def test_the_exact_rule_stops_only_when_nothing_could_become_better(seed: int, penalty: str) -> None:
     """With a beam that misses nothing, the best by the exact rule is the best of all that end."""
-    options = SearchOptions(beam_size=41, length_normalization=penalty, length_penalty=1.3, max_length=4, stop_rule="exact")
+    options = SearchOptions(
+        beam_size=41, length_normalization=penalty, length_penalty=1.3, max_length=4, stop_rule="exact"
+    )
     row = random_table(seed)
     found = translate(Toy(row), SOURCE, **options.model_dump())
     close(found, every_hypothesis(row, SOURCE, options, 4)[:1])
