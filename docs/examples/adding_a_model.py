@@ -1,4 +1,4 @@
-"""A model of one's own: a bag of words that can sort but not reverse. The companion of docs/adding-a-model.md.
+"""A model of one's own: a bag of words that can sort but not reverse. The companion of docs/how-to/add-a-model.md.
 
     python docs/examples/adding_a_model.py [FOLDER]
 

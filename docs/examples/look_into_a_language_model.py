@@ -4,7 +4,7 @@
 
 FOLDER is a language model that reads English, such as SmolLM2, made ready by `transduce import`. The last part asks
 every head of every layer how much it looks from "it" to a noun. What it prints for SmolLM2-135M is in
-docs/examples/smollm2.md.
+docs/explanation/smollm2.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/settings.md, made of the settings themselves: `python -m tests.documents.settings_page` writes it anew."""
+"""docs/reference/settings.md, made of the settings: `python -m tests.documents.settings_page` writes it anew."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from transduce.text.plain import TextFile
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig
 
-PAGE = ROOT / "docs" / "settings.md"
+PAGE = ROOT / "docs/reference/settings.md"
 BEGINNING = """# Every setting
 
 A recipe has five tables, `[data]`, `[tokenizer]`, `[model]`, `[training]` and `[search]`. Any setting can be changed on
 the command line, `--set training.r_drop=5`, and `transduce train … --dry-run` prints a recipe with all of them filled
 in. What this page calls the default holds where neither the recipe, nor a preset, nor [the choice by your
-corpus](training.md) says anything. No default means: none, or worked out as described. A language model's
+corpus](../how-to/train.md) says anything. No default means: none, or worked out as described. A language model's
 `[search]` begins with `method = "sample"`, `temperature = 0.8` and `max_length = 200`.
 
 This page is made of the program's own settings, and a test compares the two.
@@ -54,7 +54,7 @@ SECTIONS: list[tuple[str, str, type[Config]]] = [
     ("## `[search]`", "", SearchOptions),
 ]
 """Heading, a sentence, and the class of the settings."""
-MODEL = "`name` chooses the model, `preset` a model with its sizes ([which there are](../README.md#models))."
+MODEL = "`name` chooses the model, `preset` a model with its sizes ([which there are](../../README.md#models))."
 BLOCKS = "Shared by `transformer`, `gpt`, `t5`, `bert`, `universal` and `universal_encoder`."
 WORDS = {bool: "`true`, `false`", int: "whole number", float: "number", str: "text"}
 

@@ -28,9 +28,10 @@ from transduce.training import checkpoint as resume
 from transduce.training.config import TrainingConfig
 
 DOCS = ROOT / "docs"
-WALK, ADDING, NOTATION = DOCS / "walk.md", DOCS / "adding-a-model.md", DOCS / "notation.md"
+TOUR, ADDING = DOCS / "explanation/tour.md", DOCS / "how-to/add-a-model.md"
+NOTATION = DOCS / "explanation/notation.md"
 ADDED = DOCS / "examples" / "adding_a_model.py"
-DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
+DECISIONS = sorted((DOCS / "explanation/decisions").glob("*.md"))
 STOPS = ["text", "data", "nn", "models", "training", "decoding", "evaluation", "inspection"]
 
 
@@ -53,16 +54,16 @@ def test_every_python_block_is_python(document: Path) -> None:
 
 
 def test_the_walk_stops_once_in_every_folder_in_order() -> None:
-    assert re.findall(r"^## \d+\. (\w+):", WALK.read_text(encoding="utf-8"), re.MULTILINE) == STOPS
-    sections = re.split(r"^## ", WALK.read_text(encoding="utf-8"), flags=re.MULTILINE)[1 : len(STOPS) + 1]
+    assert re.findall(r"^## \d+\. (\w+):", TOUR.read_text(encoding="utf-8"), re.MULTILINE) == STOPS
+    sections = re.split(r"^## ", TOUR.read_text(encoding="utf-8"), flags=re.MULTILINE)[1 : len(STOPS) + 1]
     for stop, section in zip(STOPS, sections, strict=True):
         assert re.search(rf"Open `src/transduce/{stop}/[\w/]+\.py`", section), stop
 
 
 def test_the_walk_runs_from_its_beginning_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     seen: dict[str, object] = {}
-    for block in blocks(WALK, "python"):
-        exec(compile(block, "docs/walk.md", "exec"), seen)
+    for block in blocks(TOUR, "python"):
+        exec(compile(block, "docs/explanation/tour.md", "exec"), seen)
     assert seen["translation"] == "a dog runs"
     assert seen["maps"].mean("cross").shape == (4, 4)  # type: ignore[attr-defined]
     assert "['ein', 'Hund', 'läuft'] ein Hund läuft" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""docs/settings.md has every setting of every table, with its values, its default and what it means."""
+"""docs/reference/settings.md has every setting of every table, with its values, its default and what it means."""
 
 from __future__ import annotations
 

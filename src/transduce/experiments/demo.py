@@ -1,7 +1,7 @@
 """The demo: English spelling to pronunciation, from nothing to a picture of attention.
 
-The recipe is what was found to work best in three minutes on two cores (docs/log.md has the trials): a small pre-norm
-Transformer without dropout, for there are more words than it can learn by heart in that time.
+The recipe is the best found for three minutes on two cores (docs/development/log.md has the trials): a small pre-norm
+Transformer without dropout, because there are more words than it can memorise in that time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rules follow what is published for small data (Araabi and Monz 2020; Wu et al. 2021; Sennrich and Zhang 2019):
 small models with much dropout and few merges, larger ones as the corpus grows; and what was measured
-(docs/decisions/0018-what-is-chosen.md).
+(docs/explanation/decisions/0018-small-corpus-defaults.md).
 """
 
 from __future__ import annotations

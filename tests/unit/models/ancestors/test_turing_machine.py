@@ -81,8 +81,8 @@ def test_without_heads_it_is_the_lstm_of_torch() -> None:
     ],
 )
 def test_parameters_are_those_of_the_parts_that_the_paper_names(name: str, parts: dict[str, int]) -> None:
-    """Nine bits in and out, 26 numbers for an address, 40 to wipe and add; see docs/papers/turing-machine.md for why
-    the published counts, 67,561 and 17,162, cannot be met."""
+    """Nine bits in and out, 26 numbers for an address, 40 to wipe and add. See
+    docs/explanation/papers/turing-machine.md for why the published counts, 67,561 and 17,162, cannot be met."""
     found: dict[str, int] = {}
     for path, parameter in machine(preset(name)[1]).named_parameters():  # type: ignore[arg-type]
         part = path.split(".")[0]
