@@ -86,7 +86,7 @@ def recipe(work: Path, half: str, updates: int, threads: int | None) -> Table:
         "model": {"preset": "tiny", "norm": "pre"},
         "training": {
             **({} if threads is None else {"threads": threads}),
-            "tokens": 4096,
+            "batch_tokens": 4096,
             "updates": updates,
             "schedule": "inverse_sqrt",
             "learning_rate": RATE,
@@ -95,7 +95,7 @@ def recipe(work: Path, half: str, updates: int, threads: int | None) -> Table:
             "validate_every": max(1, updates // 5),
             "log_every": 50,
             "keep_last": 3,
-            "average": 3,
+            "average_checkpoints": 3,
         },
     }
 

@@ -84,7 +84,7 @@ def pre_training(options: argparse.Namespace, work: Path) -> Table:
         "model": MODEL | RATES["mask"],
         "training": {
             **LEARNING,
-            "tokens": 4096,
+            "batch_tokens": 4096,
             "updates": options.updates,
             "learning_rate": 1e-3,
             "warmup": max(1, options.updates // 10),
@@ -109,7 +109,7 @@ def tagging(options: argparse.Namespace, work: Path, seed: int, started: bool) -
             **LEARNING,
             **({"initial_checkpoint": pre_trained} if started else {}),
             "seed": seed,
-            "tokens": 2048,
+            "batch_tokens": 2048,
             "updates": options.tagging_updates,
             "learning_rate": 1e-3,
             "warmup": max(1, options.tagging_updates // 10),

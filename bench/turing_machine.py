@@ -45,7 +45,7 @@ def recipe(preset: str, options: argparse.Namespace, seed: int) -> Recipe:
         "model": {"preset": preset},
         "training": {
             "seed": seed,
-            "tokens": 32 * 12,
+            "batch_tokens": 32 * 12,
             "micro_batch_tokens": 32 * 12,
             "updates": options.updates,
             "schedule": "constant",

@@ -41,7 +41,7 @@ def recipe(task: str, model: str, options: argparse.Namespace) -> Recipe:
             "tokenizer": {"kind": "word", "min_frequency": 1},
             "model": MODELS[model],
             "training": {
-                "tokens": 2048,
+                "batch_tokens": 2048,
                 "updates": updates,
                 "threads": options.threads,
                 "schedule": "linear",

@@ -127,7 +127,7 @@ def _with_block(data: DataConfig | ReadingConfig, model: Config, where: str) -> 
             f"{where}: a model of {_limit(model)} positions reads too few tokens of plain text at a time to learn "
             f"anything of it; set model.max_positions to {4 if data.corrupt else 2} or more (256 is usual)"
         )
-    return data.but(block=data.block_size or most or USUAL_BLOCK)
+    return data.but(block_size=data.block_size or most or USUAL_BLOCK)
 
 
 def _largest_block(data: DataConfig, model: Config) -> int | None:
@@ -231,7 +231,7 @@ def choose_tokenizer(data: DataConfig | ReadingConfig, given: Table) -> tuple[Ta
 
 def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Table, list[str]]:
     """Fill in the tables of a run that starts from another; what a saved recipe says already is not chosen again."""
-    usual = {name: TrainingConfig.model_fields[name].default for name in ("keep_last", "average")}
+    usual = {name: TrainingConfig.model_fields[name].default for name in ("keep_last", "average_checkpoints")}
     given = _yielding(usual, tables["training"]) | tables["training"]
     training = TrainingConfig.from_table(given, f"{where}: training")
     assert training.initial_checkpoint is not None
@@ -339,9 +339,9 @@ def _yielding(chosen: Table, given: Table) -> Table:
     yielding = dict(chosen)
     if given.get("optimizer", "adamw") != "adamw":
         yielding.pop("weight_decay", None)
-    if "average" in chosen and isinstance(kept := given.get("keep_last"), int):
-        yielding["average"] = min(chosen["average"], kept)
-    if "keep_last" in chosen and isinstance(averaged := given.get("average"), int):
+    if "average_checkpoints" in chosen and isinstance(kept := given.get("keep_last"), int):
+        yielding["average_checkpoints"] = min(chosen["average_checkpoints"], kept)
+    if "keep_last" in chosen and isinstance(averaged := given.get("average_checkpoints"), int):
         yielding["keep_last"] = max(chosen["keep_last"], averaged)
     return yielding
 

@@ -173,7 +173,7 @@ def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
     tokens = batch_for(train.target.tokens + train.kept)
     keep_freed_memory()
     slices = min(recipe.training.micro_batch_size, tokens * recipe.training.gradient_accumulation // 2)
-    trial = recipe.but_training(tokens=tokens, micro_batch_tokens=slices, threads=recipe.training.threads)
+    trial = recipe.but_training(batch_tokens=tokens, micro_batch_tokens=slices, threads=recipe.training.threads)
     updater = Updater(_build(trial, corpus, Silent(), begun=True), trial.training)
     try:
         slices = fitting_micro_batch(updater, corpus, slices)
@@ -270,7 +270,7 @@ def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
     if corpus.report.tags is not None:
         notes["tags"] = corpus.report.tags.to_table()
     if isinstance(recipe.data.corpora[0], TextFile):
-        notes |= {"document": recipe.data.corpora[0].document, "block": recipe.data.block_size}
+        notes |= {"document": recipe.data.corpora[0].document, "block_size": recipe.data.block_size}
     return notes
 
 
@@ -294,7 +294,7 @@ def _as_begun(recipe: Recipe, folder: Path) -> Recipe:
     begun = fill_in(resume_recipe(folder))
     if recipe.training.batch_tokens == "auto":  # what was chosen then
         slices = recipe.training.micro_batch_tokens or begun.training.micro_batch_tokens
-        recipe = recipe.but_training(tokens=begun.training.batch_tokens, micro_batch_tokens=slices)
+        recipe = recipe.but_training(batch_tokens=begun.training.batch_tokens, micro_batch_tokens=slices)
     recipe = fill_in(recipe)
     if without_labels(begun.but_training(updates=recipe.training.updates)) != without_labels(recipe):
         raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
@@ -316,7 +316,7 @@ def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
 
 def _unblocked(data: DataConfig | ReadingConfig) -> DataConfig | ReadingConfig:
     """Leave out into which blocks plain text is cut, which preparing does not depend on."""
-    return data if isinstance(data, ReadingConfig) else data.but(block=None)
+    return data if isinstance(data, ReadingConfig) else data.but(block_size=None)
 
 
 def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:

@@ -131,7 +131,7 @@ class DataConfig(Config):
         named = [*(("train", corpus) for corpus in self.corpora), *others]
         if len({isinstance(corpus, TextFile) for _, corpus in named}) > 1:
             raise ValueError("some corpora are pairs and some are plain text; a model learns from one or the other")
-        for name in ("block", "corrupt"):
+        for name in ("block_size", "corrupt"):
             if getattr(self, name) is not None and not self.is_text:
                 raise ValueError(f"{name} is for plain text, {{text = 'file'}}, not for pairs; leave it out")
         for name, corpus in named:

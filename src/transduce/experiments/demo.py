@@ -37,11 +37,11 @@ SETTINGS: Table = {
         "num_heads": 4,
         "num_layers": 2,
         "norm": "pre",
-        "tied": "target",
+        "tied_embeddings": "target",
         "dropout": 0.0,
     },
     "training": {
-        "tokens": 1200,
+        "batch_tokens": 1200,
         "updates": 2200,
         "schedule": "linear",
         "learning_rate": 0.003,

@@ -210,7 +210,7 @@ class Generator:
         A window of as many tokens as the model reads (or learnt to read) moves on by `stride` of them, half of it
         unless given. The end of every document is a token too, and its bytes and words are those of the text alone.
         """
-        window = self.model.max_target or int(self.notes.get("block", USUAL_WINDOW))
+        window = self.model.max_target or int(self.notes.get("block_size", USUAL_WINDOW))
         return score_text(self.model, self.tokenizer, pieces, window, stride or max(1, window // 2))
 
     def _bounded(self, options: SearchOptions) -> SearchOptions:

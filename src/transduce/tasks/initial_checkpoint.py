@@ -74,7 +74,7 @@ SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked when only settings are wanted; whoever loads weights checks them all."""
 OF_A_HEAD = ("head", "next_sentence", "num_labels", "label_tokens")
 """Settings of what a reader says, which is new with every task."""
-KEPT_HABITS = ("label_smoothing", "bpe_dropout", "r_drop", "ema", "weight_decay", "optimizer", "betas")
+KEPT_HABITS = ("label_smoothing", "bpe_dropout", "r_drop", "ema_decay", "weight_decay", "optimizer", "betas")
 """Settings of the run that made a model which are as good for learning on."""
 
 

@@ -46,7 +46,7 @@ def advise_text(characters: int, given: Table | None = None, corrupt: bool = Fal
     every = max(50, min(1000, updates // 20))
     reasons.append(f"{updates:,} updates of {tokens:,} tokens, checked every {every:,}")
     training: Table = {
-        "tokens": tokens,
+        "batch_tokens": tokens,
         "updates": updates,
         "optimizer": "adamw",
         "betas": [0.9, 0.95],

@@ -22,7 +22,7 @@ def advise_reader(task: str) -> Advice:
     """Choose tokenizer, model and training for a reader: what BERT was trained with, at a laptop's size."""
     mask = task == "mask"
     training: dict[str, Any] = {
-        "tokens": 4096 if mask else 2048,
+        "batch_tokens": 4096 if mask else 2048,
         "updates": 20_000 if mask else 2000,
         "optimizer": "adamw",
         "weight_decay": 0.01,

@@ -120,14 +120,14 @@ def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, gi
     the optimizer start from nothing; it falls to nothing in a line, and a few epochs are enough. `amount` says how
     much text there is, and `given` is what a person said of the training.
     """
-    tokens = given.get("tokens", 2048 if target_tokens < LITTLE else 4096)
+    tokens = given.get("batch_tokens", 2048 if target_tokens < LITTLE else 4096)
     epochs = 20 if target_tokens < LITTLE else 10 if target_tokens < MUCH else 3
     size = tokens if isinstance(tokens, int) else 4096
     per_epoch = max(1, int(target_tokens / size))
     updates = given.get("updates", max(200, min(20_000, epochs * per_epoch)))
     every = min(updates, max(20, min(1000, per_epoch, updates // 10)))
     training: dict[str, Any] = {
-        "tokens": tokens,
+        "batch_tokens": tokens,
         "updates": updates,
         "schedule": "linear",
         "learning_rate": rate,
@@ -136,7 +136,7 @@ def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, gi
         "validate_every": every,
         "patience": 5,
         "keep_last": 5,
-        "average": 5,
+        "average_checkpoints": 5,
     }
     reasons = [amount, *([] if "learning_rate" in given else [f"learning rate {rate:.2g}: {why}"])]
     chosen = {**training, **given}
@@ -180,7 +180,7 @@ def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Tabl
         f"about {epochs} epochs are at most {updates:,} updates of {tokens:,} tokens, checked every {every:,}"
     )
     training: dict[str, Any] = {
-        "tokens": tokens,
+        "batch_tokens": tokens,
         "updates": updates,
         "optimizer": "adam",
         "schedule": "inverse_sqrt",
@@ -190,6 +190,6 @@ def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Tabl
         "validate_every": every,
         "patience": 10,
         "keep_last": 5,
-        "average": 5,
+        "average_checkpoints": 5,
     }
     return model, training
