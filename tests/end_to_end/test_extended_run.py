@@ -32,9 +32,9 @@ def test_a_run_made_longer_is_the_run_that_was_that_long_from_the_beginning(tmp_
 
 def test_so_it_is_where_it_had_ended_between_two_checkpoints(tmp_path: Path) -> None:
     """At 12 it was validated and saved because it was over; a run of 17 does neither there."""
-    train(recipe(training={"average": 2}), tmp_path / "whole")
-    train(recipe(training={"average": 2, "updates": 12}), tmp_path / "run")
-    train(recipe(training={"average": 2}), tmp_path / "run", resume=True)
+    train(recipe(training={"average_checkpoints": 2}), tmp_path / "whole")
+    train(recipe(training={"average_checkpoints": 2, "updates": 12}), tmp_path / "run")
+    train(recipe(training={"average_checkpoints": 2}), tmp_path / "run", resume=True)
     assert sha256(tmp_path / "run" / WEIGHTS) == sha256(tmp_path / "whole" / WEIGHTS)
     lines, whole = (read_journal(tmp_path / name / "journal.jsonl") for name in ("run", "whole"))
     assert {"event": "longer", "update": 10, "before": 12, "now": 17} in lines

@@ -45,7 +45,7 @@ def test_a_language_model_goes_on_with_other_text_and_the_old_is_watched(tmp_pat
         (tmp_path / f"{name}.txt").write_text("\n\n".join(words * (3 + n % 3) for n in range(60)))
     model = {"name": "gpt", "model_dim": 14, "num_heads": 2, "ffn_dim": 19, "num_layers": 1, "max_positions": 23}
     tables: Table = {
-        "data": {"train": {"text": str(tmp_path / "old.txt")}, "block": 23},
+        "data": {"train": {"text": str(tmp_path / "old.txt")}, "block_size": 23},
         "training": {"threads": 1, "batch_tokens": 101, "updates": 7, "validate_every": 7, "learning_rate": 0.01},
     }
     first = merge(tables, {"tokenizer": {"kind": "bpe", "vocab_size": 270}, "model": model})

@@ -31,7 +31,7 @@ def stopped(wanted: Recipe, folder: Path, update: int, monkeypatch: pytest.Monke
 def test_a_stopped_run_becomes_a_model_and_can_go_on_as_if_it_never_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = recipe(training={"average": 2})
+    wanted = recipe(training={"average_checkpoints": 2})
     train(wanted, tmp_path / "whole")
     stopped(wanted, tmp_path / "run", 12, monkeypatch)
     train(wanted, tmp_path / "run", resume=True, finish=True)
@@ -69,7 +69,7 @@ def test_a_run_without_a_checkpoint_has_nothing_to_finish(tmp_path: Path, monkey
 def test_a_recipe_that_leaves_the_batch_to_us_goes_on_with_the_one_that_was_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = recipe(training={"tokens": "auto", "updates": 4, "validate_every": 2})
+    wanted = recipe(training={"batch_tokens": "auto", "updates": 4, "validate_every": 2})
     train(wanted, tmp_path / "whole")
     stopped(wanted, tmp_path / "run", 3, monkeypatch)
     train(wanted, tmp_path / "run", resume=True)

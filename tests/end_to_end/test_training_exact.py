@@ -15,12 +15,12 @@ from transduce.storage.journal import read_journal
 from transduce.training.interruption import Interrupted, Interruption
 from transduce.training.reporter import Step
 
-REGULARISED = {"ema": 0.9, "r_drop": 2.0, "r_drop_after": 4, "recompute": True, "threads": 2, "micro_batch_tokens": 29}
+REGULARISED = {"ema_decay": 0.9, "r_drop": 2.0, "r_drop_after": 4, "gradient_checkpointing": True, "threads": 2, "micro_batch_tokens": 29}
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"gradient_accumulation": 2, "max_grad_norm": 0.5, "tokens": 53}, REGULARISED],
+    [{}, {"gradient_accumulation": 2, "max_grad_norm": 0.5, "batch_tokens": 53}, REGULARISED],
     ids=["plain", "accumulate", "regularised"],
 )
 @pytest.mark.parametrize("stops", [[1], [5], [7], [3, 4, 11], [16]], ids=str)
@@ -194,8 +194,8 @@ def equal_lengths(prepared: Prepared, count: int = 8) -> Prepared:
 def test_two_half_batches_accumulated_are_one_batch(prepared: Prepared, tmp_path: Path) -> None:
     corpus = equal_lengths(prepared)
     settings = {"updates": 5, "epsilon": 1e-4, "validate_every": 5}
-    whole = trainer(corpus, tmp_path / "whole", {"dropout": 0.0}, tokens=40, **settings)
-    halves = trainer(corpus, tmp_path / "halves", {"dropout": 0.0}, tokens=20, gradient_accumulation=2, **settings)
+    whole = trainer(corpus, tmp_path / "whole", {"dropout": 0.0}, batch_tokens=40, **settings)
+    halves = trainer(corpus, tmp_path / "halves", {"dropout": 0.0}, batch_tokens=20, gradient_accumulation=2, **settings)
     listeners = [run(whole), run(halves)]
     for one, two in zip(*(listener.steps for listener in listeners), strict=True):
         assert (one.update, one.epoch, one.tokens) == (two.update, two.epoch, two.tokens) == (one.update, two.epoch, 40)

@@ -34,8 +34,8 @@ TABLES: Table = {
     "model": {"preset": "memn2n", "model_dim": 7, "max_facts": 11},
     "training": {
         "threads": 1,
-        "tokens": 2048,
-        "pool": 13,
+        "batch_tokens": 2048,
+        "bucket_size": 13,
         "updates": 11,
         "optimizer": "sgd",
         "schedule": "constant",
@@ -100,7 +100,7 @@ def test_a_small_pool_mixes_lengths_and_a_large_one_does_not(corpus: tuple[Recip
     recipe, prepared = corpus
     spread = {}
     for pool in (13, None):
-        training = recipe.training.but(pool=pool, tokens=13 * 60)
+        training = recipe.training.but(bucket_size=pool, batch_tokens=13 * 60)
         batches = ReadingFeed(prepared, training, torch.device("cpu")).starting(START)
         lengths = [batch.allowed.sum(1).float() for _, (_, batch) in zip(range(8), batches, strict=False)]
         spread[pool] = sum(float(some.max() - some.min()) for some in lengths) / 8

@@ -66,7 +66,7 @@ def tables(corpus: Path, **changes: Table) -> Table:
         },
         "training": {
             "threads": 1,
-            "tokens": 101,
+            "batch_tokens": 101,
             "updates": 17,
             "schedule": "constant",
             "warmup": 0,
@@ -201,7 +201,7 @@ def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path
         "model": {"preset": "t5_mini", "model_dim": 32, "num_heads": 2, "ffn_dim": 64, "num_layers": 1, "dropout": 0.0},
         "training": {
             "threads": 1,
-            "tokens": 100,
+            "batch_tokens": 100,
             "updates": 120,
             "schedule": "constant",
             "warmup": 10,

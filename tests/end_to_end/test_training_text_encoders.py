@@ -33,7 +33,7 @@ TABLES: Table = {
     "model": {"name": "bert", "model_dim": 14, "num_heads": 2, "ffn_dim": 19, "num_layers": 1, "max_positions": 17},
     "training": {
         "threads": 1,
-        "tokens": 101,
+        "batch_tokens": 101,
         "updates": 11,
         "optimizer": "adamw",
         "schedule": "constant",
@@ -92,8 +92,8 @@ def trainer(corpora: dict[str, tuple[Recipe, Prepared]], task: str, folder: Path
 
 
 REGULARISED: dict[str, Any] = {
-    "ema": 0.9,
-    "recompute": True,
+    "ema_decay": 0.9,
+    "gradient_checkpointing": True,
     "r_drop": 2.0,
     "gradient_accumulation": 2,
     "threads": 2,

@@ -21,7 +21,7 @@ TASK = SyntheticTask(task="reverse", size=8000, min_length=2, max_length=6, symb
 TRAINING: Table = {
     "tokenizer": {"kind": "word", "min_frequency": 1},
     "training": {
-        "tokens": 800,
+        "batch_tokens": 800,
         "schedule": "linear",
         "learning_rate": 0.003,
         "warmup": 50,
@@ -44,7 +44,7 @@ def test_a_language_model_goes_on_with_the_reverse_of_what_stands_before_the_arr
     tables: Table = {
         "data": {
             "train": {"text": str(tmp_path / "text"), "document": "line"},
-            "block": 32,
+            "block_size": 32,
             "validation_fraction": 0.02,
         },
         "model": {"preset": "llama_mini", **SMALL, "num_layers": 2},

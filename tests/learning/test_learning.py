@@ -114,7 +114,7 @@ def test_combinations_that_were_never_shown_are_captioned_and_their_shapes_looke
 OVERFIT: Table = {
     "tokenizer": {"joint": False, "source_kind": "character", "target_kind": "word", "min_frequency": 1},
     "training": {
-        "tokens": 512,
+        "batch_tokens": 512,
         "updates": 300,
         "schedule": "linear",
         "learning_rate": 0.003,
@@ -165,7 +165,7 @@ STORIES: Table = {
     "tokenizer": {"kind": "word", "min_frequency": 1},
     "model": {"preset": "memn2n", "model_dim": 20, "max_facts": 12},
     "training": {
-        "tokens": 2048,
+        "batch_tokens": 2048,
         "updates": 500,
         "schedule": "linear",
         "learning_rate": 0.01,

@@ -20,7 +20,7 @@ TABLES: Table = {
     "tokenizer": {"kind": "word", "min_frequency": 1, "joint": True},
     "model": {"preset": "neural_gpu", "model_dim": 32, "height": 2, "num_sets": 1, "dropout": 0.0},
     "training": {
-        "tokens": 400,
+        "batch_tokens": 400,
         "updates": 1200,
         "schedule": "linear",
         "learning_rate": 0.005,

@@ -262,7 +262,7 @@ def test_resuming_a_run_that_is_over_changes_nothing(first: Path) -> None:
 @in_main_thread
 def test_a_stop_does_not_change_what_is_averaged_in_the_end(tmp_path: Path) -> None:
     """Without validation pairs nothing can be said against the average; the checkpoint of the stop is no part of it."""
-    averaging = recipe(training={"updates": 17, "average": 2, "keep_last": 2})
+    averaging = recipe(training={"updates": 17, "average_checkpoints": 2, "keep_last": 2})
     averaging = replace(averaging, data=averaging.data.but(validation=None, validation_fraction=0))
     whole = train(averaging, tmp_path / "whole")
     paths = [whole / f"checkpoints/update-{update:08d}/model.safetensors" for update in (15, 17)]
@@ -381,7 +381,7 @@ def test_embeddings_start_from_a_file_of_vectors_and_may_stay_there(tmp_path: Pa
     run = train(
         recipe(
             model={"tied_embeddings": "none"},
-            training={"updates": 5, "average": 1, "source_vectors": str(vectors), "freeze_vectors": freeze},
+            training={"updates": 5, "average_checkpoints": 1, "source_vectors": str(vectors), "freeze_vectors": freeze},
         ),
         tmp_path / "run",
         reporter=listener,

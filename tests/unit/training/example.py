@@ -31,7 +31,7 @@ TABLES: Table = {
     "model": {"name": "transformer", "model_dim": 14, "num_heads": 2, "ffn_dim": 19, "num_layers": 1, "dropout": 0.3},
     "training": {
         "threads": 1,
-        "tokens": 101,
+        "batch_tokens": 101,
         "updates": 17,
         "schedule": "inverse_sqrt",
         "learning_rate": 0.01,

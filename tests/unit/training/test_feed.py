@@ -37,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 def feed(corpus: Prepared, rate: float, limits: Limits = (None, None), **changes: object) -> Feed:
-    return Feed(corpus, TrainingConfig(tokens=211, bpe_dropout=rate, **changes), CPU, limits)
+    return Feed(corpus, TrainingConfig(batch_tokens=211, bpe_dropout=rate, **changes), CPU, limits)
 
 
 def one_epoch(feeding: Feed, number: int = 0) -> Iterator[tuple[Position, Batch]]:

@@ -45,7 +45,7 @@ def judge(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatc
 def test_the_average_is_taken_where_it_is_better_than_the_best(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, losses: list[float], average_wins: bool
 ) -> None:
-    training = finished(prepared, tmp_path, average=3)
+    training = finished(prepared, tmp_path, average_checkpoints=3)
     best = training.progress.best_update
     judge(training, losses, monkeypatch)
     updates, final = put_final_weights(training, Listener())
@@ -62,7 +62,7 @@ def test_the_average_is_taken_where_it_is_better_than_the_best(
 def test_without_averaging_it_is_the_best_checkpoint_to_the_last_bit(
     prepared: Prepared, tmp_path: Path, average: int
 ) -> None:
-    training = finished(prepared, tmp_path, average=average)
+    training = finished(prepared, tmp_path, average_checkpoints=average)
     updates, final = put_final_weights(training, Listener())
     assert updates == [training.progress.best_update]
     assert final is not None
@@ -72,12 +72,12 @@ def test_without_averaging_it_is_the_best_checkpoint_to_the_last_bit(
 
 
 def test_without_validation_pairs_the_average_is_taken_as_asked(prepared: Prepared, tmp_path: Path) -> None:
-    training = finished(Prepared(**{**vars(prepared), "validation": None}), tmp_path, average=2)
+    training = finished(Prepared(**{**vars(prepared), "validation": None}), tmp_path, average_checkpoints=2)
     assert put_final_weights(training, Listener()) == ([9, 11], None)
 
 
 def test_the_best_window_is_the_neighbours_whose_average_validates_best(prepared: Prepared, tmp_path: Path) -> None:
-    settings = {"updates": 10, "validate_every": 2, "keep_last": 5, "average": 2, "average_window": "best"}
+    settings = {"updates": 10, "validate_every": 2, "keep_last": 5, "average_checkpoints": 2, "average_window": "best"}
     training = trainer(prepared, tmp_path, **settings)
     run(training)
     updates, found = put_final_weights(training, Listener())
@@ -95,7 +95,7 @@ def test_the_best_window_is_the_neighbours_whose_average_validates_best(prepared
 @pytest.mark.parametrize("average", [0, 2])
 def test_a_damaged_checkpoint_is_left_out_and_said(prepared: Prepared, tmp_path: Path, average: int) -> None:
     """The best one: of the others, the one that validates best takes its place."""
-    training = finished(prepared, tmp_path, average=average)
+    training = finished(prepared, tmp_path, average_checkpoints=average)
     best = training.progress.best_update
     weights = training.checkpoints.path(best) / "model.safetensors"
     damaged = bytearray(weights.read_bytes())

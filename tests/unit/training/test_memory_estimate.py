@@ -202,7 +202,7 @@ def test_what_is_held_already_or_never_is_not_expected_again(
 
     small = 4 * sum(weight.numel() for weight in small_model(prepared).parameters() if weight.dim() < 2)
     assert (expected(), expected(began=True), expected(still=True)) == (3 * weights, weights, 3 * small)
-    assert expected(ema=0.9) == 4 * weights
+    assert expected(ema_decay=0.9) == 4 * weights
 
 
 def test_ranks_of_one_machine_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

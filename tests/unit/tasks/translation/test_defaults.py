@@ -154,9 +154,9 @@ def test_two_files_are_enough_for_a_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["training.keep_last=2"], {"keep_last": 2, "average": 2}),
-        (["training.average_checkpoints=9"], {"keep_last": 9, "average": 9}),
-        (["training.average_checkpoints=1"], {"keep_last": 5, "average": 1}),
+        (["training.keep_last=2"], {"keep_last": 2, "average_checkpoints": 2}),
+        (["training.average_checkpoints=9"], {"keep_last": 9, "average_checkpoints": 9}),
+        (["training.average_checkpoints=1"], {"keep_last": 5, "average_checkpoints": 1}),
     ],
 )
 def test_what_was_chosen_gives_way_to_what_a_person_gives(
