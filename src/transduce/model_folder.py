@@ -28,14 +28,23 @@ from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer, VocabularySizes
-from transduce.storage.files import MANIFEST, folder_aside, read_json, seal, verify, write_json
+from transduce.storage.atomic import atomic_folder
+from transduce.storage.json_file import read_json, write_json
+from transduce.storage.layout import (
+    CONFIG,
+    FORMAT,
+    MANIFEST,
+    MODEL,
+    MODEL_CARD,
+    MODEL_KIND,
+    RECIPE,
+    SOURCE_TOKENIZER,
+    TARGET_TOKENIZER,
+    TOKENIZER,
+    WEIGHTS,
+)
+from transduce.storage.manifest import check_format, verify, write_manifest
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
-
-KIND = "transduce model"
-FORMAT = 1
-"""Of a model folder; a higher one is refused."""
-CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-JOINT, SOURCE, TARGET = "tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -72,10 +81,10 @@ class ModelFolder:
 
 def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
     """Write a model folder, whole or not at all."""
-    with folder_aside(folder) as aside:
+    with atomic_folder(folder) as temporary:
         sizes = contents.model.sizes
         write_json(
-            aside / CONFIG,
+            temporary / CONFIG,
             {
                 "format": FORMAT,
                 "model": catalog.name_of(contents.config),
@@ -84,10 +93,10 @@ def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
                 "notes": contents.notes,
             },
         )
-        save_weights(aside / WEIGHTS, weights_of(contents.model))
-        save_tokenizers(aside, contents.source_tokenizer, contents.target_tokenizer)
-        (aside / CARD).write_text(card, encoding="utf-8")
-        seal(aside, KIND)
+        save_weights(temporary / WEIGHTS, weights_of(contents.model))
+        save_tokenizers(temporary, contents.source_tokenizer, contents.target_tokenizer)
+        (temporary / MODEL_CARD).write_text(card, encoding="utf-8")
+        write_manifest(temporary, MODEL_KIND)
 
 
 @dataclass(frozen=True)
@@ -109,13 +118,13 @@ def describe_model(folder: Path, hash_up_to: int | None = None) -> Description:
     Every file is compared with the manifest, those of more than `hash_up_to` bytes by their size alone.
     """
     folder = find_model(folder)
-    listed = verify(folder, KIND, hash_up_to)["files"]
-    for name in (CONFIG, WEIGHTS, *([JOINT] if JOINT in listed else [SOURCE, TARGET])):
+    listed = verify(folder, MODEL_KIND, hash_up_to)["files"]
+    for name in (CONFIG, WEIGHTS, *([TOKENIZER] if TOKENIZER in listed else [SOURCE_TOKENIZER, TARGET_TOKENIZER])):
         if name not in listed:  # strangers may stand there, but nothing is read that the manifest does not vouch for
             raise ModelFolderError(f"{folder / MANIFEST}: does not list {name}; copy the folder again")
     table = read_json(folder / CONFIG)
     config, sizes = _read_config(table, folder / CONFIG)
-    source, target = load_tokenizers(folder, joint=JOINT in listed)
+    source, target = load_tokenizers(folder, joint=TOKENIZER in listed)
     if (source.size, target.size) != sizes:
         raise ModelFolderError(
             f"{folder}: the model knows {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
@@ -150,9 +159,9 @@ def find_model(folder: Path) -> Path:
         raise MissingInput(f"{folder}: there is no such folder; give a run or a model folder")
     if (folder / CONFIG).exists():
         return folder
-    if (folder / "model" / CONFIG).exists():
-        return folder / "model"
-    if (folder / "recipe.toml").exists():
+    if (folder / MODEL / CONFIG).exists():
+        return folder / MODEL
+    if (folder / RECIPE).exists():
         raise ModelFolderError(
             f"{folder}: this run has no model yet; go on with `transduce train --resume {folder}`, or make one of its "
             f"checkpoints with `transduce train --finish {folder}`"
@@ -219,23 +228,21 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 def save_tokenizers(folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> None:
     """Write one file for a joint tokenizer, two otherwise."""
     if source is target or source.to_json() == target.to_json():
-        source.save(folder / JOINT)
+        source.save(folder / TOKENIZER)
     else:
-        source.save(folder / SOURCE)
-        target.save(folder / TARGET)
+        source.save(folder / SOURCE_TOKENIZER)
+        target.save(folder / TARGET_TOKENIZER)
 
 
 def load_tokenizers(folder: Path, joint: bool) -> tuple[AnyTokenizer, AnyTokenizer]:
     """Read what `save_tokenizers` wrote."""
     if joint:
-        return load_tokenizer(folder / JOINT).sides()
-    return load_tokenizer(folder / SOURCE), load_tokenizer(folder / TARGET)
+        return load_tokenizer(folder / TOKENIZER).sides()
+    return load_tokenizer(folder / SOURCE_TOKENIZER), load_tokenizer(folder / TARGET_TOKENIZER)
 
 
 def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:
-    written = table.get("format")
-    if not isinstance(written, int) or not 1 <= written <= FORMAT:
-        raise ModelFolderError(f"{where}: has format {written!r}; this version reads up to {FORMAT}: upgrade transduce")
+    check_format(where.parent, table)
     vocabulary: Any = table.get("vocabulary")
     settings: Any = table.get("settings")
     try:

@@ -29,6 +29,7 @@ from transduce.inference.search.options import SearchOptions, continuing
 from transduce.models import catalog
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import SHARED
+from transduce.storage.layout import RECIPE
 from transduce.tasks.initial_checkpoint import Origin, fit, habits, open_origin, peak_rate, settled
 from transduce.tasks.language_modeling.defaults import advise_text, advise_text_tokenizer, measure
 from transduce.tasks.text_encoding.defaults import advise_reader, refuse_misreading, with_head
@@ -38,7 +39,6 @@ from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
 from transduce.training.config import LARGEST_MICRO_BATCH, TrainingConfig, default_micro_batch
-from transduce.training.run_folder import RECIPE
 
 TABLES = ("data", "tokenizer", "model", "training", "search")
 CHOSEN = {"tokenizer", "model", "training"}

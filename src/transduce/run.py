@@ -21,7 +21,9 @@ from transduce.model_folder import ModelFolder, save_model
 from transduce.models import catalog
 from transduce.models.interface import Model, VocabularySizes
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
-from transduce.storage.files import MANIFEST, file_aside, sha256
+from transduce.storage.atomic import atomic_file
+from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE
+from transduce.storage.manifest import sha256
 from transduce.tasks.initial_checkpoint import fingerprint, given_tokenizers
 from transduce.text.encoder_input import label_tokens
 from transduce.text.plain import TextFile
@@ -35,7 +37,7 @@ from transduce.training.interruption import listening
 from transduce.training.memory_estimate import batch_for, fitting_micro_batch
 from transduce.training.model_card import model_card
 from transduce.training.reporter import Reporter, Silent
-from transduce.training.run_folder import DATA, MODEL, RECIPE, emptied_on_error, held, kept_on_error
+from transduce.training.run_folder import emptied_on_error, held, kept_on_error
 from transduce.training.step import Updater
 from transduce.training.system_memory import keep_freed_memory
 from transduce.training.trainer import Trainer
@@ -148,8 +150,8 @@ def _set_up(
 
 
 def _write(recipe: Recipe, folder: Path) -> None:
-    with file_aside(folder / RECIPE) as aside:
-        aside.write_text(recipe.to_toml(), encoding="utf-8")
+    with atomic_file(folder / RECIPE) as temporary:
+        temporary.write_text(recipe.to_toml(), encoding="utf-8")
 
 
 def _trainer(recipe: Recipe, corpus: Prepared, folder: Path, ranks: Ranks, reporter: Reporter) -> Trainer:

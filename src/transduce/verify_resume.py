@@ -19,8 +19,9 @@ from pathlib import Path
 
 from transduce.errors import TransduceError
 from transduce.recipe import Recipe
-from transduce.storage.files import sha256, verify
-from transduce.training.checkpoint import KIND, Checkpoints
+from transduce.storage.layout import CHECKPOINT_KIND, DATA, JOURNAL, RECIPE
+from transduce.storage.manifest import sha256, verify
+from transduce.training.checkpoint import Checkpoints
 
 UPDATES = 20
 """Of each run; there is a checkpoint in the middle."""
@@ -45,12 +46,12 @@ def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, upd
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".verify-", dir=place.parent) as name:
         folder = Path(name)
-        (folder / "recipe.toml").write_text(replace(recipe, training=short).to_toml(), encoding="utf-8")
+        (folder / RECIPE).write_text(replace(recipe, training=short).to_toml(), encoding="utf-8")
         yield f"training {2 * half} updates without a stop"
-        fresh = ("--recipe", str(folder / "recipe.toml"), "--output")
+        fresh = ("--recipe", str(folder / RECIPE), "--output")
         given = () if prepared is None else ("--prepared", str(prepared))
         _finish(*fresh, str(folder / "whole"), *given)
-        same = given or ("--prepared", str(folder / "whole" / "data"))  # some tokenizers are learnt anew each time
+        same = given or ("--prepared", str(folder / "whole" / DATA))  # some tokenizers are learnt anew each time
         with _training(*fresh, str(folder / "killed"), *same) as process:
             _kill(process, folder / "killed", half)
         yield f"trained again, killed after update {half}; resuming"
@@ -79,7 +80,7 @@ def _finish(*arguments: str) -> None:
 
 def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
     """Kill a run at its first sign of life after the checkpoint in the middle."""
-    journal, checkpoint = run / "journal.jsonl", Checkpoints(run).path(half)
+    journal, checkpoint = run / JOURNAL, Checkpoints(run).path(half)
     lines = 0
     while process.poll() is None:
         now = journal.read_bytes().count(b"\n") if checkpoint.exists() else 0
@@ -103,12 +104,12 @@ def _last_words(complaint: str, code: int) -> str:
 
 def _compare(whole: Path, killed: Path, update: int) -> Iterator[str]:
     pairs = [(run, Checkpoints(run).path(update)) for run in (whole, killed)]
-    names = {name for _, checkpoint in pairs for name in verify(checkpoint, KIND)["files"]}
+    names = {name for _, checkpoint in pairs for name in verify(checkpoint, CHECKPOINT_KIND)["files"]}
     for name in sorted(names):
         first, second = (sha256(checkpoint / name) for _, checkpoint in pairs)
         if first != second:
             raise TransduceError(f"{name} differs after resuming ({first[:16]} and {second[:16]}); please report this")
         yield f"{name}: the same, SHA-256 {first[:16]}…"
-    if (whole / "journal.jsonl").read_bytes() != (killed / "journal.jsonl").read_bytes():
+    if (whole / JOURNAL).read_bytes() != (killed / JOURNAL).read_bytes():
         raise TransduceError("journal.jsonl differs after resuming; please report this")
     yield "journal.jsonl: the same, byte for byte"

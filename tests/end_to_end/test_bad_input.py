@@ -19,7 +19,8 @@ from tests.unit.cli.bad_corpora import CORPORA, NEW, TRAIN
 from tests.unit.cli.example import complaint, snapshot
 from tests.unit.cli.worlds import Case, config, content, cut, file, flip, folder, manifest, replaced, thesis, weights
 from transduce.cli.main import run
-from transduce.storage.files import read_json, write_manifest
+from transduce.storage.json_file import read_json
+from transduce.storage.manifest import save_manifest
 
 TRANSLATE = "translate model a.txt"
 EVALUATE = "evaluate run --source a.txt --target b.txt"
@@ -329,7 +330,7 @@ RUNS = {
         f"train --prepared run/data {NEW}",
         65,
         "format 99 is newer",
-        lambda place: write_manifest(place / "run/data", read_json(place / "run/data/manifest.json") | {"format": 99}),
+        lambda place: save_manifest(place / "run/data", read_json(place / "run/data/manifest.json") | {"format": 99}),
     ),
 }
 

@@ -10,8 +10,8 @@ from tests.unit.training.example import Listener, recipe
 from transduce.cli.main import run as main
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.run import train
-from transduce.storage.files import sha256
 from transduce.storage.journal import read_journal
+from transduce.storage.manifest import sha256
 
 WEIGHTS = "model/model.safetensors"
 

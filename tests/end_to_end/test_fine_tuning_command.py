@@ -15,8 +15,8 @@ from tests.unit.cli.example import complaint, seal_again, snapshot
 from transduce.cli.main import run
 from transduce.recipe import read_recipe
 from transduce.run import train
-from transduce.storage.files import sha256
 from transduce.storage.journal import read_journal
+from transduce.storage.manifest import sha256
 from transduce.training.reporter import Silent, Step
 
 NEW = """

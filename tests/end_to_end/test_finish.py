@@ -13,8 +13,8 @@ from transduce.errors import SettingsError
 from transduce.inference.translator import load
 from transduce.recipe import Recipe
 from transduce.run import train
-from transduce.storage.files import sha256
 from transduce.storage.journal import read_journal
+from transduce.storage.manifest import sha256
 from transduce.training.interruption import Interrupted
 
 WEIGHTS = "model/model.safetensors"

@@ -18,7 +18,7 @@ from transduce.inference.translator import load
 from transduce.model_folder import load_model
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
-from transduce.storage.files import sha256
+from transduce.storage.manifest import sha256
 from transduce.training import run_folder
 from transduce.training.interruption import Interrupted
 

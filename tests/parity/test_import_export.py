@@ -23,7 +23,7 @@ from transduce.inference.text_encoding import Said
 from transduce.inference.translator import Translator
 from transduce.interop.export_model import export, target_of
 from transduce.interop.import_model import import_model
-from transduce.model_folder import WEIGHTS, ModelFolder, load_model, save_model
+from transduce.model_folder import ModelFolder, load_model, save_model
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini, llama_mini
@@ -31,6 +31,7 @@ from transduce.models.interface import Model, VocabularySizes
 from transduce.models.rnn import RnnConfig
 from transduce.models.t5 import t5_mini
 from transduce.models.transformer import TransformerConfig
+from transduce.storage.layout import WEIGHTS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_reading_tokenizer, train_tokenizer
 

@@ -20,7 +20,9 @@ import torch
 from tests.torture.example import Run, Tally, differences
 from tests.torture.nursery import Nursery
 from transduce.model_folder import load_weights, save_weights
-from transduce.storage.files import MANIFEST, read_json, seal, write_manifest
+from transduce.storage.json_file import read_json
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import save_manifest, write_manifest
 
 STOPPED = 8
 """Where the run was stopped; there is a regular checkpoint at 6."""
@@ -65,7 +67,7 @@ def manifest(**changes: Any) -> Callable[[Run], None]:
         folder = run.checkpoints.path(STOPPED)
         found = read_json(folder / MANIFEST)
         facts = {**found["facts"], **changes.pop("facts", {})}
-        write_manifest(folder, {**found, "facts": facts, **changes})
+        save_manifest(folder, {**found, "facts": facts, **changes})
 
     return change
 
@@ -79,7 +81,7 @@ def tensors(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callab
         weights = {key: change(value) for key, value in load_weights(folder / name).items()}
         save_weights(folder / name, weights)
         (folder / MANIFEST).unlink()
-        seal(folder, found["kind"], format=found["format"], facts=found["facts"])
+        write_manifest(folder, found["kind"], facts=found["facts"])
 
     return changed
 
@@ -103,7 +105,7 @@ def shortened(run: Run) -> None:
 def of_a_model(run: Run) -> None:
     for update in run.checkpoints.updates():
         folder = run.checkpoints.path(update)
-        write_manifest(folder, {**read_json(folder / MANIFEST), "kind": "transduce model"})
+        save_manifest(folder, {**read_json(folder / MANIFEST), "kind": "transduce model"})
 
 
 CHANGES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {

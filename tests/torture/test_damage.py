@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture.example import Run, Tally, differences, sizes, some
-from transduce.storage.files import MANIFEST
+from transduce.storage.layout import MANIFEST
 from transduce.training.checkpoint import Checkpoints
 
 FILES = ("model.safetensors", "optimizer.safetensors", "progress.json", MANIFEST)
@@ -116,7 +116,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "flipped moments": (FILES[1], flip(FILES[1], -7)),
     "flipped progress": (FILES[2], flip(FILES[2], 5)),
     "flipped manifest": (MANIFEST, flip(MANIFEST, 5)),
-    "flipped format": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"format": 1', b'"format": 3')),
+    "flipped format": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"format": 2', b'"format": 3')),
     "flipped seed": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'\n    "seed": 1', b'\n    "seed": 9')),
     "flipped seal": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"seal"', b'"sealed"')),
 }

@@ -24,7 +24,9 @@ from transduce.model_folder import (
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
-from transduce.storage.files import MANIFEST, read_json, seal, write_json
+from transduce.storage.json_file import read_json, write_json
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import write_manifest
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -118,14 +120,14 @@ def resealed(folder: Path, change: Callable[[dict[str, object]], object]) -> Non
     change(table)
     write_json(folder / "config.json", table)
     (folder / MANIFEST).unlink()
-    seal(folder, KIND)
+    write_manifest(folder, KIND)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda table: table.update(format=2), "format 2"),
-        (lambda table: table.pop("format"), "format None"),
+        (lambda table: table.update(format=3), "format 3"),
+        (lambda table: table.pop("format"), "format 1"),
         (lambda table: table.update(model="transfomer"), "did you mean 'transformer'?"),
         (lambda table: table["settings"].update(model_dim=8), "does not divide into 3 heads"),
         (lambda table: table["settings"].update(ffn_dim=11), "has shape"),

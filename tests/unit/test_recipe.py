@@ -23,8 +23,10 @@ from transduce.models.rnn import RnnConfig
 from transduce.models.transformer import TransformerConfig, small
 from transduce.recipe import Recipe, read_recipe, resume_recipe
 from transduce.run import train
-from transduce.storage.files import MANIFEST, read_json, write_manifest
 from transduce.storage.journal import read_journal
+from transduce.storage.json_file import read_json
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import save_manifest
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Step
 
@@ -364,7 +366,7 @@ def test_a_checkpoint_from_before_settings_were_kept_names_the_hashes(first: Pat
     for place in (run / "checkpoints").iterdir():
         manifest = read_json(place / MANIFEST)
         del manifest["facts"]["settings"]
-        write_manifest(place, manifest)
+        save_manifest(place, manifest)
     train(resume_recipe(run), run, resume=True)
     path = run / "recipe.toml"
     path.write_text(path.read_text().replace("learning_rate = 0.01", "learning_rate = 0.02"))

@@ -177,11 +177,11 @@ def _after(stop: Stopped | BrokenPipeError) -> int:
 
 def _after_system_error(error: OSError) -> int:
     """What no part of the program foresaw: standard output on a full disk, a path that the system refuses."""
-    from transduce.storage.files import FULL
+    from transduce.storage.filesystem import DISK_FULL
 
     where = f"{error.filename}: " if error.filename else "the output: "
     _forget_output()
-    code = StorageError.exit_code if error.errno in FULL else MissingInput.exit_code
+    code = StorageError.exit_code if error.errno in DISK_FULL else MissingInput.exit_code
     return _complain(f"{where}{error.strerror or error}", code)
 
 

@@ -13,11 +13,9 @@ from transduce.config import Config
 from transduce.data.folder import read_json, read_manifest
 from transduce.data.ragged import Ragged
 from transduce.errors import DataError
-from transduce.storage.files import MANIFEST
+from transduce.storage.layout import DATA, MANIFEST, REPORT
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer.tag import Tags
-
-REPORT = "report.json"
 
 
 class PreparedPairs(Config):
@@ -44,7 +42,7 @@ class PreparedPairs(Config):
     def folder(self) -> Path:
         """The prepared corpus itself, where a run was named."""
         folder = Path(self.prepared)
-        return folder / "data" if (folder / "data" / MANIFEST).is_file() else folder
+        return folder / DATA if (folder / DATA / MANIFEST).is_file() else folder
 
     def tags(self) -> Tags | None:
         """The languages of the corpus, where it has several."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from transduce.data.config import DataConfig
 from transduce.errors import DataError, MissingInput
-from transduce.storage.files import file_aside
+from transduce.storage.atomic import atomic_file
 from transduce.text.corpus import CorpusFiles
 
 VALIDATION_WORDS = 1_000
@@ -103,7 +103,7 @@ def write_demo_corpus(folder: Path) -> DataConfig:
     parts = split(words)._asdict()
     for name, chosen in parts.items():
         lines = [f"{word}\t{spoken}\n" for word in chosen for spoken in words[word]]
-        with file_aside(folder / f"{name}.tsv") as aside:
-            aside.write_text("".join(lines), encoding="utf-8")
+        with atomic_file(folder / f"{name}.tsv") as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8")
     train, validation, test = (CorpusFiles(path=str(folder / f"{name}.tsv")) for name in parts)
     return DataConfig(train=train, validation=validation, test=test, source_language="en", target_language="arpabet")

@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Literal
-
-import pydantic
+from typing import Any, Literal
 
 from transduce.config import Config, Table
 from transduce.errors import CannotCreate, DataError, MissingInput, SettingsError
-from transduce.storage import files as storage
-from transduce.storage.files import MANIFEST, folder_aside
+from transduce.storage import json_file, manifest
+from transduce.storage.atomic import atomic_folder
+from transduce.storage.filesystem import storage_errors
+from transduce.storage.layout import CORPUS_KIND, MANIFEST
 
-KIND: Final = "transduce prepared corpus"
-FORMAT = 1
-"""Of the folder's layout; a higher one is refused."""
 SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked whenever the folder is opened; larger ones only when asked."""
 REMEDY = "prepare the corpus again"
@@ -34,9 +31,9 @@ class FileRecord(Config):
 class Manifest(Config):
     """What a prepared corpus is made of; written last, so that its presence says the folder is whole."""
 
-    kind: Literal["transduce prepared corpus"] = KIND
+    kind: Literal["transduce prepared corpus"]
     """What the folder is."""
-    format: int = FORMAT
+    format: int
     """Of the layout."""
     settings: dict[str, Any]
     """The tables `data` and `tokenizer` it was made by."""
@@ -45,28 +42,22 @@ class Manifest(Config):
     files: dict[str, FileRecord]
     """Every other file, by its path in the folder."""
 
-    @pydantic.model_validator(mode="after")
-    def _readable(self) -> Manifest:
-        if self.format > FORMAT:
-            raise ValueError(f"format {self.format} is newer than this version of transduce reads ({FORMAT})")
-        return self
-
 
 @contextlib.contextmanager
-def written_aside(folder: Path) -> Iterator[Path]:
+def atomic_corpus(folder: Path) -> Iterator[Path]:
     """Give a new folder next to `folder` to write into; put it in place at the end, or remove it on any error.
 
     A prepared corpus that stood there is replaced; anything else is refused.
     """
-    with storage.storage_errors(folder):
+    with storage_errors(folder):
         _refuse_foreign(folder)
-    with folder_aside(folder) as aside:
-        yield aside
+    with atomic_folder(folder) as temporary:
+        yield temporary
 
 
-def seal(aside: Path, settings: Table, token_bytes: dict[str, int]) -> None:
+def write_manifest(folder: Path, settings: Table, token_bytes: dict[str, int]) -> None:
     """Force all files to disk and write the manifest."""
-    storage.seal(aside, KIND, format=FORMAT, settings=settings, token_bytes=token_bytes)
+    manifest.write_manifest(folder, CORPUS_KIND, settings=settings, token_bytes=token_bytes)
 
 
 def read_manifest(folder: Path, thorough: bool = False) -> Manifest:
@@ -75,7 +66,7 @@ def read_manifest(folder: Path, thorough: bool = False) -> Manifest:
         raise MissingInput(f"{folder}: there is no such folder; make it with `transduce prepare`")
     if not (folder / MANIFEST).is_file():
         raise DataError(f"{folder}: is not a prepared corpus (no {MANIFEST}); make one with `transduce prepare`")
-    table = storage.verify(folder, KIND, None if thorough else SMALL_FILE, DataError, REMEDY)
+    table = manifest.verify(folder, CORPUS_KIND, None if thorough else SMALL_FILE, DataError, REMEDY)
     try:
         return Manifest.from_table(table, str(folder / MANIFEST))
     except SettingsError as error:
@@ -84,7 +75,7 @@ def read_manifest(folder: Path, thorough: bool = False) -> Manifest:
 
 def read_json(path: Path) -> Table:
     """Read a JSON object of the folder."""
-    return storage.read_json(path, DataError, REMEDY)
+    return json_file.read_json(path, DataError, REMEDY)
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -97,5 +88,5 @@ def _refuse_foreign(folder: Path) -> None:
             kind = read_json(folder / MANIFEST).get("kind")
         except DataError:
             kind = None
-        if kind != KIND:
+        if kind != CORPUS_KIND:
             raise CannotCreate(f"{folder}: holds files that are not a prepared corpus; choose another folder")

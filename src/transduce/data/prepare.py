@@ -33,15 +33,15 @@ from transduce.data.audit import (
     spool,
 )
 from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, Source, corpus_pairs
-from transduce.data.folder import seal, written_aside
+from transduce.data.folder import atomic_corpus, write_manifest
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.reading.prepare import prepare_reading
 from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport, Tally
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
-from transduce.data.store import JOINT_TOKENIZER, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER
 from transduce.data.text_prepare import prepare_text
 from transduce.errors import DataError, SettingsError
-from transduce.storage.files import write_json
+from transduce.storage.json_file import write_json
+from transduce.storage.layout import REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from transduce.text.tokenizer import AnyTokenizer, is_joint
 from transduce.text.tokenizer.extension import extend, with_tags
 from transduce.text.tokenizer.tag import NO_LEAD, Lead, Tags, listed
@@ -66,16 +66,16 @@ def prepare(
     assert (given is None) == (tokenizer.folder is None), "whoever names a folder has to open it"
     if isinstance(data, ReadingConfig):
         return prepare_reading(data, tokenizer, folder, progress, None if given is None else _read_by(given, tokenizer))
-    with written_aside(folder) as aside:
-        preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), given)
+    with atomic_corpus(folder) as temporary:
+        preparation = _Preparation(data, tokenizer, temporary, progress or (lambda stage, count: None), given)
         report = preparation.run()
         shutil.rmtree(preparation.work)
-        write_json(aside / REPORT, report.to_table())
+        write_json(temporary / REPORT, report.to_table())
         sizes = {
             "source": token_bytes(report.source_vocabulary),
             "target": token_bytes(report.target_vocabulary),
         }
-        seal(aside, {"data": data.to_table(), "tokenizer": tokenizer.to_table()}, sizes)
+        write_manifest(temporary, {"data": data.to_table(), "tokenizer": tokenizer.to_table()}, sizes)
     return report
 
 
@@ -196,7 +196,7 @@ class _Preparation:
         else:
             chosen = chosen if self.tokenizer.extend else 0
         source, target = self._made(lambda: self._sample(train, highest))
-        names = [JOINT_TOKENIZER] if is_joint(source, target) else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
+        names = [TOKENIZER] if is_joint(source, target) else [SOURCE_TOKENIZER, TARGET_TOKENIZER]
         for name, tokenizer in zip(names, (source, target), strict=False):
             (self.folder / name).write_text(tokenizer.to_json(), encoding="utf-8")
         return (source, target), chosen

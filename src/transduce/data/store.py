@@ -21,14 +21,11 @@ from transduce.data.ragged import OFFSET, Lengths, Ragged, open_array
 from transduce.data.reading.config import ReadingConfig
 from transduce.data.report import CorpusReport, Report, SplitReport
 from transduce.errors import DataError, SettingsError
+from transduce.storage.layout import REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 SPLITS = ("train", "validation", "test", "extra_validation")
-JOINT_TOKENIZER = "tokenizer.json"
-SOURCE_TOKENIZER = "source.tokenizer.json"
-TARGET_TOKENIZER = "target.tokenizer.json"
-REPORT = "report.json"
 STREAM = "tokens.bin"
 """All tokens of a split of plain text, an end token before every document."""
 USUAL_BLOCK = 256
@@ -199,8 +196,8 @@ def load_prepared(folder: Path, thorough: bool = False, block: int | None = None
     Plain text is cut into blocks of `block` tokens, as its settings say or 256 unless given.
     """
     manifest = read_manifest(folder, thorough)
-    if JOINT_TOKENIZER in manifest.files:  # what stands there besides is not ours
-        source_tokenizer, target_tokenizer = load_tokenizer(folder / JOINT_TOKENIZER).sides()
+    if TOKENIZER in manifest.files:  # what stands there besides is not ours
+        source_tokenizer, target_tokenizer = load_tokenizer(folder / TOKENIZER).sides()
     else:
         source_tokenizer = load_tokenizer(folder / SOURCE_TOKENIZER)
         target_tokenizer = load_tokenizer(folder / TARGET_TOKENIZER)

@@ -18,8 +18,9 @@ from transduce.data.config import DataConfig
 from transduce.data.ragged import RaggedWriter, read_strings
 from transduce.data.report import CorpusReport, Finding, Report, Side, SplitReport, TextCount
 from transduce.data.split import token_bytes
-from transduce.data.store import JOINT_TOKENIZER, STREAM
+from transduce.data.store import STREAM
 from transduce.errors import DataError, SettingsError
+from transduce.storage.layout import TOKENIZER
 from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import extend
@@ -176,7 +177,7 @@ def prepare_text(
             raise DataError(f"{several[0].file.name}: there is no text in it; check the {name} corpus")
     share = 0.0 if data.validation is not None else data.validation_fraction
     tokenizer = _learn(corpora["train"], share, config, progress, given)
-    (folder / JOINT_TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
+    (folder / TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
     reports = {}
     for name, several in corpora.items():
         if several and name != "train":

@@ -19,10 +19,13 @@ from transduce.evaluation.metrics import choose
 from transduce.inference.translator import load
 from transduce.recipe import Recipe
 from transduce.run import train
-from transduce.storage.files import file_aside, locked, storage_errors, write_json
+from transduce.storage.atomic import atomic_file
+from transduce.storage.filesystem import storage_errors
+from transduce.storage.json_file import write_json
+from transduce.storage.layout import RECIPE
+from transduce.storage.lock import locked
 from transduce.tasks.translation.evaluation import Assessment, TestSet, assess, read_test_set
 from transduce.training.reporter import Reporter
-from transduce.training.run_folder import RECIPE
 
 METRICS = ("word_error_rate", "phoneme_error_rate")
 SHOWN = 12
@@ -79,8 +82,8 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
         "train_seconds": round(seconds, 1),
         "test_words": len(test.sources),
     }
-    with file_aside(folder / "scores.json") as aside:
-        write_json(aside, scores)
+    with atomic_file(folder / "scores.json") as temporary:
+        write_json(temporary, scores)
     yield from _sample_table(test, found)
     yield f"{len(test.sources):,} words the model has never seen (stress removed, any listed pronunciation counts):"
     yield f"  wholly right       {100 * scores['word_accuracy']:.1f} %"

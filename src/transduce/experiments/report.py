@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from transduce.errors import CannotCreate
 from transduce.experiments.finding import Cell, Chart, Finding
 from transduce.inspection.figure import as_svg, new_figure
-from transduce.storage.files import parents_of, write_file
+from transduce.storage.atomic import write_file
+from transduce.storage.filesystem import create_parents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,7 @@ MARKS = "osD^vXP*"
 def opened(folder: Path) -> Iterator[None]:
     """Make the folder that files will go to before something is measured for minutes, not after; where nothing comes of
     it, a folder that was not there goes again."""
-    with parents_of(folder / "any", folder):
+    with create_parents(folder / "any", folder):
         if not os.access(folder, os.W_OK | os.X_OK):
             raise CannotCreate(f"{folder}: cannot be written (you may not); choose another place")
         yield

@@ -19,7 +19,7 @@ from transduce.inference.text_encoding import Found, Guess, ReadingEngine, Said
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import hops_of, self_attention_of
 from transduce.model_folder import ModelFolder
-from transduce.storage.files import file_aside
+from transduce.storage.atomic import atomic_file
 from transduce.text.encoder_input import story_of
 from transduce.text.lines import shown
 
@@ -204,8 +204,8 @@ class VectorFile:
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
-        aside = self._stack.enter_context(file_aside(self.path))
-        self._file: BinaryIO = self._stack.enter_context(aside.open("wb"))
+        temporary = self._stack.enter_context(atomic_file(self.path))
+        self._file: BinaryIO = self._stack.enter_context(temporary.open("wb"))
         self._header()
         return self
 

@@ -14,7 +14,7 @@ from transduce.errors import SettingsError
 from transduce.inspection.maps import AttentionMaps, Weights
 from transduce.models.ancestors.captioner import Captioner
 from transduce.models.interface import AnyTransducer
-from transduce.storage.files import write_file
+from transduce.storage.atomic import write_file
 
 PANEL, GAP, LABEL = 160, 12, 22
 """Sizes of the drawing, in its own units: a picture, what is between two, and the word above one."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from transduce.errors import MissingInput, SettingsError
 from transduce.nn.position import sinusoids
-from transduce.storage.files import write_file
+from transduce.storage.atomic import write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

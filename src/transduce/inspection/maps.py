@@ -15,7 +15,7 @@ from transduce.errors import SettingsError, suggestion
 from transduce.inspection import figure as picture
 from transduce.inspection import page as view
 from transduce.inspection.replay import Step
-from transduce.storage.files import write_file
+from transduce.storage.atomic import write_file
 
 Kind = Literal["encoder", "decoder", "cross"]
 Weights = npt.NDArray[np.float32]

@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 from transduce.config import Table, read_toml
 from transduce.errors import MissingInput, ModelFolderError
-from transduce.storage.files import read_json
-from transduce.storage.journal import JOURNAL, TIMING
-
-RECIPE, REPORT = "recipe.toml", "data/report.json"
+from transduce.storage.json_file import read_json
+from transduce.storage.layout import DATA, JOURNAL, RECIPE, REPORT, TIMING
 
 LARGEST, LONGEST = 1e300, 1e12
 """A value, and seconds, beyond which there is nothing to draw; sums of many stay finite below."""
@@ -196,7 +194,7 @@ def read_run(folder: Path) -> RunRecord:
     lines = _of_the_way_taken(read_lines(folder / JOURNAL))
     known = {"began", "update", "validation", "skipped", "final"}
     began, final = _last("began", lines), _last("final", lines)
-    timing, recipe, report = folder / TIMING, folder / RECIPE, folder / REPORT
+    timing, recipe, report = folder / TIMING, folder / RECIPE, folder / DATA / REPORT
     return RunRecord(
         folder=folder,
         began={} if began is None else began.facts,

@@ -10,7 +10,7 @@ from typing import Any
 from transduce.inspection.page import assemble
 from transduce.inspection.run_record import LARGEST, Curve, RunRecord
 from transduce.inspection.run_tables import check_table, count, flattened, glance, groups, notes, spread, text, words
-from transduce.storage.files import write_file
+from transduce.storage.atomic import write_file
 
 MOST_POINTS = 2_000
 """Of one curve; where there are more, each stretch keeps its lowest and its highest."""

@@ -25,7 +25,7 @@ from transduce.interop.huggingface.seq2seq import FAIRSEQ_PAD, M2M100, MARIAN, P
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer_export import Frame, export_tokenizers
 from transduce.interop.import_model import GENERATION, HABITS, OUR_HABITS
-from transduce.model_folder import CARD, WEIGHTS, ModelFolder, save_weights, weights_of
+from transduce.model_folder import ModelFolder, save_weights, weights_of
 from transduce.models import catalog
 from transduce.models.bert import BertConfig
 from transduce.models.block import SINUSOIDS, BlockConfig
@@ -33,7 +33,9 @@ from transduce.models.gpt import GptConfig
 from transduce.models.interface import EncoderModel, LanguageModel, Model
 from transduce.models.t5 import T5Config
 from transduce.models.transformer import TransformerConfig
-from transduce.storage.files import folder_aside, write_json
+from transduce.storage.atomic import atomic_folder
+from transduce.storage.json_file import write_json
+from transduce.storage.layout import MODEL_CARD, WEIGHTS
 
 MOST_TOKENS = 513
 """Of a translation, its start among them; told nothing, `transformers` stops at 20."""
@@ -70,14 +72,14 @@ def as_theirs(model: Model, config: Config, pad: int = FAIRSEQ_PAD) -> Theirs:
 def export(contents: ModelFolder, folder: Path) -> None:
     """Write a folder that `transformers` loads, whole or not at all."""
     architecture, settings, weights = as_theirs(contents.model, contents.config, contents.source_tokenizer.pad)
-    with folder_aside(folder) as aside:
-        save_weights(aside / WEIGHTS, weights)
-        write_json(aside / CONFIG, {**settings, **_further(contents)})
+    with atomic_folder(folder) as temporary:
+        save_weights(temporary / WEIGHTS, weights)
+        write_json(temporary / CONFIG, {**settings, **_further(contents)})
         if not isinstance(contents.model, EncoderModel):
-            write_json(aside / GENERATION, _generation(contents, settings.get("max_position_embeddings")))
-        export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, aside, _frame(contents))
+            write_json(temporary / GENERATION, _generation(contents, settings.get("max_position_embeddings")))
+        export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, temporary, _frame(contents))
         card = f"---\nlibrary_name: transformers\n---\n\nA {architecture}, exported from transduce.\n"
-        (aside / CARD).write_text(card, encoding="utf-8")
+        (temporary / MODEL_CARD).write_text(card, encoding="utf-8")
 
 
 def target_of(config: Config, pad: int = FAIRSEQ_PAD) -> Target:

@@ -11,9 +11,8 @@ from typing import IO, Any
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError
-from transduce.storage.files import storage_errors, sync
-
-JOURNAL, TIMING = "journal.jsonl", "timing.jsonl"
+from transduce.storage.filesystem import storage_errors, sync
+from transduce.storage.layout import JOURNAL, TIMING
 
 
 class Journal:

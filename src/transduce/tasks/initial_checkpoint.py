@@ -18,11 +18,11 @@ from transduce.data.store import Prepared, load_prepared
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError
 from transduce.model_folder import Description, describe_model, find_model
 from transduce.models import catalog
-from transduce.storage.files import MANIFEST, sha256
+from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE
+from transduce.storage.manifest import sha256
 from transduce.text.language import Spoken, spoken
 from transduce.text.tokenizer import AnyTokenizer, is_joint
 from transduce.text.tokenizer.tokenizer import WITH_FOLDER, TokenizerConfig
-from transduce.training.run_folder import DATA, MODEL, RECIPE
 
 # How well a vocabulary fits a text: tokens per word, and how much of the text it cannot name.
 

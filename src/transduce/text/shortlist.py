@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from transduce.errors import MissingInput, ModelFolderError
-from transduce.storage.files import file_aside
+from transduce.storage.atomic import atomic_file
 from transduce.text.rows import take_rows
 from transduce.text.tokenizer import AnyTokenizer
 
@@ -50,8 +50,8 @@ class Shortlist:
         """Write the file, whole or not at all; the same lists always give the same bytes."""
         arrays = {"tokens": self.tokens, "offsets": self.offsets, "always": self.always}
         note = {"kind": KIND, "format": FORMAT, **fingerprint(source, target)}
-        with file_aside(path) as aside:
-            aside.write_bytes(save(arrays, {"shortlist": json.dumps({**note, "sha256": _digest(arrays, note)})}))
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(save(arrays, {"shortlist": json.dumps({**note, "sha256": _digest(arrays, note)})}))
 
     @classmethod
     def load(cls, path: str | Path, source: AnyTokenizer, target: AnyTokenizer) -> Shortlist:

@@ -19,13 +19,25 @@ from torch.optim import Optimizer
 from transduce.config import Table, counted
 from transduce.data.batches import START, Position
 from transduce.errors import ModelFolderError, StorageError
-from transduce.model_folder import WEIGHTS, load_weights, put_weights, save_weights, weights_of
+from transduce.model_folder import load_weights, put_weights, save_weights, weights_of
 from transduce.models.interface import Model
-from transduce.storage.files import MANIFEST, folder_aside, read_json, seal, sync, verify, write_json
+from transduce.storage.atomic import atomic_folder
+from transduce.storage.filesystem import sync
+from transduce.storage.json_file import read_json, write_json
+from transduce.storage.layout import (
+    AVERAGE,
+    CHECKPOINT_KIND,
+    CHECKPOINTS,
+    MANIFEST,
+    OPTIMIZER,
+    PROGRESS,
+    WEIGHTS,
+    checkpoint_name,
+)
+from transduce.storage.manifest import verify, write_manifest
 from transduce.training.averaging import Ema
 from transduce.training.distributed.sharding import gathered, spread_like
-from transduce.training.optimizer import MOMENTS as MOMENT_NAMES
-from transduce.training.optimizer import optimizer_tensors, put_optimizer_tensors
+from transduce.training.optimizer import MOMENTS, optimizer_tensors, put_optimizer_tensors
 
 # A loss that runs away: a fast average far above a slow one (as Marian watches for it).
 
@@ -74,11 +86,8 @@ class Divergence:
         return new
 
 
-KIND = "transduce checkpoint"
-FORMAT = 1
 SETTINGS = "settings"
 """The fact that holds the recipe itself; the others are numbers, names and hashes."""
-MOMENTS, PROGRESS, AVERAGE = "optimizer.safetensors", "progress.json", "average.safetensors"
 
 
 @dataclass
@@ -129,7 +138,7 @@ class Checkpoints:
     """The checkpoints of one run."""
 
     def __init__(self, run: Path, every: int = 1, end: int | None = None) -> None:
-        self.folder = run / "checkpoints"
+        self.folder = run / CHECKPOINTS
         self.every, self.end = every, end
         """Updates between two regular checkpoints; any other was saved by an interruption, and goes when it is past,
         so that what is kept and averaged does not depend on where a run was stopped. The one of the run's `end` is kept
@@ -137,7 +146,7 @@ class Checkpoints:
 
     def path(self, update: int) -> Path:
         """Where the checkpoint of an update stands."""
-        return self.folder / f"update-{update:08d}"
+        return self.folder / checkpoint_name(update)
 
     def updates(self) -> list[int]:
         """The updates of which there is a checkpoint, oldest first."""
@@ -149,24 +158,32 @@ class Checkpoints:
     def save(
         self, model: Model, optimizer: Optimizer, progress: Progress, facts: dict[str, Any], ema: Ema | None = None
     ) -> None:
-        """Write a checkpoint: aside, forced to disk, sealed, moved into place, and read back before older ones go.
+        """Write a checkpoint: temporary, forced to disk, sealed, moved into place, and read back before older ones go.
 
         One that says the same already stays: an interruption right after a validation has nothing to add.
         """
         place, tensors = self.path(progress.update), checkpoint_tensors(model, optimizer, ema)
         if self._says(place, progress, facts):
             return
-        with folder_aside(place) as aside:
+        with atomic_folder(place) as temporary:
             for name, found in tensors.items():
-                save_weights(aside / name, found)
-            write_json(aside / PROGRESS, progress.to_table())
-            seal(aside, KIND, format=FORMAT, facts=facts)
-        verify(place, KIND, fault=StorageError, remedy="what was written cannot be read back: check the disk")
+                save_weights(temporary / name, found)
+            write_json(temporary / PROGRESS, progress.to_table())
+            write_manifest(temporary, CHECKPOINT_KIND, facts=facts)
+        verify(
+            place,
+            CHECKPOINT_KIND,
+            error_type=StorageError,
+            remedy="what was written cannot be read back: check the disk",
+        )
 
     def _says(self, place: Path, progress: Progress, facts: dict[str, Any]) -> bool:
         """Whether a whole checkpoint stands there, of the same run at the same point."""
         try:
-            return verify(place, KIND).get("facts") == facts and read_json(place / PROGRESS) == progress.to_table()
+            return (
+                verify(place, CHECKPOINT_KIND).get("facts") == facts
+                and read_json(place / PROGRESS) == progress.to_table()
+            )
         except ModelFolderError:
             return False
 
@@ -191,20 +208,15 @@ class Checkpoints:
 
     def _check(self, place: Path) -> Table:
         """Return the manifest of a checkpoint that is whole; nothing is read that it does not vouch for."""
-        manifest = verify(place, KIND)
-        for name in (WEIGHTS, MOMENTS, PROGRESS):
-            if name not in manifest["files"] and manifest.get("format") == FORMAT:
+        manifest = verify(place, CHECKPOINT_KIND)
+        for name in (WEIGHTS, OPTIMIZER, PROGRESS):
+            if name not in manifest["files"]:
                 raise ModelFolderError(f"{place / MANIFEST}: does not list {name}; the checkpoint is incomplete")
         return manifest
 
     def facts(self, update: int) -> Table:
         """What the run was when it saved this checkpoint: recipe, data, threads."""
         manifest = self._check(self.path(update))
-        if manifest.get("format") != FORMAT:
-            raise ModelFolderError(
-                f"{self.path(update)}: has format {manifest.get('format')}, this version reads {FORMAT}; "
-                "upgrade transduce"
-            )
         facts = manifest.get("facts")
         return facts if isinstance(facts, dict) else {}
 
@@ -218,10 +230,10 @@ class Checkpoints:
         """Put weights and moments back, and return where the run stood."""
         folder = self.path(update)
         mine = weights_of(model)
-        weights, moments = load_weights(folder / WEIGHTS), load_weights(folder / MOMENTS)
+        weights, moments = load_weights(folder / WEIGHTS), load_weights(folder / OPTIMIZER)
         _refuse_others(weights, mine, folder / WEIGHTS)
         _refuse_others(
-            moments, {f"{moment}/{name}": mine[name] for name in mine for moment in MOMENT_NAMES}, folder / MOMENTS
+            moments, {f"{moment}/{name}": mine[name] for name in mine for moment in MOMENTS}, folder / OPTIMIZER
         )
         parts = {name: spread_like(weight, mine[name]) for name, weight in weights.items()}
         put_weights(model, parts, folder / WEIGHTS)
@@ -257,7 +269,7 @@ def checkpoint_tensors(
     model: Model, optimizer: Optimizer, ema: Ema | None = None, keep: bool = True
 ) -> dict[str, dict[str, Tensor]]:
     """Return the tensors of each file of a checkpoint. Of a sharded model all ranks have to ask; the leader keeps."""
-    files = {WEIGHTS: weights_of(model), MOMENTS: optimizer_tensors(model, optimizer)}
+    files = {WEIGHTS: weights_of(model), OPTIMIZER: optimizer_tensors(model, optimizer)}
     if ema is not None:
         files[AVERAGE] = ema.weights
     return {name: gathered(tensors, keep) for name, tensors in files.items()}

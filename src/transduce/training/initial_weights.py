@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError, suggestion
-from transduce.model_folder import KIND, WEIGHTS, describe_model, find_model, load_weights
+from transduce.model_folder import describe_model, find_model, load_weights
 from transduce.models.interface import EncoderModel, Model
 from transduce.nn.embedding import Embedding
-from transduce.storage.files import sha256, verify
+from transduce.storage.layout import MODEL_KIND, WEIGHTS
+from transduce.storage.manifest import sha256, verify
 from transduce.text.corpus import read_lines
 from transduce.text.lines import is_stream
 from transduce.text.tokenizer import AnyTokenizer
@@ -73,7 +74,7 @@ def take_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Taken:
 def folder_weights(folder: Path) -> dict[str, Tensor]:
     """Read the weights of a model folder, or of the model in a run, after checking that the folder is whole."""
     place = find_model(folder)
-    if WEIGHTS not in verify(place, KIND)["files"]:
+    if WEIGHTS not in verify(place, MODEL_KIND)["files"]:
         raise ModelFolderError(f"{place}: its manifest does not list {WEIGHTS}; copy the folder again")
     return load_weights(place / WEIGHTS)
 

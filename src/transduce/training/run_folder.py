@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transduce.errors import CannotCreate
-from transduce.storage.files import file_aside, locked, parents_of, put_right, storage_errors
-
-RECIPE, DATA, MODEL, CHECKPOINTS, LOCK = "recipe.toml", "data", "model", "checkpoints", ".lock"
+from transduce.storage.atomic import atomic_file, recover
+from transduce.storage.filesystem import create_parents, storage_errors
+from transduce.storage.layout import CHECKPOINTS, LOCK, RECIPE
+from transduce.storage.lock import locked
 
 
 @contextlib.contextmanager
@@ -18,7 +19,7 @@ def held(folder: Path, resume: bool) -> Iterator[None]:
     """Hold a run's folder for this process alone. A new run needs a new or empty one, made here if need be."""
     if not resume:
         _refuse_foreign(folder)
-    with parents_of(folder / RECIPE, folder), locked(folder, "training"):
+    with create_parents(folder / RECIPE, folder), locked(folder, "training"):
         if not resume and (folder / RECIPE).exists():
             raise CannotCreate(
                 f"{folder}: holds a run already; go on with `transduce train --resume {folder}`, "
@@ -26,7 +27,7 @@ def held(folder: Path, resume: bool) -> Iterator[None]:
             )
         with storage_errors(folder):
             for place in (folder, folder / CHECKPOINTS):
-                put_right(place)
+                recover(place)
         yield
 
 
@@ -52,8 +53,8 @@ def kept_on_error(path: Path) -> Iterator[None]:
         yield
     except BaseException:
         if path.read_bytes() != before:
-            with file_aside(path) as aside:
-                aside.write_bytes(before)
+            with atomic_file(path) as temporary:
+                temporary.write_bytes(before)
         raise
 
 

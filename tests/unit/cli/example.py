@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from transduce.storage.files import MANIFEST, write_manifest
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import save_manifest
 
 RECIPE = """
 [data]
@@ -74,7 +75,7 @@ def seal_again(folder: Path) -> None:
     for name in manifest["files"]:
         content = (folder / name).read_bytes()
         manifest["files"][name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    write_manifest(folder, manifest)
+    save_manifest(folder, manifest)
 
 
 def change_config(**changes: Any) -> Callable[[Path], None]:

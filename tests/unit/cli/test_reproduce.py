@@ -64,7 +64,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(capsys: pytest.CaptureF
     Path("taken").write_text("")
     assert run(["reproduce", "scaling", "--output", "taken"]) == 73
     out, err = capsys.readouterr()
-    assert out == "" and err == "error: taken: cannot be written (File exists); choose another place\n"
+    assert out == "" and err == "error: taken: cannot be written (File exists); choose another path\n"
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from transduce.data.prepare import prepare
 from transduce.data.ragged import Ragged, RaggedWriter, read_strings
 from transduce.data.store import load_prepared
 from transduce.errors import DataError, MissingInput, TransduceError
-from transduce.storage.files import read_json, write_manifest
+from transduce.storage.json_file import read_json
+from transduce.storage.manifest import save_manifest
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
@@ -200,7 +201,7 @@ def test_a_manifest_that_is_none_is_refused(prepared: Path, manifest: str) -> No
 
 
 def test_a_newer_format_is_refused_with_advice(prepared: Path) -> None:
-    write_manifest(prepared, read_json(prepared / "manifest.json") | {"format": 99})
+    save_manifest(prepared, read_json(prepared / "manifest.json") | {"format": 99})
     with pytest.raises(DataError, match="format 99 is newer"):
         load_prepared(prepared)
 

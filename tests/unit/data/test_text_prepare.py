@@ -11,7 +11,7 @@ from transduce.data.config import DataConfig
 from transduce.data.prepare import prepare
 from transduce.data.store import STREAM, Prepared, load_prepared
 from transduce.errors import DataError, SettingsError
-from transduce.storage.files import sha256
+from transduce.storage.manifest import sha256
 from transduce.text import plain
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 

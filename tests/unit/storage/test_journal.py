@@ -120,8 +120,8 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_sentence_also_when_the_journal_is_closed(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").symlink_to("/dev/full")
     journal = Journal(tmp_path)
-    with pytest.raises(StorageError, match=r"No space left on device, [\d,]+ bytes are left there\); make room"):
+    with pytest.raises(StorageError, match=r"No space left on device, [\d,]+ bytes"):
         journal.write("began")
-    with pytest.raises(StorageError, match="make room"):
+    with pytest.raises(StorageError, match="No space left"):
         journal.close()
     journal.close()

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from transduce.model_folder import WEIGHTS, save_weights
+from transduce.model_folder import save_weights
+from transduce.storage.layout import WEIGHTS
 from transduce.training.averaging import average_weights
 
 

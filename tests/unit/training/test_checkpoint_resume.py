@@ -14,7 +14,8 @@ from transduce.data.batches import Position
 from transduce.data.store import Prepared
 from transduce.errors import ModelFolderError, StorageError
 from transduce.model_folder import load_weights, save_weights, weights_of
-from transduce.storage.files import read_json, seal, write_json, write_manifest
+from transduce.storage.json_file import read_json, write_json
+from transduce.storage.manifest import save_manifest, write_manifest
 from transduce.training.checkpoint import Checkpoints, Divergence, Progress
 from transduce.training.config import TrainingConfig
 from transduce.training.optimizer import build_optimizer, optimizer_tensors
@@ -99,7 +100,7 @@ def test_a_checkpoint_that_cannot_be_read_back_is_an_error_at_once(
     """Older ones go after this, so it must not wait until the run is resumed."""
 
     def seal_and_damage(folder: Path, *arguments: object, **notes: object) -> None:
-        seal(folder, *arguments, **notes)  # type: ignore[arg-type]
+        write_manifest(folder, *arguments, **notes)  # type: ignore[arg-type]
         flip(folder / "model.safetensors")
 
     monkeypatch.setattr("transduce.training.checkpoint.seal", seal_and_damage)
@@ -112,7 +113,7 @@ def test_a_manifest_that_does_not_list_what_is_read_is_refused(finished: Path) -
     checkpoints = Checkpoints(finished)
     manifest = read_json(checkpoints.path(12) / "manifest.json")
     del manifest["files"]["optimizer.safetensors"]
-    write_manifest(checkpoints.path(12), manifest)
+    save_manifest(checkpoints.path(12), manifest)
     found = checkpoints.latest()
     assert found is not None and found[0] == 8
     assert "does not list optimizer.safetensors" in found[1][0]
@@ -179,7 +180,7 @@ def test_facts_are_what_the_run_gave_and_a_later_format_is_refused(finished: Pat
     checkpoints = Checkpoints(finished)
     assert checkpoints.facts(12) == {"recipe": "of a test"}
     manifest = read_json(checkpoints.path(12) / "manifest.json")
-    write_manifest(checkpoints.path(12), manifest | {"format": 99})
+    save_manifest(checkpoints.path(12), manifest | {"format": 99})
     with pytest.raises(ModelFolderError, match="has format 99"):
         checkpoints.facts(12)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.folder import seal, written_aside
+from transduce.data.folder import atomic_corpus, write_manifest
 from transduce.data.ragged import RaggedWriter
 from transduce.data.reading.config import ReadingConfig, ReadingFiles
 from transduce.data.reading.corpus import Example, read_examples
@@ -26,9 +26,9 @@ from transduce.data.reading.document import documents
 from transduce.data.reading.encoding import Encoder, Row, encoder_for
 from transduce.data.report import Report, Side, SplitReport, Tally
 from transduce.data.split import SideCount, token_bytes
-from transduce.data.store import JOINT_TOKENIZER, REPORT
 from transduce.errors import DataError, SettingsError
-from transduce.storage.files import write_json
+from transduce.storage.json_file import write_json
+from transduce.storage.layout import REPORT, TOKENIZER
 from transduce.text.corpus import Pair
 from transduce.text.lines import is_stream, shown
 from transduce.text.tokenizer import AnyTokenizer
@@ -70,11 +70,11 @@ def prepare_reading(
 
     `given` is a tokenizer that is there already; another is learned.
     """
-    with written_aside(folder) as aside:
-        report = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), given).run()
-        write_json(aside / REPORT, report.to_table())
+    with atomic_corpus(folder) as temporary:
+        report = _Preparation(data, tokenizer, temporary, progress or (lambda stage, count: None), given).run()
+        write_json(temporary / REPORT, report.to_table())
         sizes = {"source": token_bytes(report.source_vocabulary), "target": WANTED_BYTES}
-        seal(aside, {"data": data.to_table(), "tokenizer": tokenizer.to_table()}, sizes)
+        write_manifest(temporary, {"data": data.to_table(), "tokenizer": tokenizer.to_table()}, sizes)
     return report
 
 
@@ -109,7 +109,7 @@ class _Preparation:
                 "between them; set data.next_sentence=false"
             )
         tokenizer, learned_from = self._tokenizer(surveys["train"], held, dropped["train"])
-        (self.folder / JOINT_TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
+        (self.folder / TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
         labels = sorted(self.labels)
         encoder = encoder_for(self.data, tokenizer, labels)
         reports: dict[str, SplitReport] = {}

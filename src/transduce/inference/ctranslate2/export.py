@@ -19,11 +19,13 @@ from transduce.errors import SettingsError
 from transduce.inference.ctranslate2.spec import library, refusal, spec_of
 from transduce.model_folder import ModelFolder, save_tokenizers
 from transduce.models.transformer import Transformer
-from transduce.storage.files import folder_aside, seal, write_json
+from transduce.storage.atomic import atomic_folder
+from transduce.storage.json_file import write_json
+from transduce.storage.layout import CTRANSLATE2_KIND
+from transduce.storage.manifest import write_manifest
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer import AnyTokenizer
 
-KIND = "ctranslate2 export"
 NOTES = "transduce.json"
 Quantization = Literal["float32", "int8", "int16", "float16", "bfloat16"]
 
@@ -38,11 +40,11 @@ def export(
 
     A shortlist becomes its vocabulary map, which it uses where it is asked to (`use_vmap`).
     """
-    with folder_aside(folder) as aside:
-        write_files(contents, aside, quantization, shortlist)
-        save_tokenizers(aside, contents.source_tokenizer, contents.target_tokenizer)
-        write_json(aside / NOTES, {"quantization": quantization, "notes": contents.notes})
-        seal(aside, KIND)
+    with atomic_folder(folder) as temporary:
+        write_files(contents, temporary, quantization, shortlist)
+        save_tokenizers(temporary, contents.source_tokenizer, contents.target_tokenizer)
+        write_json(temporary / NOTES, {"quantization": quantization, "notes": contents.notes})
+        write_manifest(temporary, CTRANSLATE2_KIND)
 
 
 def write_files(

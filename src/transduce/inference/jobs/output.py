@@ -25,7 +25,10 @@ from transduce.inference.answerer import Counts
 from transduce.inference.jobs.source import is_file
 from transduce.inference.jobs.window import Answered
 from transduce.inference.pace import Pace
-from transduce.storage.files import file_aside, held_file, parents_of, read_json, replace_json, storage_errors, sync
+from transduce.storage.atomic import atomic_file
+from transduce.storage.filesystem import create_parents, storage_errors, sync
+from transduce.storage.json_file import read_json, replace_json
+from transduce.storage.lock import locked_file
 
 KIND = "transduce translation"
 LONGEST_NAME = 255 - len(".progress.json.new")
@@ -177,7 +180,7 @@ def open_part(output: str, asked: dict[str, Any]) -> Iterator[Part]:
     shown = Path(output)
     place = Path(os.path.realpath(shown))
     busy = f"{shown}: another process is writing it; wait for it to end"
-    with parents_of(place, shown), held_file(_beside(place, ".part"), shown, busy) as file:
+    with create_parents(place, shown), locked_file(_beside(place, ".part"), shown, busy) as file:
         try:
             part = Part(place, shown, file, _plain(asked))
         except CannotCreate:
@@ -237,10 +240,10 @@ def open_stream(output: str) -> Iterator[Stream]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield Stream(sys.stdout)
         return
-    with file_aside(Path(output)) as aside:
+    with atomic_file(Path(output)) as temporary:
         if output.endswith(".gz"):
-            with gzip.open(aside, "wt", encoding="utf-8", newline="\n") as file:
+            with gzip.open(temporary, "wt", encoding="utf-8", newline="\n") as file:
                 yield Stream(file)
         else:
-            with aside.open("w", encoding="utf-8", newline="\n") as plain:
+            with temporary.open("w", encoding="utf-8", newline="\n") as plain:
                 yield Stream(plain)

@@ -16,7 +16,8 @@ from transduce.inference.search.options import SearchOptions
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator, one_line
 from transduce.model_folder import find_model
-from transduce.storage.files import MANIFEST, sha256
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import sha256
 from transduce.text.constraint import Constraints
 
 

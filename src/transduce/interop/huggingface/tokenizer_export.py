@@ -16,7 +16,7 @@ from transduce.errors import SettingsError
 from transduce.interop.huggingface.tokenizer import SPIECE, TARGET, TARGET_VOCABULARY
 from transduce.interop.huggingface.tokenizer_files import TOKENIZER, VOCABULARY, template
 from transduce.interop.huggingface.tokenizer_settings import SPECIAL_TOKENS, TOKENIZER_CONFIG
-from transduce.storage.files import write_json
+from transduce.storage.json_file import write_json
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.imported import ImportedTokenizer, SettingsFile
 from transduce.text.tokenizer.renumbered_codec import RenumberedCodec

@@ -13,7 +13,7 @@ from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metrics import Metric, Score, finite, perplexity
 from transduce.evaluation.significance import SAMPLES, Comparison, Interval, compare, interval
 from transduce.inference.translator import Translator, one_line
-from transduce.storage.files import file_aside
+from transduce.storage.atomic import atomic_file
 from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
 
 
@@ -138,5 +138,5 @@ def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write lines to a file, whole or not at all."""
-    with file_aside(path) as aside:
-        aside.write_text("".join(f"{one_line(line)}\n" for line in lines), encoding="utf-8")
+    with atomic_file(path) as temporary:
+        temporary.write_text("".join(f"{one_line(line)}\n" for line in lines), encoding="utf-8")

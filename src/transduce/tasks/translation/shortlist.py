@@ -18,10 +18,10 @@ from transduce.data.ragged import Ragged, RaggedWriter
 from transduce.data.store import Prepared, load_prepared
 from transduce.errors import DataError, MissingInput
 from transduce.model_folder import load_model
+from transduce.storage.layout import DATA, SHORTLIST
 from transduce.text.corpus import CorpusFiles, Pair, read_pairs
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer import AnyTokenizer, is_joint
-from transduce.training.run_folder import DATA
 
 # A shortlist out of a corpus's lexicon, how much of other pairs it covers, and corpora that are not prepared yet.
 
@@ -126,9 +126,6 @@ def measure_coverage(shortlist: Shortlist, sources: Ragged, targets: Ragged, mos
     return Coverage(len(rows), tokens, covered_tokens, covered_pairs, candidates)
 
 
-NAME = "shortlist.safetensors"
-
-
 @dataclass(frozen=True)
 class Listing:
     """A shortlist that was made, and what is to be said about it."""
@@ -190,7 +187,7 @@ def make_shortlist(
         lexicon = learn_lexicon(*used, *sizes, sample=sample, progress=progress)
         shortlist = build_shortlist(lexicon, *tokenizers, per_token, frequent)
         coverage = measure_coverage(shortlist, *held) if held is not None and len(held.sources) else None
-    path = run / NAME if output is None else Path(output)
+    path = run / SHORTLIST if output is None else Path(output)
     shortlist.save(path, *tokenizers)
     return Listing(path, shortlist, lexicon.source_size, lexicon.target_size, lexicon.sample, coverage)
 

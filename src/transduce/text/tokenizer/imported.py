@@ -21,7 +21,7 @@ import pydantic
 
 from transduce.config import Config, Table
 from transduce.errors import DataError, SettingsError, TransduceError, one_line, suggestion
-from transduce.storage.files import file_aside
+from transduce.storage.atomic import atomic_file
 from transduce.text.lines import refuse_halves
 from transduce.text.tokenizer.file import read_file, refusing
 from transduce.text.tokenizer.framing import Framer
@@ -302,8 +302,8 @@ class ImportedTokenizer(Framer):
 
     def save(self, path: str | Path) -> None:
         """Write its file, whole or not at all."""
-        with file_aside(Path(path)) as aside:
-            aside.write_text(self.to_json(), encoding="utf-8")
+        with atomic_file(Path(path)) as temporary:
+            temporary.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

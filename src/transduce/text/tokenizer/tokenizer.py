@@ -25,7 +25,7 @@ import pydantic
 import tokenizers
 
 from transduce.config import Config, Table
-from transduce.storage.files import file_aside
+from transduce.storage.atomic import atomic_file
 from transduce.text.lines import normalise, place_before
 from transduce.text.tokenizer.file import check, kind_of, parse, read_file, refusing, sentinels_of, tags_of
 from transduce.text.tokenizer.framing import Framer
@@ -295,8 +295,8 @@ class Tokenizer(Framer):
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, whole or not at all."""
-        with file_aside(Path(path)) as aside:
-            aside.write_text(self.to_json(), encoding="utf-8")
+        with atomic_file(Path(path)) as temporary:
+            temporary.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -21,9 +21,10 @@ from transduce.cli.main import run as run_command
 from transduce.config import Table, merge
 from transduce.data.batches import Batch
 from transduce.model_folder import load_model, load_weights, weights_of
-from transduce.storage.files import verify
 from transduce.storage.journal import read_journal
-from transduce.training.checkpoint import KIND, Checkpoints
+from transduce.storage.layout import CHECKPOINT_KIND
+from transduce.storage.manifest import verify
+from transduce.training.checkpoint import Checkpoints
 from transduce.training.distributed.ranks import Ranks
 from transduce.training.interruption import Interruption
 from transduce.training.step import cut
@@ -108,7 +109,7 @@ def close(one: Path, other: Path) -> None:
         values = [[event[quantity] for event in journal] for journal in journals]
         np.testing.assert_allclose(*values, rtol=CLOSE, err_msg=quantity)
     checkpoints = [Checkpoints(run).path(UPDATES) for run in (one, other)]
-    for name in verify(checkpoints[0], KIND)["files"]:
+    for name in verify(checkpoints[0], CHECKPOINT_KIND)["files"]:
         if name.endswith(".safetensors"):
             found = [load_weights(checkpoint / name) for checkpoint in checkpoints]
             for key, tensor in found[0].items():

@@ -1,0 +1,109 @@
+"""Atomic writes: a file or folder is written under a temporary name, forced to disk, then renamed into place.
+
+Wherever a process stops, what stands under the real name is the old version or the new one, complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from transduce.errors import CannotCreate
+from transduce.storage.filesystem import create_parents, remove, storage_errors, sync
+from transduce.storage.lock import locked_file
+
+WRITING, REPLACED = ".writing", ".replaced"
+"""Suffixes of the hidden names of what is being written, and of a folder that is being replaced."""
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path to write to; rename it to `path` at the end, or remove it on any error.
+
+    A link is followed. A device or pipe (/dev/stdout) is written to directly: it cannot be renamed.
+    """
+    with storage_errors(path):
+        if path.is_dir():
+            raise CannotCreate(f"{path}: is a folder; give the name of a file")
+        if path.exists() and not path.is_file():
+            yield path
+            return
+        place = Path(os.path.realpath(path))
+        temporary = place.with_name(f".{place.name[:40]}.{os.getpid()}{WRITING}")
+        with create_parents(place, path):
+            try:
+                yield temporary
+                sync(temporary)
+                temporary.replace(place)
+                sync(place.parent)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Give an empty temporary folder to fill; rename it to `folder` at the end, or remove it on any error.
+
+    At every moment a complete folder stands under one of its names: the old one is renamed, the new one takes its
+    place, and only then the old one is removed. The next process recovers what a killed one left behind, and a lock
+    keeps two from writing at once.
+    """
+    temporary, old = folder.with_name(f".{folder.name}{WRITING}"), folder.with_name(f".{folder.name}{REPLACED}")
+    with storage_errors(folder), create_parents(folder), _claimed(temporary, folder):
+        _restore(old, folder)
+        try:
+            yield temporary
+            if folder.exists():
+                folder.rename(old)
+            temporary.rename(folder)
+            sync(folder.parent)
+        finally:
+            _restore(old, folder)
+
+
+def _restore(old: Path, folder: Path) -> None:
+    """Undo a replacement that was interrupted half-way; remove the old folder of a completed one."""
+    if old.is_dir() and not folder.exists():
+        old.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _claimed(temporary: Path, folder: Path) -> Iterator[None]:
+    """Make the temporary folder, empty and for this process alone.
+
+    The lock is a file beside it: Windows can neither open a folder nor rename one that has an open file in it.
+    """
+    busy = f"{folder}: another process is writing it; wait for it to end"
+    with locked_file(temporary.with_name(f"{temporary.name}.lock"), folder, busy, remove=True):
+        try:
+            temporary.mkdir(exist_ok=True)
+            for left in temporary.iterdir():
+                remove(left)
+            yield
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def recover(folder: Path) -> None:
+    """Put back what an interrupted replacement had renamed, and remove temporary files and folders.
+
+    For a folder that this process holds alone: nobody is writing what killed processes left there.
+    """
+    for old in folder.glob(f".*{REPLACED}"):
+        _restore(old, folder / old.name[1:].removesuffix(REPLACED))
+    for pattern in (f".*{WRITING}", f".*{WRITING}.lock"):
+        for left in folder.glob(pattern):
+            remove(left)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file atomically into a folder that exists; a link is followed, a device written to."""
+    if not path.parent.is_dir():
+        raise CannotCreate(f"{path}: cannot be created (there is no folder {path.parent}); choose another path")
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)
