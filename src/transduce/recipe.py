@@ -25,7 +25,7 @@ from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
 from transduce.errors import MissingInput, SettingsError, brief, suggestion
 from transduce.evaluation.metrics import METRICS
-from transduce.inference.search.options import SearchOptions, continuing
+from transduce.inference.search.options import SearchOptions, generation_options
 from transduce.models import catalog
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import SHARED
@@ -114,7 +114,7 @@ def _usual_training(data: DataConfig | ReadingConfig) -> Table:
 
 def _search(model: Config, wishes: Table) -> Table:
     """How a model is searched: as is usual for its kind, but for what is wished."""
-    return continuing(wishes) if catalog.is_language_model(model) else wishes
+    return generation_options(wishes) if catalog.is_language_model(model) else wishes
 
 
 def _with_block(data: DataConfig | ReadingConfig, model: Config, where: str) -> DataConfig | ReadingConfig:

@@ -199,7 +199,7 @@ WISHES = {
     "beam of a thousand": Case("translate run a.txt --beam-size 1000", 2, "beam = 1000 is not possible"),
     "no answer at all": Case("translate run a.txt --mbr 3 --n-best 0", 2, "there is at least one answer"),
     "more answers than openings": Case(
-        "translate run a.txt --beam-size 2 --n-best 3", 2, "3 translations need a beam of"
+        "translate run a.txt --beam-size 2 --n-best 3", 2, "beam_size of at least 3"
     ),
     "a length penalty of nan": Case("translate run a.txt --length-penalty nan", 2, "alpha = nan is not possible"),
     "an unknown length penalty": Case("translate run a.txt --length-penalty x", 2, "should be 'gnmt' or 'power'"),

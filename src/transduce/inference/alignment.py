@@ -1,4 +1,4 @@
-"""Which source words a target word came from, read from the attention between decoder and encoder.
+"""Word alignment from cross-attention: which source word each target word came from.
 
 Letters: B pairs, H heads, T target, S source with its end token.
 """
@@ -19,56 +19,60 @@ from transduce.models.interface import AnyTransducer
 from transduce.nn.hook import record
 from transduce.text.tokenizer.special import Specials
 
-Weights = npt.NDArray[np.float32]
+AttentionWeights = npt.NDArray[np.float32]
 Links = list[tuple[int, int]]
 """(source word, target word), both from 0."""
 
 
-def looked_at(
+def cross_attention(
     model: AnyTransducer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     source: Specials,
     target: Specials,
-) -> list[Weights]:
-    """How much the model looked at each source token while it wrote each target token; neither end counts.  -> (T S).
+) -> list[AttentionWeights]:
+    """How much each target token attended to each source token, without the end tokens.  -> (T S) per pair.
 
-    That is the mean of all heads of the last two decoder layers: they look at what is about to be said, earlier ones at
-    what has been said. (Of the links that two word aligners agreed on, a small model's layers 1 to 4 found 7, 32, 72
-    and 73 %, the last two together 76 %.) Of an ensemble it is the mean of the members that attend.
+    It is the mean of all heads of the last two decoder layers: they attend to the source of the next token, earlier
+    layers to that of the previous ones. (Of the links that two word aligners agreed on, a small model's layers 1 to 4
+    found 7, 32, 72 and 73 %, the last two together 76 %.) For an ensemble, it is the mean of the members that attend.
     """
     device = model.output.weight.device
     batch = source_batch(sources, source, device), target_batch(targets, target, device)[0]
     members = model.models if isinstance(model, Ensemble) else [model]
-    found = [weight for member in members if (weight := _looked_at(member, *batch)) is not None]
+    found = [weight for member in members if (weight := _mean_attention(member, *batch)) is not None]
     if not found:
-        raise SettingsError("this model has no attention to its source, so nobody can say which words belong together")
+        raise SettingsError(
+            "this model has no cross-attention, so its words cannot be aligned; use one that has (a transformer)"
+        )
     weight_BTS = torch.stack(found).mean(dim=0).cpu().numpy()
     pairs = zip(weight_BTS, sources, targets, strict=True)
     return [weight_TS[: len(written), : len(read)] for weight_TS, read, written in pairs]
 
 
-def _looked_at(model: AnyTransducer, read: tuple[Tensor, Tensor], written: Tensor) -> Tensor | None:
-    """The mean over heads and layers, -> (B T S); None of a model that does not attend."""
-    with record(model, inside="cross_attention", last=2) as heard, torch.inference_mode():
+def _mean_attention(model: AnyTransducer, read: tuple[Tensor, Tensor], written: Tensor) -> Tensor | None:
+    """The mean over heads and layers, -> (B T S); None for a model without cross-attention."""
+    with record(model, inside="cross_attention", last=2) as weights, torch.inference_mode():
         model(written, model.encode(*read))
-    layers = [weight_BHTS.float().mean(dim=1) for weight_BHTS in heard.values()]
+    layers = [weight_BHTS.float().mean(dim=1) for weight_BHTS in weights.values()]
     return torch.stack(layers).mean(dim=0) if layers else None
 
 
-def looked_at_all(
+def cross_attention_all(
     model: AnyTransducer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     source: Specials,
     target: Specials,
-) -> list[Weights | None]:
-    """The same of any number of pairs; None for one that is too long to be read at once."""
-    return in_batches(looked_at, model, sources, targets, source, target)
+) -> list[AttentionWeights | None]:
+    """The same for any number of pairs; None for one that is too long to be read at once."""
+    return in_batches(cross_attention, model, sources, targets, source, target)
 
 
-def word_links(weight_TS: Weights, source_words: Sequence[int | None], target_words: Sequence[int | None]) -> Links:
-    """Link every target word to the source word that its tokens looked at most; None is a token outside of words."""
+def word_links(
+    weight_TS: AttentionWeights, source_words: Sequence[int | None], target_words: Sequence[int | None]
+) -> Links:
+    """Link every target word to the source word that its tokens attended to most; None is a token outside of words."""
     rows, columns = _membership(target_words), _membership(source_words)
     if not rows.size or not columns.size:
         return []
@@ -81,7 +85,7 @@ def pharaoh(links: Iterable[tuple[int, int]]) -> str:
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
-def _membership(words: Sequence[int | None]) -> Weights:
+def _membership(words: Sequence[int | None]) -> AttentionWeights:
     """Which tokens are of which word.  -> (words, tokens)."""
     count = max((word for word in words if word is not None), default=-1) + 1
     member = np.zeros((count, len(words)), dtype=np.float32)

@@ -15,8 +15,15 @@ from typing import Any, overload
 
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inference.scoring import USUAL_WINDOW, TextScore, score_text
-from transduce.inference.search.options import CONTINUING, Hypothesis, Request, SearchOptions, continuing, with_wishes
-from transduce.inference.search.penalty import LENGTH_PENALTIES
+from transduce.inference.search.options import (
+    GENERATION_DEFAULTS,
+    Hypothesis,
+    Request,
+    SearchOptions,
+    generation_options,
+    override_options,
+)
+from transduce.inference.search.penalty import normalize
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder, load_model
 from transduce.models.interface import LanguageModel
@@ -68,7 +75,7 @@ class _Writing:
         left = (options.max_length or 1) - len(self.written)
         wishes = options.but(max_length=left, min_length=max(0, options.min_length - len(self.written)))
         is_over = self._stop(constraints, len(prefix)) if constraints.stops else None
-        return Request(id, (), wishes, prefix, constraints.forbidden, is_over=is_over, first=first)
+        return Request(id, (), wishes, prefix, constraints.forbidden, should_stop=is_over, first=first)
 
     def _stop(self, constraints: Constraints, prompt: int) -> Callable[[Sequence[int]], bool]:
         before = list(self.written)
@@ -92,7 +99,7 @@ class Generator:
         self.model.freeze()
         self._engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
         try:
-            saved = continuing(contents.notes.get("search", {}))
+            saved = generation_options(contents.notes.get("search", {}))
             self.defaults = SearchOptions.from_table(saved, "the model folder's search")
         except SettingsError as error:
             raise ModelFolderError(f"{error}; copy the folder again") from None
@@ -136,7 +143,7 @@ class Generator:
 
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's options with some of them changed; None leaves one as it is."""
-        return with_wishes(self.defaults, **wishes)
+        return override_options(self.defaults, **wishes)
 
     def constraints(self, forbid: Sequence[str] = (), stop_at: Sequence[str] = ()) -> Constraints:
         """Return what is asked of the text of answers, in this model's tokens."""
@@ -215,7 +222,7 @@ class Generator:
 
     def _bounded(self, options: SearchOptions) -> SearchOptions:
         """Options with a maximum length: there is no source that an answer could be measured by."""
-        return options if options.max_length is not None else options.but(max_length=CONTINUING["max_length"])
+        return options if options.max_length is not None else options.but(max_length=GENERATION_DEFAULTS["max_length"])
 
     def _begin(self, prompt: str, options: SearchOptions) -> _Writing:
         """What the model reads of a prompt: all, or as much of its end as leaves room to write."""
@@ -259,8 +266,8 @@ class Generator:
     def _continuation(self, one: _Writing, options: SearchOptions, constraints: Constraints) -> Continuation:
         text = constraints.stopped(self._text(one.prompt, one.written))
         has_end = one.ended and not (constraints.stops and constraints.is_over(one.written))  # which is a token too
-        penalty = LENGTH_PENALTIES[options.length_normalization](len(one.written) + has_end, options.length_penalty)
-        return Continuation(text, one.log_probability / penalty, one.log_probability, len(one.written), one.ended)
+        score = normalize(one.log_probability, len(one.written) + has_end, options)
+        return Continuation(text, score, one.log_probability, len(one.written), one.ended)
 
     def _of_hypothesis(
         self, one: _Writing, found: Hypothesis, options: SearchOptions, constraints: Constraints

@@ -10,7 +10,7 @@ from itertools import groupby
 from transduce.config import counted
 from transduce.errors import DataError
 from transduce.evaluation.metrics import chrf_metric
-from transduce.inference.search.penalty import LENGTH_PENALTIES
+from transduce.inference.search.penalty import normalize
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 
@@ -49,12 +49,11 @@ def rerank(translator: Translator, source: str, candidates: Sequence[str]) -> li
     One that is too long to be read at once comes last, with a score of minus infinity.
     """
     options = translator.defaults
-    penalty = LENGTH_PENALTIES[options.length_normalization]
     found = []
     for text, scored in zip(candidates, translator.score([(source, text) for text in candidates]), strict=True):
         score = -float("inf")
         if scored is not None:
-            score = scored.log_probability / penalty(len(scored.token_scores), options.length_penalty)
+            score = normalize(scored.log_probability, len(scored.token_scores), options)
         found.append(Translation(text, score))
     return sorted(found, key=lambda answer: -answer.score)
 

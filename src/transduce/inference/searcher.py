@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from transduce.inference.alignment import Weights, looked_at_all
+from transduce.inference.alignment import AttentionWeights, cross_attention_all
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, refusal_of
 from transduce.inference.ctranslate2.export import Quantization, is_installed, map_refusal, refuse_unless, write_files
 from transduce.inference.ctranslate2.spec import POSITIONS, cannot_translate, library
@@ -99,15 +99,15 @@ class Searcher:
         """Whether the model has attention to its source, so that words can be aligned."""
         return self._contents.transducer.attends
 
-    def looked_at(self, sources: Tokens, targets: Tokens) -> list[Weights | None]:
+    def looked_at(self, sources: Tokens, targets: Tokens) -> list[AttentionWeights | None]:
         """How much each target token looked at each source token; None for a pair too long to read at once."""
         with self.alone():
-            return looked_at_all(self._contents.transducer, sources, targets, self._source, self._target)
+            return cross_attention_all(self._contents.transducer, sources, targets, self._source, self._target)
 
     def _listed(self, request: Request) -> Request:
-        if self._shortlist is None or request.candidates is not None:
+        if self._shortlist is None or request.shortlist is not None:
             return request
-        return replace(request, candidates=self._shortlist.of(request.source))
+        return replace(request, shortlist=self._shortlist.of(request.source))
 
     def is_fast(self, options: SearchOptions) -> bool:
         """Whether CTranslate2 answers what is asked with such options, but for odd ones."""

@@ -10,7 +10,6 @@ import torch
 
 from transduce.inference.search.options import Hypothesis, Request
 from transduce.inference.search.search import Search
-from transduce.inference.search.sentence import longest_wanted
 from transduce.models.interface import AnyTransducer
 from transduce.nn.mode import as_used
 from transduce.text.tokenizer.special import Specials
@@ -55,7 +54,7 @@ class TorchEngine:
         search.admit(batch)
         found: dict[int, list[Hypothesis]] = {}
         while search.active:
-            found |= {result.id: result.hypotheses for result in search.advance()}
+            found |= {result.id: result.checked() for result in search.advance()}
         return found
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
@@ -66,7 +65,7 @@ class TorchEngine:
         while search.active:
             with as_used(self.model):
                 results = search.advance()
-                certain = [result.hypotheses[0].tokens for result in results] or list(search.agreed().values())
+                certain = [result.checked()[0].tokens for result in results] or list(search.agreed().values())
             yield certain[0], bool(results)
 
     def _batches(self, requests: Sequence[Request], threads: int) -> Iterator[list[Request]]:
@@ -97,7 +96,7 @@ def _cost(request: Request) -> int:
     batch holds more than a few times its tokens in the end.
     """
     read = _tokens_read(request) + 1
-    kept = 0 if request.first is None else (1 + longest_wanted(request)) // WRITTEN_BEHIND
+    kept = 0 if request.first is None else (1 + request.max_total_length) // WRITTEN_BEHIND
     return max(read, kept) * request.options.width
 
 

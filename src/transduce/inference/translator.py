@@ -20,7 +20,7 @@ from transduce.inference.answerer import Answerer, Counts, led, worded
 from transduce.inference.ctranslate2.export import Quantization
 from transduce.inference.ensemble import Ensemble
 from transduce.inference.scoring import ScoredTarget, score_pairs
-from transduce.inference.search.options import Request, SearchOptions, with_wishes
+from transduce.inference.search.options import Request, SearchOptions, override_options
 from transduce.inference.searcher import Choice, Searcher
 from transduce.inference.segment import Part, cut_tokens
 from transduce.inference.translation import Translation, together
@@ -145,7 +145,7 @@ class Translator:
 
     def options(self, **wishes: Any) -> SearchOptions:
         """Return the model's search options with some of them changed; None leaves one as it is."""
-        return with_wishes(self.defaults, **wishes)
+        return override_options(self.defaults, **wishes)
 
     def constraints(
         self,

@@ -17,7 +17,7 @@ Letters: B sentences, S source, T target, M memory, D width, V vocabulary, R row
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -153,6 +153,14 @@ class Transducer(Model, Generic[MemoryT, StateT]):
     @abstractmethod
     def step(self, tokens: Tensor, state: StateT) -> tuple[Tensor, StateT]:
         """Read one more token per row.  (R) -> (R D)."""
+
+    def step_groups(self, tokens: Sequence[Tensor], states: Sequence[StateT]) -> list[tuple[Tensor, StateT]]:
+        """Read one more token per row of several batch groups, each with its own state.  G × (R) -> G × (R D).
+
+        The default steps one group after the other. A model may compute its products over the rows of all groups at
+        once, and attention by group (selective batching; Orca, OSDI 2022).
+        """
+        return [self.step(own, state) for own, state in zip(tokens, states, strict=True)]
 
     def logits(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
         """Score the target vocabulary, or only the tokens of a shortlist.  (… D) -> (… V)."""

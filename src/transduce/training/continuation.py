@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from transduce.data.blocks import Blocks
-from transduce.inference.search.options import CONTINUING, Request, SearchOptions
+from transduce.inference.search.options import GENERATION_DEFAULTS, Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
 from transduce.models.interface import AnyTransducer
 from transduce.text.tokenizer import AnyTokenizer
@@ -20,7 +20,7 @@ def continuations(model: AnyTransducer, blocks: Blocks, tokenizer: AnyTokenizer,
     rows = np.unique(np.linspace(0, len(blocks) - 1, num=min(count, len(blocks))).astype(np.int64))
     found = [block.tolist() for block in blocks.rows_of(rows)]
     given = [max(1, min(LONGEST_PROMPT, len(tokens) // 2)) for tokens in found]
-    usual = SearchOptions.from_table(CONTINUING, "how to go on")
+    usual = SearchOptions.from_table(GENERATION_DEFAULTS, "how to go on")
     options = usual.but(max_length=min(LONGEST_SAMPLE, blocks.block), seed=1)
     requests = [
         Request(number, (), options, prefix=tokens[1:prompt], first=tokens[0])

@@ -44,7 +44,7 @@ def test_a_model_without_attention_says_so(place: Path, capsys: pytest.CaptureFi
         (["--keep", "("], "is not a regular expression"),
         (["--align", "--placeholders"], "--align is for what the model says"),
         (["--stream", "--n-best", "2"], "--stream prints one answer"),
-        (["--beam-groups", "3", "--beam-size", "4"], "3 groups need a beam that divides by 3"),
+        (["--beam-groups", "3", "--beam-size", "4"], "beam_groups 3 needs a beam_size"),
         (["--coverage", "0.2", "--stop-rule", "exact"], "cannot foresee"),
         (["--term", "a=b", "--greedy"], "terms need a beam search"),
     ],

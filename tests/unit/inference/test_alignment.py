@@ -9,10 +9,11 @@ import pytest
 
 from tests.unit.inference.search.toy import SPECIALS, Toy, random_table, search_all
 from transduce.errors import SettingsError
-from transduce.inference.alignment import looked_at, pharaoh, word_links
+from transduce.inference.alignment import cross_attention, pharaoh, word_links
 from transduce.inference.ensemble import Ensemble
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
-from transduce.inference.search.search import Search, uncovered
+from transduce.inference.search.penalty import uncovered
+from transduce.inference.search.search import Search
 from transduce.inspection.record import attention_of
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.rnn import Rnn, RnnConfig
@@ -40,7 +41,7 @@ def _started(model: AnyTransducer) -> AnyTransducer:
 
 def test_weights_are_of_the_last_two_layers_whatever_else_is_in_the_batch() -> None:
     model = transformer()
-    together = looked_at(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
+    together = cross_attention(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
     for read, written, weights in zip(SOURCES, TARGETS, together, strict=True):
         maps = attention_of(model, [*read, SPECIALS.end], [SPECIALS.start, *written, SPECIALS.end])
         last_two = (maps.mean("cross", 2) + maps.mean("cross", 3)) / 2
@@ -48,21 +49,21 @@ def test_weights_are_of_the_last_two_layers_whatever_else_is_in_the_batch() -> N
 
 
 def test_a_recurrent_model_that_attends_can_be_asked_too() -> None:
-    weights = looked_at(rnn(), SOURCES, TARGETS, SPECIALS, SPECIALS)
+    weights = cross_attention(rnn(), SOURCES, TARGETS, SPECIALS, SPECIALS)
     assert [found.shape for found in weights] == [(3, 5), (5, 2)]
 
 
 def test_an_ensemble_looks_as_its_members_do_on_average() -> None:
     members = [transformer(), rnn()]
-    alone = [looked_at(member, SOURCES, TARGETS, SPECIALS, SPECIALS) for member in members]
-    together = looked_at(Ensemble(members), SOURCES, TARGETS, SPECIALS, SPECIALS)
+    alone = [cross_attention(member, SOURCES, TARGETS, SPECIALS, SPECIALS) for member in members]
+    together = cross_attention(Ensemble(members), SOURCES, TARGETS, SPECIALS, SPECIALS)
     for one, other, both in zip(*alone, together, strict=True):
         np.testing.assert_allclose(both, (one + other) / 2, atol=1e-6)
 
 
 def test_a_model_that_does_not_attend_says_so() -> None:
-    with pytest.raises(SettingsError, match="no attention to its source"):
-        looked_at(Toy(random_table(1)), [[4]], [[5]], SPECIALS, SPECIALS)
+    with pytest.raises(SettingsError, match="cross-attention"):
+        cross_attention(Toy(random_table(1)), [[4]], [[5]], SPECIALS, SPECIALS)
 
 
 def test_a_target_word_belongs_to_the_source_word_that_its_tokens_looked_at_together() -> None:
@@ -91,12 +92,14 @@ def test_coverage_takes_its_penalty_off_every_answer_and_sorts_them_again() -> N
 
     def found(coverage: float) -> list[Hypothesis]:
         search = Search(model, SPECIALS, SPECIALS)
-        options = SearchOptions(beam_size=5, n_best=5, max_length=6, stop_rule="beam_finished", coverage=coverage)
+        options = SearchOptions(
+            beam_size=5, n_best=5, max_length=6, stop_rule="beam_finished", coverage_penalty=coverage
+        )
         search.admit([Request(0, SOURCES[0], options)])
         return search_all(search)[0]
 
     plain = found(0.0)
-    weights = looked_at(model, [SOURCES[0]] * 5, [one.tokens for one in plain], SPECIALS, SPECIALS)
+    weights = cross_attention(model, [SOURCES[0]] * 5, [one.tokens for one in plain], SPECIALS, SPECIALS)
     expected = [
         replace(one, score=pytest.approx(one.score + 0.7 * uncovered(looks), abs=1e-4))
         for one, looks in zip(plain, weights, strict=True)

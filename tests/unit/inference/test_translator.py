@@ -172,8 +172,8 @@ def test_options_go_over_what_the_model_was_saved_with() -> None:
     translator = copier("word", beam_size=7, length_penalty=1.1)
     assert translator.options() == SearchOptions(beam_size=7, length_penalty=1.1)
     assert translator.options(beam_size=2, length_penalty=None) == SearchOptions(beam_size=2, length_penalty=1.1)
-    assert translator.options(n_best=9).beam == 9
-    assert translator.options(n_best=3).beam == 7
+    assert translator.options(n_best=9).beam_size == 9
+    assert translator.options(n_best=3).beam_size == 7
     greedy = copier("word", method="greedy")
     assert greedy.options().width == 1
     assert greedy.options(beam_size=3).width == 3
@@ -181,17 +181,17 @@ def test_options_go_over_what_the_model_was_saved_with() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("option", "message"),
     [
-        ({"beem": 3}, "did you mean 'beam'?"),
-        ({"beam_size": 0}, "beam = 0"),
+        ({"bean_size": 3}, "did you mean 'beam_size'?"),
+        ({"beam_size": 0}, "beam_size = 0"),
         ({"beam_size": 2, "n_best": 3}, "at least 3"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(wish: dict[str, int], said: str) -> None:
+def test_an_option_that_makes_no_sense_is_rejected(option: dict[str, int], message: str) -> None:
     with pytest.raises(SettingsError) as refusal:
-        copier("word").translate(["dog"], **wish)
-    assert said in str(refusal.value)
+        copier("word").translate(["dog"], **option)
+    assert message in str(refusal.value)
 
 
 def test_one_text_where_lines_belong_is_refused() -> None:
@@ -215,7 +215,7 @@ def test_the_python_interface_is_what_the_documents_say(run: Path) -> None:
     assert [len(answers) for answers in several] == [3, 3]
     assert [answers[0].text for answers in several] == [plain[0], plain[2]]
     assert transduce.load(str(run / "model")).translate(["a b"], beam_size=5) == plain[:1]
-    assert translator.defaults.beam == 2, "the recipe's search is the default"
+    assert translator.defaults.beam_size == 2, "the recipe's search is the default"
 
 
 def test_attention_is_of_the_translation_and_shows_itself_in_a_notebook(run: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_sampling_wish_alone_chooses_to_sample(run: Path) -> None:
     translator = transduce.load(run)
     assert translator.options(top_k=3).method == "sample"
     assert translator.options(beam_size=3).method == "beam"
-    with pytest.raises(SettingsError, match="belongs to the method 'sample'"):
+    with pytest.raises(SettingsError, match="method 'sample'"):
         translator.options(method="greedy", seed=3)
 
 
@@ -283,7 +283,7 @@ def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() ->
     assert translator.options().method == "sample"
     greedy = translator.options(method="greedy")
     assert (greedy.method, greedy.n_best, greedy.temperature, greedy.seed) == ("greedy", 1, 1.0, None)
-    assert translator.options(beam_size=5, n_best=3).beam == 5
+    assert translator.options(beam_size=5, n_best=3).beam_size == 5
     assert (translator.options(n_best=3).method, translator.options(n_best=3).temperature) == ("sample", 0.7)
 
 

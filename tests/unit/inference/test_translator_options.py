@@ -131,11 +131,11 @@ def test_what_is_looked_at_has_the_words_of_its_text() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=12, deadline=None)
 @given(lines=st.lists(LINES, min_size=1, max_size=3), beam_size=st.integers(1, 3))
-def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam: int) -> None:
+def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam_size: int) -> None:
     translator = copier(kind, limit=11)
     text = ". ".join(line.capitalize() for line in lines) if kind not in ("word", "wordpiece") else lines[0]
-    pieces = list(translator.stream(text, translator.options(beam_size=beam)))
-    assert "".join(pieces) == translator.translate([text], beam_size=beam)[0]
+    pieces = list(translator.stream(text, translator.options(beam_size=beam_size)))
+    assert "".join(pieces) == translator.translate([text], beam_size=beam_size)[0]
     assert len(pieces) > 1
 
 

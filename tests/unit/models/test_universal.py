@@ -12,7 +12,7 @@ from tests.invariants.cases import PAD, START, case, draw_tokens, make_model
 from transduce.data.batches import Batch
 from transduce.data.reading.batch import ReadingBatch
 from transduce.errors import SettingsError
-from transduce.inference.alignment import looked_at
+from transduce.inference.alignment import cross_attention
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.universal import Universal, UniversalConfig, UniversalEncoder, UniversalEncoderConfig
@@ -47,7 +47,7 @@ def test_who_listens_hears_the_same_in_any_batch() -> None:
         model.decoder_halting.probability.bias.fill_(1.0)
     sources, targets = [[7, 8, 9], [10, 11, 12, 13, 2], [14]], [[6, 7], [9, 8, 7, 6, 2, 4], [4]]
     specials = Specials(pad=PAD, start=START, end=1)
-    (among, *_), (alone,) = (looked_at(model, sources[:count], targets[:count], specials, specials) for count in (3, 1))
+    (among, *_), (alone,) = (cross_attention(model, sources[:count], targets[:count], specials, specials) for count in (3, 1))
     np.testing.assert_allclose(among, alone, atol=1e-6)
 
 

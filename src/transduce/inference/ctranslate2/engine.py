@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from transduce.inference.pace import Pace, usual
+from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.penalty import power
-from transduce.inference.search.sentence import Sentence, longest_wanted
 from transduce.text.tokenizer.special import Specials
 
 
@@ -18,7 +18,7 @@ def refusal_of(request: Request, positions: int) -> str | None:
     That is what it would do in another way than our search, or not at all.
     """
     options = request.options
-    if longest_wanted(request) >= positions:
+    if request.max_total_length >= positions:
         return f"CTranslate2 was given {positions:,} positions"
     if options.method == "sample":
         return "CTranslate2 does not draw repeatable samples"
@@ -31,16 +31,16 @@ def refusal_of(request: Request, positions: int) -> str | None:
         return "CTranslate2 has no presence or frequency penalty"
     if options.beam_groups > 1 or options.coverage_penalty:
         return "CTranslate2 has no diverse groups, and another coverage penalty"
-    if request.required or request.is_over is not None:
+    if request.required or request.should_stop is not None:
         return "CTranslate2 forces no words, and stops at no strings"
-    if request.candidates is not None:
+    if request.shortlist is not None:
         return "CTranslate2 takes candidates from a shortlist's file only"
     return "CTranslate2 scores prefixes in another way" if request.prefix else None
 
 
 def nearest(options: SearchOptions, said: Collection[str]) -> SearchOptions:
     """Return options whose beam search is CTranslate2's own, where nobody said that it should be another."""
-    own = {"length_penalty": "power", "stop": "beam_finished"}
+    own = {"length_normalization": "power", "stop_rule": "beam_finished"}
     return options.but(**{name: value for name, value in own.items() if name not in said})
 
 
@@ -82,7 +82,7 @@ class CTranslate2Engine:
         return [answers[request.id] for request in requests]
 
     def _search(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[list[Hypothesis] | None]:
-        sentences = [Sentence.of(request, self._specials, self._limit) for request in requests]
+        sentences = [ActiveRequest.of(request, self._specials, self._limit) for request in requests]
         longest = max(sentence.max_length for sentence in sentences)
         forbidden = [[self._pieces[token] for token in phrase] for phrase in requests[0].forbidden if phrase]
         results = self._translator.translate_batch(
@@ -108,14 +108,14 @@ class CTranslate2Engine:
                 sentence.finish(0, tokens, score * length, len(tokens) + ended, ended)
             yield sentence.result().hypotheses if self._is_usual(sentence, longest) else None
 
-    def _is_usual(self, sentence: Sentence, longest: int) -> bool:
+    def _is_usual(self, sentence: ActiveRequest, longest: int) -> bool:
         """Whether our search would have said the same.
 
         What ended before its own maximum length would have ended then too, whatever the maximum of the others was.
         """
         frames = {self._specials.pad, self._specials.start}
         may_be_cut = sentence.options.width == 1 and sentence.max_length == longest
-        return all((found.ended or may_be_cut) and frames.isdisjoint(found.tokens) for found in sentence.found)
+        return all((found.ended or may_be_cut) and frames.isdisjoint(found.tokens) for found in sentence.hypotheses)
 
 
 def _alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:

@@ -1,10 +1,10 @@
-"""What a person may ask of a search, what is handed in, and what comes out."""
+"""What a search is given and what it returns: options, requests, hypotheses, results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,167 +13,121 @@ from pydantic import Field, model_validator
 from transduce.config import Config, Table
 from transduce.errors import SettingsError
 
+if TYPE_CHECKING:
+    from transduce.inference.search.trace import TraceStep
+
 Penalty = Annotated[float, Field(ge=-100.0, le=100.0)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+LengthNormalization = Literal["gnmt", "power"]
+"""Names of the length penalties; `penalty.LENGTH_PENALTIES` has the formula of each."""
 
 
 class SearchOptions(Config):
-    """One request's wishes; the `[search]` table of a recipe holds the usual ones. The defaults are section 6.1's."""
+    """Options of one request; the `[search]` table of a recipe holds the defaults of a model. The paper's are those of
+    section 6.1."""
 
     method: Literal["greedy", "beam", "sample"] = "beam"
-    """Take the best token each time, keep several openings alive, or draw each token by its probability."""
+    """Take the likeliest token at each step, keep several hypotheses (beam search), or sample each token."""
     beam_size: Annotated[int, Field(ge=1, le=256)] = 4
-    """How many openings a beam search keeps."""
+    """Hypotheses that beam search keeps at each step."""
     n_best: Annotated[int, Field(ge=1, le=256)] = 1
-    """How many translations to return, best first; of a sample, how many to draw."""
-    length_normalization: Literal["gnmt", "power"] = "gnmt"
-    """What a score is divided by: ((5 + n) / 6)^alpha (Wu et al. 2016) or n^alpha, n tokens with the end token."""
+    """Hypotheses to return, best first; with the method 'sample', how many to draw."""
+    length_normalization: LengthNormalization = "gnmt"
+    """What a log-probability is divided by: ((5 + n) / 6)^length_penalty (gnmt, Wu et al. 2016) or n^length_penalty
+    (power), where n counts the tokens with the end token."""
     length_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.6
-    """Strength of the length penalty; 0 compares plain log-probabilities, which favours short answers."""
+    """Exponent of the length normalisation; 0 compares plain log-probabilities, which favours short hypotheses."""
     stop_rule: Literal["heuristic", "beam_finished", "exact"] = "heuristic"
-    """When a beam search ends. beam_finished: as many answers as the beam is wide have ended, as CTranslate2 does.
-    heuristic: that, and none that is still being written is better now than what would be returned. exact: none of them
-    could become better, however it goes on; slower."""
+    """When beam search stops. beam_finished: beam_size hypotheses are finished, as in CTranslate2. heuristic: that, and
+    no unfinished hypothesis scores better now than those that would be returned. exact: no unfinished hypothesis could
+    still become better; slower."""
     coverage_penalty: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
-    """Strength of the coverage penalty (Wu et al. 2016, equation 14): what an answer loses for source tokens that it
-    hardly looked at. Finished answers are put in order by it, so it needs a beam, and a model that attends."""
+    """Strength of the coverage penalty (Wu et al. 2016, equation 14), which lowers the score of a hypothesis for source
+    tokens that it hardly attended to. It reorders finished hypotheses, so it needs beam search and a model with
+    cross-attention."""
     beam_groups: Annotated[int, Field(ge=1, le=256)] = 1
-    """Groups that a beam is divided into, each told apart from those before it (Vijayakumar et al. 2018): the answers
-    of an n-best list then come from all of them."""
+    """Groups of diverse beam search (Vijayakumar et al. 2018); an n-best list takes hypotheses from all of them."""
     diversity_penalty: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5
-    """What a group takes off the score of a token for every earlier group's opening that has just chosen it."""
+    """Subtracted from the score of a token for each hypothesis of an earlier group that chose it at this step."""
     max_length: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """The most tokens to write, besides a prefix; unless given, as many as the source has plus max_extra."""
+    """Maximum number of tokens to write, not counting a prefix; default: the source length plus max_extra."""
     max_extra: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """How many tokens more than the source has may be written (the paper's rule: input length + 50)."""
+    """Maximum number of tokens beyond the source length (the paper's rule: input length + 50)."""
     min_length: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """The fewest tokens to write; an answer does not end before."""
+    """Minimum number of tokens; the end token is not allowed before."""
     repetition_penalty: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """What the score of a token that was written before is divided by, or multiplied with if it is negative (Keskar et
-    al. 2019); 1 does nothing."""
+    """Divides the logit of every token that was written before, or multiplies it if it is negative (Keskar et al.
+    2019); 1 has no effect."""
     presence_penalty: Penalty = 0.0
-    """What is taken off the score of every token that was written before."""
+    """Subtracted from the logit of every token that was written before."""
     frequency_penalty: Penalty = 0.0
-    """What is taken off for each time that it was written."""
+    """Subtracted from the logit of a token for each time it was written."""
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1000)] = 0
-    """How many tokens in a row are never written twice; 0 for no such rule. This and the penalties look at what the
-    model still sees: of a text longer than a language model's window, at the end of it."""
+    """No n-gram of this size is written twice; 0 turns the rule off. This rule and the penalties see the tokens that
+    the model sees: of a text longer than a language model's window, the end of it."""
     temperature: Annotated[float, Field(gt=0.0, le=100.0)] = 1.0
-    """Of a sample: below 1 likely tokens are drawn more often than they are likely, above 1 less often."""
+    """Sampling temperature: below 1 likely tokens are drawn more often, above 1 less often."""
     top_k: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Draw from so many of the likeliest tokens only; 0 for all."""
+    """Sample from the k likeliest tokens only; 0 for all."""
     top_p: Share = 1.0
-    """Draw from the fewest likeliest tokens that have this probability together (Holtzman et al. 2020)."""
+    """Sample from the smallest set of likeliest tokens with this total probability (Holtzman et al. 2020)."""
     min_p: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """Draw from tokens that have at least this share of the likeliest one's probability (Nguyen et al. 2024)."""
+    """Sample from tokens with at least this fraction of the likeliest token's probability (Nguyen et al. 2024)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    """Makes a sample repeatable: the same source and seed give the same answers, whoever else is asked for."""
+    """Makes samples repeatable: the same source and seed give the same samples, whatever else is in the batch."""
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> SearchOptions:
+    def _check_combination(self) -> SearchOptions:
         if self.max_length is not None and self.min_length > self.max_length:
             raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; change one of them")
-        unused = {name for name in SAMPLING if getattr(self, name) != type(self).model_fields[name].default}
+        unused = {name for name in SAMPLING_OPTIONS if getattr(self, name) != type(self).model_fields[name].default}
         if unused and self.method != "sample":
-            raise ValueError(
-                f"{min(unused)} belongs to the method 'sample', not to '{self.method}'; choose that method"
-            )
+            raise ValueError(f"{min(unused)} needs the method 'sample', not '{self.method}'; choose that method")
         if self.beam_groups > 1 and (self.method != "beam" or self.beam_size % self.beam_groups):
             raise ValueError(
-                f"{self.beam_groups} groups need a beam that divides by {self.beam_groups}; choose such a beam, or fewer groups"
+                f"beam_groups {self.beam_groups} needs a beam_size that is divisible by it; change one of them"
             )
         if self.diversity_penalty != type(self).model_fields["diversity_penalty"].default and self.beam_groups == 1:
-            raise ValueError("diversity tells the groups of a beam apart, and there is one only; ask for groups too")
+            raise ValueError("diversity_penalty has no effect with one group; set beam_groups too")
         if self.coverage_penalty and (self.method != "beam" or self.stop_rule == "exact"):
             raise ValueError(
-                "coverage puts the answers of a beam search in another order, which the stop rule 'exact' cannot "
-                "foresee; choose the method 'beam' and another stop rule, or leave out coverage"
+                "coverage_penalty reorders the finished hypotheses of beam search, which the stop rule 'exact' cannot "
+                "foresee; choose the method 'beam' and another stop_rule, or leave out coverage_penalty"
             )
         if self.n_best > self.width:
             raise ValueError(
-                f"{self.n_best} translations need a beam of at least {self.n_best}, not {self.width}; "
+                f"n_best {self.n_best} needs a beam_size of at least {self.n_best}, not {self.width}; "
                 "raise beam_size or lower n_best"
             )
         return self
 
     @property
     def width(self) -> int:
-        """Rows that one sentence takes."""
+        """Rows that one request takes in a batch."""
         return {"greedy": 1, "beam": self.beam_size, "sample": self.n_best}[self.method]
 
 
-SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
-"""Options that mean something to a sample only."""
-OF_A_BEAM = ("beam_groups", "diversity_penalty", "coverage_penalty")
-"""Options that mean something to a beam only, and are refused without one."""
+SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "seed")
+"""Options of the method 'sample'."""
+BEAM_OPTIONS = ("beam_groups", "diversity_penalty", "coverage_penalty")
+"""Options of the method 'beam', rejected with another one."""
+
+GENERATION_DEFAULTS: Table = {"method": "sample", "temperature": 0.8, "max_length": 200}
+"""Search options of a language model that was saved with none."""
 
 
-CONTINUING: Table = {"method": "sample", "temperature": 0.8, "max_length": 200}
-"""How a language model goes on with a text, unless it was saved with other wishes."""
+def generation_options(overrides: Table) -> Table:
+    """Return the defaults of a language model with some overridden; only sampling has a temperature."""
+    sampling = overrides.get("method", "sample") == "sample"
+    defaults = GENERATION_DEFAULTS if sampling else {"max_length": GENERATION_DEFAULTS["max_length"]}
+    return {**defaults, **overrides}
 
 
-def continuing(wishes: Table) -> Table:
-    """Return the options of a language model with some wishes over them; only a sample has a temperature."""
-    usual = CONTINUING if wishes.get("method", "sample") == "sample" else {"max_length": CONTINUING["max_length"]}
-    return {**usual, **wishes}
-
-
-@dataclass(frozen=True)
-class Request:
-    """One source to translate, in tokens without the end token. The id is the caller's own."""
-
-    id: int
-    source: Sequence[int]
-    options: SearchOptions
-    prefix: Sequence[int] = ()
-    """What the answer begins with, in tokens."""
-    forbidden: Sequence[Sequence[int]] = ()
-    """What is not written, each a few tokens in a row."""
-    required: Sequence[Sequence[int]] = ()
-    """What has to be written, each a few tokens in a row; needs a beam search."""
-    is_over: Callable[[Sequence[int]], bool] | None = None
-    """Whether an answer ends here, before the model ends it, by its tokens so far: after a stop string, say."""
-    candidates: Sequence[int] | NDArray[np.int64] | None = None
-    """The only tokens that may be written, besides the prefix, each once; the end token always may. None for all."""
-    first: int | None = None
-    """For a language model: the token that stands first, where other answers have the start token. The prefix is then a
-    prompt, which is read but not scored."""
-
-    @property
-    def unscored(self) -> int:
-        """How many tokens of the answer are a prompt."""
-        return 0 if self.first is None else len(self.prefix)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One answer."""
-
-    tokens: list[int]
-    """Without start and end."""
-    score: float
-    """The log-probability divided by the length penalty; what hypotheses are ranked by."""
-    log_probability: float
-    """Of all tokens, and of the end token where there is one."""
-    ended: bool = True
-    """Whether it came to its end, by the model or at a stop string; False when the maximum length cut it off."""
-
-
-class Result(NamedTuple):
-    """A finished request: its hypotheses, best first."""
-
-    id: int
-    hypotheses: list[Hypothesis]
-
-
-# A person's wishes laid over the options that a model was saved with.
-
-
-def with_wishes(saved_options: SearchOptions, **wishes: Any) -> SearchOptions:
-    """Return options with some of them changed; None leaves one as it is. What belongs to one method chooses it."""
-    given = {name: value for name, value in wishes.items() if value is not None}
+def override_options(saved_options: SearchOptions, **overrides: Any) -> SearchOptions:
+    """Return saved options with some overridden; None keeps one. An option that only one method has selects it."""
+    given = {name: value for name, value in overrides.items() if value is not None}
     saved = saved_options.model_dump()
-    if "method" not in given and given.keys() & set(SAMPLING):
+    if "method" not in given and given.keys() & set(SAMPLING_OPTIONS):
         given["method"] = "sample"
     elif "method" not in given and (
         "beam_size" in given or (given.get("n_best", 1) > 1 and saved["method"] == "greedy")
@@ -181,12 +135,85 @@ def with_wishes(saved_options: SearchOptions, **wishes: Any) -> SearchOptions:
         given["method"] = "beam"
     method = given.get("method", saved["method"])
     if method == "sample" and "beam_size" in given:
-        raise SettingsError("a sample draws one token at a time and a beam keeps several openings; ask for one of them")
-    if method != saved["method"]:  # what was saved is for another way to search
-        saved = {name: value for name, value in saved.items() if name not in (*SAMPLING, *OF_A_BEAM, "n_best")}
+        raise SettingsError("beam_size is for beam search and the method is 'sample'; choose one of them")
+    if method != saved["method"]:  # these options were saved for another method
+        saved = {
+            name: value for name, value in saved.items() if name not in (*SAMPLING_OPTIONS, *BEAM_OPTIONS, "n_best")
+        }
     if method == "beam" and given.get("n_best", 1) > 1 and "beam_size" not in given:
         groups = max(1, given.get("beam_groups", saved.get("beam_groups", 1)))
         given["beam_size"] = -(-max(given["n_best"], saved_options.beam_size) // groups) * groups
     if given.get("beam_groups") == 1 and "diversity_penalty" not in given:
         saved.pop("diversity_penalty", None)
     return SearchOptions.from_table({**saved, **given}, "the search")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One source to translate, in tokens without the end token."""
+
+    id: int
+    """Chosen by the caller; the result has the same."""
+    source: Sequence[int]
+    options: SearchOptions
+    prefix: Sequence[int] = ()
+    """Tokens that every hypothesis begins with."""
+    forbidden: Sequence[Sequence[int]] = ()
+    """Phrases (token sequences) that are not written."""
+    required: Sequence[Sequence[int]] = ()
+    """Phrases that must be written; needs beam search."""
+    should_stop: Callable[[Sequence[int]], bool] | None = None
+    """Whether a hypothesis ends here, by its tokens so far: after a stop string, for example."""
+    shortlist: Sequence[int] | NDArray[np.int64] | None = None
+    """The only tokens that may be written besides the prefix, each once; the end token is always allowed. None for
+    all."""
+    first: int | None = None
+    """For a language model: the first token, in place of the start token. The prefix is then a prompt, which is read
+    but not scored."""
+    trace: bool = False
+    """Whether to record which candidates were pruned at each step (`Result.trace`)."""
+
+    @property
+    def unscored(self) -> int:
+        """Number of prompt tokens, which have no score."""
+        return 0 if self.first is None else len(self.prefix)
+
+    @property
+    def max_total_length(self) -> int:
+        """Maximum length of a hypothesis with its prefix, before the limit of the model."""
+        options = self.options
+        default = max(options.min_length, len(self.source) + options.max_extra)
+        return len(self.prefix) + (options.max_length or default)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One finished output of a search."""
+
+    tokens: list[int]
+    """Without start and end."""
+    score: float
+    """The log-probability divided by the length penalty; hypotheses are ranked by it."""
+    log_probability: float
+    """Of all tokens, with the end token where there is one."""
+    ended: bool = True
+    """Whether it ended by itself, or at a stop string; False if the maximum length cut it off."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished request."""
+
+    id: int
+    hypotheses: list[Hypothesis]
+    """Best first; empty where the request failed."""
+    error: Exception | None = None
+    """Why the request failed; others of its batch are not affected."""
+    trace: tuple[TraceStep, ...] = ()
+    """What was kept and pruned at each step, where the request asked for it."""
+
+    def checked(self) -> list[Hypothesis]:
+        """Return the hypotheses, or raise the error of a request that failed."""
+        if self.error is not None:
+            raise self.error
+        return self.hypotheses

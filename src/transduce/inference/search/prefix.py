@@ -1,6 +1,6 @@
-"""What an answer begins with, where a person gave a beginning: read at once, not token by token.
+"""Prefixes that hypotheses must begin with, read by the decoder at once and not token by token.
 
-Letters: S sentences, P tokens of the longest prefix, R rows (sentences × openings).
+Letters: B requests, P tokens of the longest prefix, R rows (requests × beams).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from transduce.text.tokenizer.special import Specials
 
 
 @dataclass(frozen=True)
-class Opening:
-    """The prefixes of some sentences, many of them empty."""
+class Prefix:
+    """The prefixes of some requests, many of them empty."""
 
     tokens: Tensor
-    """(S P), zeros behind a shorter one."""
+    """(B P), padded with zeros."""
     lengths: Tensor
-    """(S)"""
+    """(B)"""
     last: Tensor
-    """(S), what the next step reads: the last token of the prefix, or what stands first."""
+    """(B), what the next step reads: the last token of the prefix, or the first token."""
     first: Tensor
-    """(S), what stands before the prefix: the start token, or a request's own."""
+    """(B), the token before the prefix: the start token, or a request's own."""
     scored: Tensor
-    """(S), whether a prefix counts as said; a prompt does not."""
+    """(B), whether the prefix is scored; a prompt is not."""
 
     @classmethod
-    def of(cls, requests: Sequence[Request], specials: Specials, device: torch.device) -> Opening:
+    def of(cls, requests: Sequence[Request], specials: Specials, device: torch.device) -> Prefix:
         """Pad the prefixes of requests."""
         prefixes = [request.prefix for request in requests]
         longest = max(map(len, prefixes), default=0)
@@ -48,22 +48,22 @@ class Opening:
         )
 
     def read(self, model: AnyTransducer, state: State) -> tuple[State, Tensor]:
-        """Let a new state read all but the last token; return it with the prefixes' log-probabilities.  -> (S)."""
+        """Extend a new state by all but the last token; return it with the prefixes' log-probabilities.  -> (B)."""
         longest = self.tokens.shape[1]
         if not longest:
             return state, torch.zeros(len(self.tokens), device=self.tokens.device)
-        input_SP = torch.cat([self.first[:, None], self.tokens[:, :-1]], dim=1)
-        input_RP, length_R = (part.repeat_interleave(state.width, dim=0) for part in (input_SP, self.lengths))
+        input_BP = torch.cat([self.first[:, None], self.tokens[:, :-1]], dim=1)
+        input_RP, length_R = (part.repeat_interleave(state.width, dim=0) for part in (input_BP, self.lengths))
         hidden_RPD, state = model.extend(input_RP, length_R, state)
         if not bool(self.scored.any()):
             return state, torch.zeros(len(self.tokens), device=self.tokens.device)
-        hidden_SPD = hidden_RPD[:: state.width]
-        score_SP = torch.cat(  # place by place: all at once would need room for P times the vocabulary
+        hidden_BPD = hidden_RPD[:: state.width]
+        score_BP = torch.cat(  # one position at a time: all at once would need memory for P times the vocabulary
             [
-                model.logits(hidden_SPD[:, place]).float().log_softmax(dim=-1).gather(1, self.tokens[:, place, None])
+                model.logits(hidden_BPD[:, place]).float().log_softmax(dim=-1).gather(1, self.tokens[:, place, None])
                 for place in range(longest)
             ],
             dim=1,
         )
-        real_SP = torch.arange(longest, device=self.tokens.device) < (self.lengths * self.scored)[:, None]
-        return state, score_SP.where(real_SP, 0.0).sum(dim=1)
+        real_BP = torch.arange(longest, device=self.tokens.device) < (self.lengths * self.scored)[:, None]
+        return state, score_BP.where(real_BP, 0.0).sum(dim=1)

@@ -1,6 +1,6 @@
-"""How a search goes on from here: the rules that pick tokens, each a function from scores to a choice.
+"""Search strategies: each a function from the scores of one step to the continuations that are kept.
 
-Letters: S sentences, W openings of each, V vocabulary.
+Letters: B requests, W beams of each, V vocabulary.
 """
 
 from __future__ import annotations
@@ -12,180 +12,191 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from transduce.inference.search.active_request import ActiveRequest
+from transduce.inference.search.constraint import allocate_beam, candidates
 from transduce.inference.search.options import Request
-from transduce.inference.search.required import continuations, shared_out
 from transduce.inference.search.sampling import draw
-from transduce.inference.search.sentence import Sentence
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What continues, and what has just ended."""
+class Selection:
+    """The continuations that a step keeps, and the hypotheses that it finishes."""
 
     parents: Tensor
-    """(S W), which opening of its sentence each new opening continues."""
+    """(B W), the beam of its request that each new beam continues."""
     tokens: Tensor
-    """(S W), with which token."""
+    """(B W), the token it is continued with."""
     scores: Tensor
-    """(S W), log-probability so far; minus infinity for an opening that is not alive."""
+    """(B W), log-probability so far; minus infinity for a beam that is not alive."""
     ended_parents: Tensor
-    """(S E), which openings ended; read only where `ended` is True."""
+    """(B E), which beams ended; read only where `ended` is True."""
     ended_scores: Tensor
-    """(S E), log-probability with the end token."""
+    """(B E), log-probability with the end token."""
     ended: Tensor
-    """(S E)."""
+    """(B E)."""
+
+    def row(self, index: int) -> Selection:
+        """The selection of one request, as a batch of one."""
+        return Selection(*(getattr(self, field.name)[index : index + 1] for field in fields(self)))
 
 
 @dataclass(frozen=True)
-class Continuations:
-    """Every way to go on."""
+class StepScores:
+    """Log-probabilities of every continuation of every beam."""
 
     tokens: Tensor
-    """(S W V), log-probability of each token after each opening; minus infinity for what may not be written."""
-    openings: Tensor
-    """(S W), log-probability of each opening; minus infinity for one that is not alive."""
+    """(B W V), log-probability of each token after each beam; minus infinity for tokens that are not allowed."""
+    beams: Tensor
+    """(B W), log-probability of each beam; minus infinity for one that is not alive."""
 
-    def whole(self) -> Tensor:
-        """Log-probability of every opening with every token behind it.  -> (S W V)."""
-        return self.tokens + self.openings[:, :, None]
+    def row(self, index: int) -> StepScores:
+        """The scores of one request, as a batch of one."""
+        return StepScores(self.tokens[index : index + 1], self.beams[index : index + 1])
+
+    def totals(self) -> Tensor:
+        """Log-probability of every beam with every token appended.  -> (B W V)."""
+        return self.tokens + self.beams[:, :, None]
 
     def best(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The best of each sentence: log-probability, opening, token.  -> 3 × (S count), best first."""
-        value_SWC, token_SWC = largest(self.tokens, min(count, self.tokens.shape[2]))
-        score_SN = (value_SWC + self.openings[:, :, None]).flatten(1)
-        best_SC, flat_SC = score_SN.topk(min(count, score_SN.shape[1]), dim=-1)
-        return best_SC, flat_SC // token_SWC.shape[2], token_SWC.flatten(1).gather(1, flat_SC)
+        """The best of each request: log-probability, beam, token.  -> 3 × (B count), best first."""
+        value_BWC, token_BWC = largest(self.tokens, min(count, self.tokens.shape[2]))
+        score_BN = (value_BWC + self.beams[:, :, None]).flatten(1)
+        best_BC, flat_BC = score_BN.topk(min(count, score_BN.shape[1]), dim=-1)
+        return best_BC, flat_BC // token_BWC.shape[2], token_BWC.flatten(1).gather(1, flat_BC)
 
 
-Chooser = Callable[[Continuations, int, Sequence[Sentence]], Choice]
-"""(every way to go on, end token, the sentences) -> choice."""
+Strategy = Callable[[StepScores, int, Sequence[ActiveRequest]], Selection]
+"""(scores, end token, requests) -> selection."""
 
 
-def greedy(ways: Continuations, end: int, _: Sequence[Sentence] = ()) -> Choice:
-    """Take the best token; there is one opening."""
-    best_S1, zero_S1, token_S1 = ways.best(1)
-    ended_S1 = token_S1 == end
-    going_S1 = best_S1.masked_fill(ended_S1, -torch.inf)
-    return Choice(zero_S1, token_S1, going_S1, zero_S1, best_S1, ended_S1)
+def greedy(step: StepScores, end: int, _: Sequence[ActiveRequest] = ()) -> Selection:
+    """Take the best token; there is one beam."""
+    best_B1, zero_B1, token_B1 = step.best(1)
+    ended_B1 = token_B1 == end
+    alive_B1 = best_B1.masked_fill(ended_B1, -torch.inf)
+    return Selection(zero_B1, token_B1, alive_B1, zero_B1, best_B1, ended_B1)
 
 
-def beam(ways: Continuations, end: int, _: Sequence[Sentence] = ()) -> Choice:
+def beam(step: StepScores, end: int, _: Sequence[ActiveRequest] = ()) -> Selection:
     """Keep the W best continuations that do not end; those that end count if they are among the W best of all."""
-    width = ways.tokens.shape[1]
-    # Each opening has one ending, so among the best 2W there are at least W that go on.
-    best_SC, parent_SC, token_SC = ways.best(2 * width)
-    end_SC = token_SC == end
-    # A stable sort on "ends" brings those that go on to the front without changing their order.
-    going_SW = end_SC.to(torch.int8).argsort(dim=-1, stable=True)[:, :width]
-    kept = best_SC.masked_fill(end_SC, -torch.inf).gather(1, going_SW)
+    width = step.tokens.shape[1]
+    # Each beam has one ending, so among the best 2W there are at least W that do not end.
+    best_BC, parent_BC, token_BC = step.best(2 * width)
+    end_BC = token_BC == end
+    # A stable sort on "ends" brings unfinished ones to the front without changing their order.
+    unfinished_BW = end_BC.to(torch.int8).argsort(dim=-1, stable=True)[:, :width]
+    kept = best_BC.masked_fill(end_BC, -torch.inf).gather(1, unfinished_BW)
     top = slice(0, width)
-    return Choice(
-        parents=parent_SC.gather(1, going_SW),
-        tokens=token_SC.gather(1, going_SW),
+    return Selection(
+        parents=parent_BC.gather(1, unfinished_BW),
+        tokens=token_BC.gather(1, unfinished_BW),
         scores=kept,
-        ended_parents=parent_SC[:, top],
-        ended_scores=best_SC[:, top],
-        ended=end_SC[:, top] & best_SC[:, top].isfinite(),
+        ended_parents=parent_BC[:, top],
+        ended_scores=best_BC[:, top],
+        ended=end_BC[:, top] & best_BC[:, top].isfinite(),
     )
 
 
-def sample(ways: Continuations, end: int, sentences: Sequence[Sentence]) -> Choice:
-    """Draw a token for each opening by itself; the openings of a sentence are samples that have nothing in common."""
-    scores = ways.whole()
-    sentence_count, width, _ = scores.shape
-    alive_SW = scores.amax(dim=-1).isfinite()
-    token_SW = draw(scores, sentences)
-    score_SW = scores.gather(2, token_SW[:, :, None])[:, :, 0]
-    ended_SW = alive_SW & (token_SW == end)
-    own_SW = torch.arange(width, device=scores.device).expand(sentence_count, -1)
-    return Choice(own_SW, token_SW, score_SW.masked_fill(ended_SW | ~alive_SW, -torch.inf), own_SW, score_SW, ended_SW)
+def sample(step: StepScores, end: int, requests: Sequence[ActiveRequest]) -> Selection:
+    """Draw a token for each beam; the beams of a request are independent samples."""
+    scores = step.totals()
+    count, width, _ = scores.shape
+    alive_BW = scores.amax(dim=-1).isfinite()
+    token_BW = draw(scores, requests)
+    score_BW = scores.gather(2, token_BW[:, :, None])[:, :, 0]
+    ended_BW = alive_BW & (token_BW == end)
+    own_BW = torch.arange(width, device=scores.device).expand(count, -1)
+    return Selection(
+        own_BW, token_BW, score_BW.masked_fill(ended_BW | ~alive_BW, -torch.inf), own_BW, score_BW, ended_BW
+    )
 
 
-def diverse(ways: Continuations, end: int, sentences: Sequence[Sentence]) -> Choice:
-    """A beam for each group, one after the other: a token that earlier groups have just chosen counts less.
+def diverse(step: StepScores, end: int, requests: Sequence[ActiveRequest]) -> Selection:
+    """Diverse beam search (Vijayakumar et al. 2018): one beam per group, in turn, with a penalty on tokens that earlier
+    groups chose at this step.
 
-    What is compared is changed by that, not the log-probabilities that openings are kept with.
+    The penalty changes which candidates win, not the log-probabilities that beams are kept with.
     """
-    options = sentences[0].options  # the groups are the cohort's, the strength is each sentence's own
+    options = requests[0].options  # the number of groups is the batch group's, the strength is each request's own
     size = options.width // options.beam_groups
-    strength_S11 = torch.tensor([[[one.options.diversity_penalty]] for one in sentences], device=ways.tokens.device)
-    penalty_S1V = torch.zeros_like(ways.tokens[:, :1])
-    chosen: list[Choice] = []
+    strength_B11 = torch.tensor([[[one.options.diversity_penalty]] for one in requests], device=step.tokens.device)
+    penalty_B1V = torch.zeros_like(step.tokens[:, :1])
+    chosen: list[Selection] = []
     for group in range(options.beam_groups):
         own = slice(group * size, (group + 1) * size)
-        choice = beam(Continuations(ways.tokens[:, own] - penalty_S1V, ways.openings[:, own]), end)
-        taken_SG = penalty_S1V[:, 0].gather(1, choice.tokens)
-        penalty_S1V.scatter_add_(2, choice.tokens[:, None], strength_S11.expand(-1, 1, size))
+        selection = beam(StepScores(step.tokens[:, own] - penalty_B1V, step.beams[:, own]), end)
+        taken_BG = penalty_B1V[:, 0].gather(1, selection.tokens)
+        penalty_B1V.scatter_add_(2, selection.tokens[:, None], strength_B11.expand(-1, 1, size))
         chosen.append(
-            Choice(
-                choice.parents + group * size,
-                choice.tokens,
-                choice.scores + taken_SG,
-                choice.ended_parents + group * size,
-                choice.ended_scores,
-                choice.ended,
+            Selection(
+                selection.parents + group * size,
+                selection.tokens,
+                selection.scores + taken_BG,
+                selection.ended_parents + group * size,
+                selection.ended_scores,
+                selection.ended,
             )
         )
-    names = [field.name for field in fields(Choice)]
-    return Choice(*(torch.cat([getattr(one, name) for one in chosen], dim=1) for name in names))
+    names = [field.name for field in fields(Selection)]
+    return Selection(*(torch.cat([getattr(one, name) for one in chosen], dim=1) for name in names))
 
 
-def forced(ways: Continuations, end: int, sentences: Sequence[Sentence]) -> Choice:
-    """A beam for sentences that have to say something: none ends before it was said, and some opening says it."""
-    scores = ways.whole()
+def constrained(step: StepScores, end: int, requests: Sequence[ActiveRequest]) -> Selection:
+    """Beam search with required phrases: no hypothesis ends without them, and some beam writes them."""
+    scores = step.totals()
     width = scores.shape[1]
-    parent_SW, token_SW = (torch.zeros(scores.shape[:2], dtype=torch.long) for _ in range(2))
-    score_SW, ended_score_SW = (torch.full(scores.shape[:2], -torch.inf) for _ in range(2))
-    ended_parent_SW, ended_SW = torch.zeros_like(parent_SW), torch.zeros_like(parent_SW, dtype=torch.bool)
-    for row, sentence in enumerate(sentences):
-        ranked = continuations(scores[row], sentence.progress, end)
+    parent_BW, token_BW = (torch.zeros(scores.shape[:2], dtype=torch.long) for _ in range(2))
+    score_BW, ended_score_BW = (torch.full(scores.shape[:2], -torch.inf) for _ in range(2))
+    ended_parent_BW, ended_BW = torch.zeros_like(parent_BW), torch.zeros_like(parent_BW, dtype=torch.bool)
+    for row, active in enumerate(requests):
+        ranked = candidates(scores[row], active.progress, end)
         whole = [one for one in ranked if one.progress.is_whole]
         endings = [one for one in whole[:width] if one.token == end]
-        kept = shared_out([one for one in ranked if one.token != end], width)
-        nothing = sentence.progress[0]
-        sentence.progress = [*(one.progress for one in kept), *[nothing] * (width - len(kept))]
+        kept = allocate_beam([one for one in ranked if one.token != end], width)
+        nothing = active.progress[0]
+        active.progress = [*(one.progress for one in kept), *[nothing] * (width - len(kept))]
         for column, one in enumerate(kept):
-            parent_SW[row, column], token_SW[row, column], score_SW[row, column] = one.parent, one.token, one.score
+            parent_BW[row, column], token_BW[row, column], score_BW[row, column] = one.parent, one.token, one.score
         for column, one in enumerate(endings):
-            ended_parent_SW[row, column], ended_score_SW[row, column] = one.parent, one.score
-            ended_SW[row, column] = True
-    found = (parent_SW, token_SW, score_SW, ended_parent_SW, ended_score_SW, ended_SW)
-    return Choice(*(tensor.to(scores.device) for tensor in found))
+            ended_parent_BW[row, column], ended_score_BW[row, column] = one.parent, one.score
+            ended_BW[row, column] = True
+    found = (parent_BW, token_BW, score_BW, ended_parent_BW, ended_score_BW, ended_BW)
+    return Selection(*(tensor.to(scores.device) for tensor in found))
 
 
-CHOOSERS: dict[str, Chooser] = {
+STRATEGIES: dict[str, Strategy] = {
     "greedy": greedy,
     "beam": beam,
     "sample": sample,
     "diverse": diverse,
-    "forced": forced,
+    "constrained": constrained,
 }
 
 
-class Way(NamedTuple):
-    """What sentences must have in common to be stepped together."""
+class SearchKey(NamedTuple):
+    """What requests must have in common to be stepped together."""
 
-    chooser: str
+    strategy: str
     width: int
     groups: int
-    listed: bool
-    """Whether they may write the tokens of their own lists only."""
+    shortlisted: bool
+    """Whether each may write the tokens of its own shortlist only."""
 
 
-def way_of(request: Request) -> Way:
-    """How a request wants to be searched for."""
+def search_key(request: Request) -> SearchKey:
+    """Return the key of a request."""
     options = request.options
-    chooser = "forced" if request.required else "diverse" if options.beam_groups > 1 else options.method
-    listed = request.candidates is not None and not request.required  # what is required may stand on no list
-    return Way(chooser, options.width, options.beam_groups, listed)
+    strategy = "constrained" if request.required else "diverse" if options.beam_groups > 1 else options.method
+    shortlisted = request.shortlist is not None and not request.required  # a phrase may not be on the list
+    return SearchKey(strategy, options.width, options.beam_groups, shortlisted)
 
 
-# The largest few of many numbers, faster than by looking at each: most blocks of a vocabulary hold none of them.
+# A top-k that is faster than torch.topk for few out of many: most blocks of a vocabulary hold none of them.
 
 BLOCK = 64
 """Numbers whose maximum is taken first."""
 FEW = 16
-"""Up to so many blocks are searched; for more, or for a short row, all numbers are."""
+"""The most blocks that are searched; for more, or for a short row, all numbers are."""
 
 
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -46,7 +46,7 @@ def close(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
 
 def plain_beam(row: Row, source: Sequence[int], options: SearchOptions, max_length: int) -> list[Hypothesis]:
     """Beam search once more, with lists, as one would explain it: the truth for beams that miss the best."""
-    penalty = LENGTH_PENALTIES[options.length_penalty]
+    penalty = LENGTH_PENALTIES[options.length_normalization]
     read = (*source, END)
     alive: list[tuple[float, Prefix]] = [(0.0, ())]
     finished: list[Hypothesis] = []
@@ -57,19 +57,25 @@ def plain_beam(row: Row, source: Sequence[int], options: SearchOptions, max_leng
             for token in (*WORDS, END)
         ]
         ranked = sorted(every, key=lambda candidate: -candidate[0])
-        for total, prefix, token in ranked[: options.beam]:
+        for total, prefix, token in ranked[: options.beam_size]:
             if token == END:
-                finished.append(Hypothesis(list(prefix), total / penalty(length + 1, options.alpha), total))
-        going = [candidate for candidate in ranked if candidate[2] != END][: options.beam]
+                finished.append(Hypothesis(list(prefix), total / penalty(length + 1, options.length_penalty), total))
+        going = [candidate for candidate in ranked if candidate[2] != END][: options.beam_size]
         alive = [(total, (*prefix, token)) for total, prefix, token in going]
         finished.sort(key=lambda hypothesis: -hypothesis.score)
-        if len(finished) >= options.beam:
-            best = alive[0][0] / penalty(length + 1, options.alpha)
-            if options.stop == "beam_finished" or options.beam == 1 or best <= finished[options.n_best - 1].score:
+        if len(finished) >= options.beam_size:
+            best = alive[0][0] / penalty(length + 1, options.length_penalty)
+            if (
+                options.stop_rule == "beam_finished"
+                or options.beam_size == 1
+                or best <= finished[options.n_best - 1].score
+            ):
                 break
     else:
         for total, prefix in alive if len(finished) < options.n_best else ():
-            finished.append(Hypothesis(list(prefix), total / penalty(max_length, options.alpha), total, ended=False))
+            finished.append(
+                Hypothesis(list(prefix), total / penalty(max_length, options.length_penalty), total, ended=False)
+            )
     return sorted(finished, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))[: options.n_best]
 
 
@@ -121,7 +127,7 @@ def test_a_wide_beam_finds_every_hypothesis_in_its_true_order(penalty: str, alph
 @pytest.mark.parametrize("beam", [1, 2, 3, 5])
 def test_a_narrow_beam_finds_what_the_rule_says(beam: int, stop: str) -> None:
     for seed in range(31):
-        options = SearchOptions(beam_size=beam, n_best=beam, max_length=7, stop=stop)
+        options = SearchOptions(beam_size=beam, n_best=beam, max_length=7, stop_rule=stop)
         row = random_table(seed)
         close(translate(Toy(row), SOURCE, **options.model_dump()), plain_beam(row, SOURCE, options, 7))
 
@@ -284,7 +290,7 @@ WISHES = [
     {"method": "greedy"},
     {"beam_size": 3, "n_best": 3},
     {"beam_size": 3, "length_penalty": 0.0, "max_length": 4},
-    {"beam_size": 3, "length_penalty": "power", "max_extra": 1},
+    {"beam_size": 3, "length_normalization": "power", "max_extra": 1},
     {"beam_size": 5, "n_best": 2},
     {"beam_size": 1},
 ]

@@ -6,20 +6,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from transduce.inference.search.strategy import Continuations, beam, greedy
+from transduce.inference.search.strategy import StepScores, beam, greedy
 
 END = 2
 NEVER = -torch.inf
 
 
-def scores(*sentences: list[list[float]]) -> Continuations:
+def scores(*sentences: list[list[float]]) -> StepScores:
     return ways(torch.tensor(sentences))
 
 
-def ways(score_SWV: Tensor) -> Continuations:
+def ways(score_SWV: Tensor) -> StepScores:
     """Half of each score is the opening's."""
     opening_SW = score_SWV.amax(dim=-1) / 2
-    return Continuations((score_SWV - opening_SW[:, :, None]).nan_to_num(nan=0.0, neginf=NEVER), opening_SW)
+    return StepScores((score_SWV - opening_SW[:, :, None]).nan_to_num(nan=0.0, neginf=NEVER), opening_SW)
 
 
 def test_greedy_takes_the_best_token_of_each_sentence() -> None:
@@ -75,7 +75,7 @@ def test_openings_that_are_not_alive_neither_end_nor_go_on() -> None:
 def test_beam_agrees_with_sorting_all_continuations(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     score_SWV = -10 * torch.rand(5, 3, 11, generator=generator)
-    choice = beam(Continuations(score_SWV, torch.zeros(5, 3)), END)
+    choice = beam(StepScores(score_SWV, torch.zeros(5, 3)), END)
     for sentence, score_WV in enumerate(score_SWV.tolist()):
         ranked = sorted(
             ((score, parent, token) for parent, row in enumerate(score_WV) for token, score in enumerate(row)),

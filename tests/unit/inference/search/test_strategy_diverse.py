@@ -7,22 +7,22 @@ import torch
 
 from tests.unit.inference.search.toy import END, Toy, random_table, translate, written_table
 from transduce.errors import SettingsError
+from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import Request, SearchOptions
-from transduce.inference.search.sentence import Sentence
-from transduce.inference.search.strategy import Continuations, diverse
+from transduce.inference.search.strategy import StepScores, diverse
 from transduce.text.tokenizer.special import Specials
 
 SOURCE = (4, 1, 5)
 
 
-def sentence(**options: object) -> Sentence:
+def sentence(**options: object) -> ActiveRequest:
     request = Request(0, SOURCE, SearchOptions.from_table(options, "a test"))
-    return Sentence.of(request, Specials(pad=0, start=3, end=END), None)
+    return ActiveRequest.of(request, Specials(pad=0, start=3, end=END), None)
 
 
 def test_a_later_group_avoids_what_an_earlier_one_chose_but_keeps_the_true_score() -> None:
     score_SWV = torch.tensor([[[-1.0, -1.5, -9.0, -9.0], [-1.0, -1.5, -9.0, -9.0]]])
-    ways = Continuations(score_SWV, torch.zeros(1, 2))
+    ways = StepScores(score_SWV, torch.zeros(1, 2))
     choice = diverse(ways, END, [sentence(beam_size=2, beam_groups=2, diversity_penalty=0.6)])
     assert choice.tokens.tolist() == [[0, 1]]
     assert choice.parents.tolist() == [[0, 1]]

@@ -139,8 +139,11 @@ class Toy(Transducer[ToyMemory, ToyState]):
             prefixes.append(read[length])
         return torch.stack(rows), replace(state, prefixes=prefixes)
 
+    def step_groups(self, tokens: Sequence[Tensor], states: Sequence[ToyState]) -> list[tuple[Tensor, ToyState]]:
+        self.steps.append(sum(state.num_rows for state in states))
+        return super().step_groups(tokens, states)
+
     def step(self, tokens: Tensor, state: ToyState) -> tuple[Tensor, ToyState]:
-        self.steps.append(state.num_rows)
         prefixes = [
             prefix if token == self.start_token and not prefix else (*prefix, token)
             for prefix, token in zip(state.prefixes, tokens.tolist(), strict=True)
@@ -153,7 +156,7 @@ def search_all(search: Search) -> dict[int, list[Hypothesis]]:
     """Advance until nothing is left."""
     found: dict[int, list[Hypothesis]] = {}
     while search.active:
-        found |= {result.id: result.hypotheses for result in search.advance()}
+        found |= {result.id: result.checked() for result in search.advance()}
     return found
 
 
@@ -170,7 +173,7 @@ def every_hypothesis(row: Row, source: Sequence[int], options: SearchOptions, ma
     Best first, and whatever the maximum length cut off behind all that ended.
     """
     read = (*source, END)
-    penalty = LENGTH_PENALTIES[options.length_penalty]
+    penalty = LENGTH_PENALTIES[options.length_normalization]
     found = []
     for length in range(max_length + 1):
         for tokens in itertools.product(WORDS, repeat=length):
@@ -178,6 +181,6 @@ def every_hypothesis(row: Row, source: Sequence[int], options: SearchOptions, ma
             ended = length < max_length
             if ended:
                 total += float(row(read, tokens)[END])
-            score = total / penalty(length + ended, options.alpha)
+            score = total / penalty(length + ended, options.length_penalty)
             found.append(Hypothesis(list(tokens), score, total, ended))
     return sorted(found, key=lambda hypothesis: (not hypothesis.ended, -hypothesis.score))

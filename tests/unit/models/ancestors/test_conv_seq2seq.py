@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.invariants.cases import PAD, Case, case, draw_source, draw_target, encode, make_model
 from transduce.errors import DataError
-from transduce.inference.alignment import looked_at
+from transduce.inference.alignment import cross_attention
 from transduce.inspection.record import attention_of
 from transduce.models.ancestors.conv_seq2seq import ConvSeq2Seq, ConvState
 from transduce.text.tokenizer.special import Specials
@@ -98,7 +98,7 @@ def test_every_layers_look_at_the_source_can_be_inspected() -> None:
     maps = attention_of(model, [7, 2, 9, 1], [3, 8, 4, 6])
     assert set(maps.maps) == {"cross"} and maps.maps["cross"].shape == (3, 1, 3, 4)
     assert torch.from_numpy(maps.maps["cross"].copy()).sum(-1).allclose(torch.ones(3, 1, 3))
-    (weight,) = looked_at(model, [[7, 2, 9]], [[8, 4]], Specials(PAD, 3, 1), Specials(PAD, 3, 1))
+    (weight,) = cross_attention(model, [[7, 2, 9]], [[8, 4]], Specials(PAD, 3, 1), Specials(PAD, 3, 1))
     assert weight.shape == (2, 3)
 
 

@@ -13,7 +13,7 @@ ONE_WAY = {(): {1: 1.0}, (1,): {4: 0.5, 5: 0.5}, (1, 4): {5: 1.0}, (1, 4, 5): {E
 def test_an_answer_ends_at_once_where_it_is_told_to_and_needs_no_end_token() -> None:
     options = SearchOptions(method="greedy")
     search = Search(Toy(written_table({**ONE_WAY, (1,): {4: 1.0}})), SPECIALS, SPECIALS)
-    search.admit([Request(0, SOURCE, options, is_over=lambda tokens: tokens[-1] == 4), Request(1, SOURCE, options)])
+    search.admit([Request(0, SOURCE, options, should_stop=lambda tokens: tokens[-1] == 4), Request(1, SOURCE, options)])
     found = {}
     while search.active:
         found |= {result.id: result.hypotheses[0] for result in search.advance()}
@@ -23,7 +23,7 @@ def test_an_answer_ends_at_once_where_it_is_told_to_and_needs_no_end_token() -> 
 
 def test_openings_of_a_beam_end_each_for_itself() -> None:
     search = Search(Toy(written_table(ONE_WAY)), SPECIALS, SPECIALS)
-    search.admit([Request(0, SOURCE, SearchOptions(beam_size=2, n_best=2), is_over=lambda tokens: tokens[-1] == 4)])
+    search.admit([Request(0, SOURCE, SearchOptions(beam_size=2, n_best=2), should_stop=lambda tokens: tokens[-1] == 4)])
     while search.active:
         results = search.advance()
     assert sorted(found.tokens for found in results[0].hypotheses) == [[1, 4], [1, 5]]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.inference.search.toy import SPECIALS, WORDS, Toy, every_hypothesis, random_table, search_all
+from transduce.inference.search.constraint import Candidate, Progress, allocate_beam
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
-from transduce.inference.search.required import Continuation, Progress, shared_out
 from transduce.inference.search.search import Search
 
 SOURCE = (4, 1, 5)
@@ -19,8 +19,8 @@ def has(tokens: list[int], phrase: list[int]) -> bool:
     return any(tokens[place : place + len(phrase)] == phrase for place in range(len(tokens)))
 
 
-def forced(seed: int, phrases: list[list[int]], beam: int, max_length: int) -> list[Hypothesis]:
-    options = SearchOptions(beam_size=beam, max_length=max_length, stop_rule="exact")
+def forced(seed: int, phrases: list[list[int]], beam_size: int, max_length: int) -> list[Hypothesis]:
+    options = SearchOptions(beam_size=beam_size, max_length=max_length, stop_rule="exact")
     search = Search(Toy(random_table(seed)), SPECIALS, SPECIALS)
     search.admit([Request(3, SOURCE, options, required=phrases)])
     return search_all(search)[3]
@@ -35,13 +35,13 @@ def test_progress_is_the_longest_beginning_that_an_answer_ends_with(tokens: list
     said = has(tokens, phrase)
     assert progress.is_whole == said
     endings = [size for size in range(len(phrase)) if size == 0 or tokens[-size:] == phrase[:size]]
-    assert progress.said == (len(phrase) if said else max(endings))
+    assert progress.tokens_met == (len(phrase) if said else max(endings))
 
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 99), phrases=PHRASES, beam_size=st.integers(1, 5))
-def test_every_answer_of_any_beam_says_what_it_has_to(seed: int, phrases: list[list[int]], beam: int) -> None:
-    (best,) = forced(seed, phrases, beam, max_length=9)
+def test_every_answer_of_any_beam_says_what_it_has_to(seed: int, phrases: list[list[int]], beam_size: int) -> None:
+    (best,) = forced(seed, phrases, beam_size, max_length=9)
     assert all(has(best.tokens, phrase) for phrase in phrases)
 
 
@@ -59,10 +59,10 @@ def test_a_wide_beam_finds_the_likeliest_answer_that_says_it(seed: int) -> None:
 def test_places_are_given_in_turns_to_those_that_have_said_most() -> None:
     none = Progress.none([[7, 8, 9]])
     one = none.after(7)
-    going = [Continuation(-score, 0, token, at) for score, token, at in ((1, 3, none), (2, 3, one), (3, 4, none))]
-    going += [Continuation(-4.0, 1, 8, one), Continuation(-5.0, 2, 7, none)]
-    kept = shared_out(going, 3)
-    assert [(kept_one.score, kept_one.progress.said) for kept_one in kept] == [(-1.0, 0), (-4.0, 2), (-5.0, 1)]
+    going = [Candidate(-score, 0, token, at) for score, token, at in ((1, 3, none), (2, 3, one), (3, 4, none))]
+    going += [Candidate(-4.0, 1, 8, one), Candidate(-5.0, 2, 7, none)]
+    kept = allocate_beam(going, 3)
+    assert [(kept_one.score, kept_one.progress.tokens_met) for kept_one in kept] == [(-1.0, 0), (-4.0, 2), (-5.0, 1)]
 
 
 def test_neighbours_with_and_without_wishes_do_not_disturb_each_other() -> None:

@@ -7,7 +7,14 @@ import torch
 
 from tests.unit.inference.search.toy import END, WORDS, Toy, every_hypothesis, random_table, translate, written_table
 from transduce.errors import TransduceError
-from transduce.inference.search.logits import adjustments_of, at_least, counted, no_repeat, repetition, without
+from transduce.inference.search.logits_processor import (
+    forbid_phrase,
+    forbid_repeated_ngrams,
+    logits_processors,
+    penalize_count,
+    penalize_repetition,
+    require_length,
+)
 from transduce.inference.search.options import Request, SearchOptions
 
 INF = float("inf")
@@ -21,13 +28,13 @@ def scores() -> torch.Tensor:
 def test_repetition_divides_what_is_positive_and_multiplies_what_is_negative() -> None:
     """Once, however often a token was written."""
     found = scores()
-    repetition(2.0)(found, WRITTEN)
+    penalize_repetition(2.0)(found, WRITTEN)
     assert found.tolist() == [[0.5, -4.0, 1.0, 0.0, 1.5, 4.0], [0.5, -2.0, 1.0, 0.0, 3.0, -8.0]]
 
 
 def test_presence_is_taken_off_once_and_frequency_each_time() -> None:
     found = scores()
-    counted(0.5, 0.25)(found, WRITTEN)
+    penalize_count(0.5, 0.25)(found, WRITTEN)
     assert found.tolist() == [[0.5, -3.0, 1.0, 0.0, 2.25, 4.0], [0.5, -2.0, 1.0, 0.0, 3.0, -5.25]]
 
 
@@ -37,7 +44,7 @@ def test_presence_is_taken_off_once_and_frequency_each_time() -> None:
 )
 def test_no_row_of_tokens_is_written_twice(size: int, banned: list[set[int]]) -> None:
     found = scores()
-    no_repeat(size)(found, WRITTEN)
+    forbid_repeated_ngrams(size)(found, WRITTEN)
     assert [{token for token in range(6) if row[token] == -INF} for row in found.tolist()] == banned
 
 
@@ -46,7 +53,7 @@ def test_no_row_of_tokens_is_written_twice(size: int, banned: list[set[int]]) ->
 )
 def test_a_forbidden_phrase_lacks_its_last_token_after_its_others(phrase: list[int], banned: list[int | None]) -> None:
     found = scores()
-    without(phrase)(found, WRITTEN)
+    forbid_phrase(phrase)(found, WRITTEN)
     for row, token in zip(found.tolist(), banned, strict=True):
         assert [place for place in range(6) if row[place] == -INF] == ([] if token is None else [token])
 
@@ -54,12 +61,12 @@ def test_a_forbidden_phrase_lacks_its_last_token_after_its_others(phrase: list[i
 def test_nothing_ends_too_early() -> None:
     for length, may_end in ((3, True), (4, False)):
         found = scores()
-        at_least(length, END)(found, WRITTEN)
+        require_length(length, END)(found, WRITTEN)
         assert bool(found[:, END].isfinite().all()) is may_end
 
 
 def test_no_wish_is_no_work() -> None:
-    assert adjustments_of(Request(1, [4], SearchOptions()), END) == []
+    assert logits_processors(Request(1, [4], SearchOptions()), END) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -103,5 +110,5 @@ def test_a_penalty_makes_a_model_that_repeats_itself_say_something_else() -> Non
 def test_wishes_that_nothing_can_meet_are_said() -> None:
     """Three words, none of them twice, and at least five of them."""
     assert len(WORDS) == 3
-    with pytest.raises(TransduceError, match="ask for less"):
+    with pytest.raises(TransduceError, match="min_length"):
         translate(Toy(random_table(1)), [4], min_length=5, no_repeat_ngram_size=1, max_length=9)

@@ -60,7 +60,7 @@ def options(name: str) -> SearchOptions:
 @pytest.mark.parametrize("place", range(len(LISTS)))
 def test_only_candidates_have_a_probability(name: str, place: int) -> None:
     row, allowed = random_table(seed=place, vocabulary=SIZE), LISTS[place]
-    (found,) = answers(Toy(row, SIZE), [Request(1, [4, 5], options(name), candidates=allowed)]).values()
+    (found,) = answers(Toy(row, SIZE), [Request(1, [4, 5], options(name), shortlist=allowed)]).values()
     (expected,) = answers(Toy(restricted(row, allowed), SIZE), [Request(1, [4, 5], options(name))]).values()
     same(found, expected)
     assert {token for one in found for token in one.tokens} <= {*allowed} - {PAD, START}
@@ -71,7 +71,7 @@ def test_neighbours_do_not_matter(name: str) -> None:
     """Lists of different sizes, some requests without one, some that come later: each answer is the one found alone."""
     row, draw = random_table(seed=3, vocabulary=SIZE), random.Random(name)
     requests = [
-        Request(number, [draw.randrange(4, SIZE) for _ in range(number % 4)], options(name), candidates=allowed)
+        Request(number, [draw.randrange(4, SIZE) for _ in range(number % 4)], options(name), shortlist=allowed)
         for number, allowed in enumerate([*LISTS, None, *reversed(LISTS), None])
     ]
     alone = {request.id: answers(Toy(row, SIZE), [request])[request.id] for request in requests}
@@ -88,7 +88,7 @@ def test_neighbours_do_not_matter(name: str) -> None:
 
 def test_a_prefix_may_lie_outside_of_the_list() -> None:
     row = random_table(seed=1, vocabulary=SIZE)
-    request = Request(1, [4], options("beam"), prefix=[15, 16], candidates=[4, 5, 6])
+    request = Request(1, [4], options("beam"), prefix=[15, 16], shortlist=[4, 5, 6])
     for found in answers(Toy(row, SIZE), [request])[1]:
         assert found.tokens[:2] == [15, 16]
         assert {*found.tokens[2:]} <= {4, 5, 6}
@@ -96,7 +96,7 @@ def test_a_prefix_may_lie_outside_of_the_list() -> None:
 
 def test_what_is_forbidden_stays_forbidden() -> None:
     row = random_table(seed=2, vocabulary=SIZE)
-    request = Request(1, [4], options("beam"), forbidden=[[5], [4, 4], [19]], candidates=[4, 5, 6])
+    request = Request(1, [4], options("beam"), forbidden=[[5], [4, 4], [19]], shortlist=[4, 5, 6])
     written = [one.tokens for one in answers(Toy(row, SIZE), [request])[1]]
     assert all(5 not in tokens and (4, 4) not in pairwise(tokens) for tokens in written)
 
@@ -104,11 +104,11 @@ def test_what_is_forbidden_stays_forbidden() -> None:
 @pytest.mark.parametrize("name", WISHES)
 def test_an_ensemble_is_the_mean_over_each_list(name: str) -> None:
     tables = [random_table(seed, vocabulary=SIZE) for seed in (1, 2, 3)]
-    requests = [Request(number, [4], options(name), candidates=allowed) for number, allowed in enumerate(LISTS)]
+    requests = [Request(number, [4], options(name), shortlist=allowed) for number, allowed in enumerate(LISTS)]
     together = answers(ToyEnsemble([Toy(table, SIZE) for table in tables]), requests)
     for request in requests:
-        assert request.candidates is not None
-        some = [Toy(restricted(table, list(request.candidates)), SIZE) for table in tables]
+        assert request.shortlist is not None
+        some = [Toy(restricted(table, list(request.shortlist)), SIZE) for table in tables]
         (expected,) = answers(ToyEnsemble(some), [Request(1, [4], request.options)]).values()
         same(together[request.id], expected)
 
@@ -120,7 +120,7 @@ def test_a_list_of_all_tokens_changes_nothing_for_real_models() -> None:
     for model in (*members(), Ensemble(members()).eval()):
         free = answers(model, [Request(number, source, wishes) for number, source in enumerate(sources)])
         every = list(range(11))
-        listed = answers(model, [Request(number, one, wishes, candidates=every) for number, one in enumerate(sources)])
+        listed = answers(model, [Request(number, one, wishes, shortlist=every) for number, one in enumerate(sources)])
         for number in free:
             same(listed[number], free[number])
 
@@ -130,6 +130,6 @@ def test_rows_of_the_output_are_not_gathered_at_every_step(monkeypatch: pytest.M
     gathered: list[int] = []
     whole = model.output.part
     monkeypatch.setattr(model.output, "part", lambda tokens: (gathered.append(len(tokens)), whole(tokens))[1])
-    requests = [Request(number, [4] * number, options("beam"), candidates=LISTS[number % 3]) for number in range(8)]
+    requests = [Request(number, [4] * number, options("beam"), shortlist=LISTS[number % 3]) for number in range(8)]
     answers(model, requests)
     assert 1 <= len(gathered) <= 4 < len(model.steps)

@@ -1,0 +1,124 @@
+"""One request while it is searched: what has finished, when the search stops, which hypotheses are returned."""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import zip_longest
+
+import numpy as np
+
+from transduce.inference.search.constraint import Progress
+from transduce.inference.search.logits_processor import LogitsProcessor, logits_processors
+from transduce.inference.search.options import Hypothesis, Request, Result, SearchOptions
+from transduce.inference.search.penalty import normalize
+from transduce.inference.search.trace import TraceStep
+from transduce.text.tokenizer.special import Specials
+
+
+@dataclass
+class ActiveRequest:
+    """A request, its finished hypotheses and its progress."""
+
+    request: Request
+    max_length: int
+    processors: list[LogitsProcessor]
+    seed: int
+    """Seed of the samples of this request."""
+    finished: list[list[Hypothesis]]
+    """Finished hypotheses of each beam group."""
+    progress: list[Progress]
+    """Progress of each beam through the required phrases."""
+    draws: int = 0
+    """Number of times that tokens were drawn for it."""
+    trace: list[TraceStep] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, request: Request, specials: Specials, limit: int | None) -> ActiveRequest:
+        """Start a request; `limit` is the longest target that the model can read, its start token included."""
+        wanted = request.max_total_length
+        longest = max(1, wanted if limit is None else min(wanted, limit - 1))
+        options = request.options
+        finished: list[list[Hypothesis]] = [[] for _ in range(options.beam_groups)]
+        begun = reduce(Progress.after, request.prefix, Progress.none(request.required))
+        return cls(
+            request,
+            longest,
+            logits_processors(request, specials.end),
+            _seed(request),
+            finished,
+            [begun] * options.width,
+        )
+
+    @property
+    def options(self) -> SearchOptions:
+        return self.request.options
+
+    def score(self, log_probability: float, length: int) -> float:
+        """Normalise a log-probability of `length` tokens, prompt included, by the length penalty."""
+        return normalize(log_probability, length - self.request.unscored, self.options)
+
+    def finish(self, beam: int, tokens: list[int], log_probability: float, scored: int, ended: bool = True) -> None:
+        """Add a finished hypothesis; `scored` is its number of tokens, with the end token where it has one."""
+        group = beam * self.options.beam_groups // self.options.width
+        hypothesis = Hypothesis(tokens, self.score(log_probability, scored), log_probability, ended)
+        self.finished[group].append(hypothesis)
+
+    @property
+    def hypotheses(self) -> list[Hypothesis]:
+        """All finished hypotheses, in no order."""
+        return [hypothesis for group in self.finished for hypothesis in group]
+
+    def ranked(self) -> list[Hypothesis]:
+        """All finished hypotheses, best first; one that was cut off comes after all that ended.
+
+        With several groups the best of each come first, then the second best; duplicates are left out.
+        """
+        if len(self.finished) == 1:
+            return sorted(self.finished[0], key=_rank)
+        once: dict[tuple[int, ...], Hypothesis] = {}
+        for several in zip_longest(*(sorted(group, key=_rank) for group in self.finished)):
+            for hypothesis in sorted(filter(None, several), key=_rank):
+                once.setdefault(tuple(hypothesis.tokens), hypothesis)
+        return sorted(once.values(), key=lambda hypothesis: not hypothesis.ended)
+
+    def is_over(self, best_alive: float, length: int) -> bool:
+        """Whether the search may stop, by the stop rule of its options.
+
+        Counting finished hypotheses alone (`beam_finished`) stops too early where a model is confident: unlikely early
+        endings fill the beam while the best hypothesis, far better than all of them, is unfinished.
+        """
+        width, stop = self.options.width, self.options.stop_rule
+        if stop == "exact":
+            # A log-probability only falls; the best score that a beam can reach is its own over the largest penalty.
+            return (
+                len(self.hypotheses) >= self.options.n_best
+                and self.score(best_alive, self.max_length) <= self._last_score()
+            )
+        enough = all(len(group) >= width // self.options.beam_groups for group in self.finished)
+        if stop == "beam_finished" or not enough or width == 1:
+            return enough
+        return self.score(best_alive, length) <= self._last_score()
+
+    def result(self, error: Exception | None = None) -> Result:
+        """The best hypotheses, or the error."""
+        found = [] if error is not None else self.ranked()[: self.options.n_best]
+        return Result(self.request.id, found, error, tuple(self.trace))
+
+    def _last_score(self) -> float:
+        return self.ranked()[: self.options.n_best][-1].score
+
+
+def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
+    return not hypothesis.ended, -hypothesis.score
+
+
+def _seed(request: Request) -> int:
+    """The same for the same source and seed, another for another source; without a seed, a new one each time."""
+    if request.options.method != "sample":
+        return 0
+    seed = secrets.randbits(63) if request.options.seed is None else request.options.seed
+    tokens = np.array([*request.source, -1, *request.prefix], dtype=np.int64).tobytes()
+    return seed ^ zlib.crc32(tokens) << 31

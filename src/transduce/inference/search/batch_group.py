@@ -1,0 +1,228 @@
+"""A batch group: requests with the same search key, stepped together with one decoding state.
+
+Letters: B requests, W beams of each, R = B × W rows, C capacity of the history in tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+import torch
+from torch import Tensor
+
+from transduce.errors import TransduceError
+from transduce.inference.search.active_request import ActiveRequest
+from transduce.inference.search.prefix import Prefix
+from transduce.inference.search.shortlist import ShortlistScorer
+from transduce.inference.search.strategy import STRATEGIES, SearchKey, Selection, StepScores
+from transduce.inference.search.trace import TraceStep, trace_step, trace_stop
+from transduce.models.interface import AnyTransducer, State
+from transduce.text.tokenizer.special import Specials
+
+Finished = tuple[ActiveRequest, Exception | None]
+"""A request that is done, with the error where it failed."""
+
+
+class BatchGroup:
+    """Requests that are stepped together, each at its own position.
+
+    Micro-batches of one `admit` start as one group. Later arrivals get a group of their own and are never joined to
+    this one, so that no arrival copies the caches of all others.
+    """
+
+    def __init__(self, model: AnyTransducer, specials: Specials, key: SearchKey, isolated: bool = False) -> None:
+        self.model, self.specials, self.key, self.width = model, specials, key, key.width
+        self.isolated = isolated
+        """Whether it is stepped apart from other groups: its requests were in a group that failed."""
+        self.strategy = STRATEGIES[key.strategy]
+        self.shortlist = ShortlistScorer(model, specials, key.width) if key.shortlisted else None
+        self.requests: list[ActiveRequest] = []
+        self.state: State | None = None
+        self.device = model.output.weight.device
+        self.last_BW = torch.empty(0, self.width, dtype=torch.long, device=self.device)
+        self.score_BW = torch.empty(0, self.width, device=self.device)
+        self.length_B = torch.empty(0, dtype=torch.long, device=self.device)
+        self.history_BWC = torch.empty(0, self.width, 16, dtype=torch.long, device=self.device)
+
+    def add(self, requests: Sequence[ActiveRequest], state: State) -> None:
+        """Add a micro-batch that was just encoded; its prefixes, most of them empty, are read first."""
+        prefix = Prefix.of([active.request for active in requests], self.specials, self.device)
+        state, read_B = prefix.read(self.model, state)
+        score_BW = read_B[:, None].repeat(1, self.width)
+        if self.key.strategy != "sample":  # the beams of a beam group are equal at first: only one of them counts
+            rank_W = torch.arange(self.width, device=self.device)
+            score_BW[:, rank_W % (self.width // self.key.groups) > 0] = -torch.inf
+        capacity = max(self.history_BWC.shape[2], prefix.tokens.shape[1])
+        self.history_BWC = _grow(self.history_BWC, capacity)
+        written_BWC = _grow(prefix.tokens, capacity)[:, None].repeat(1, self.width, 1)
+        self.requests += requests
+        if self.shortlist is not None:
+            self.shortlist.gather(self.requests)
+        self.state = state if self.state is None else self.state.join(state)
+        self.last_BW = torch.cat([self.last_BW, prefix.last[:, None].repeat(1, self.width)])
+        self.score_BW = torch.cat([self.score_BW, score_BW])
+        self.length_B = torch.cat([self.length_B, prefix.lengths])
+        self.history_BWC = torch.cat([self.history_BWC, written_BWC])
+
+    def advance(self, hidden: Tensor, state: State) -> list[Finished]:
+        """Write one token in every beam, given what `model.step` returned; return the requests that are done."""
+        self.state = state
+        selection = self._select(hidden)
+        self._finish_ended(selection)
+        self._append(selection)
+        errors = self._apply_stop_strings()
+        done = self._done(errors)
+        finished = [
+            (active, errors.get(index))
+            for index, (active, is_done) in enumerate(zip(self.requests, done, strict=True))
+            if is_done
+        ]
+        self._keep([index for index, is_done in enumerate(done) if not is_done], selection.parents)
+        return finished
+
+    def agreed(self, index: int) -> list[int]:
+        """The tokens that all beams and finished hypotheses of a request begin with: they will not change."""
+        alive_W = self.score_BW[index] > -torch.inf
+        length = int(self.length_B[index])
+        finished = [hypothesis.tokens for hypothesis in self.requests[index].hypotheses]
+        texts = [*self.history_BWC[index, alive_W, :length].tolist(), *finished]
+        return [same[0] for same in takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))]
+
+    def drop(self, ids: set[int]) -> None:
+        """Remove these requests."""
+        kept = [index for index, active in enumerate(self.requests) if active.request.id not in ids]
+        self._keep(kept, torch.arange(self.width, device=self.device).expand(len(self.requests), -1))
+
+    def _select(self, hidden_RD: Tensor) -> Selection:
+        """Score the continuations, of all tokens or of the shortlist, and let the strategy select."""
+        if self.shortlist is None:
+            specials, score_RV = self.specials, self.model.logits(hidden_RD).float()
+        else:
+            specials, score_RV = self.shortlist.specials, self.shortlist.score(hidden_RD)
+        self._process_logits(score_RV.view(len(self.requests), self.width, -1))
+        score_RV = score_RV.log_softmax(dim=-1)
+        for token in {specials.pad, specials.start} - {specials.end}:  # some imported models start with the end token
+            score_RV[:, token] = -torch.inf
+        scores = StepScores(score_RV.view(len(self.requests), self.width, -1), self.score_BW)
+        selection = self.strategy(scores, specials.end, self.requests)
+        for index, active in enumerate(self.requests):
+            if active.request.trace:
+                length = int(self.length_B[index])
+                step = trace_step(scores.row(index), selection.row(index), specials.end, length)
+                active.trace.append(self._with_tokens(step))
+        return (
+            selection if self.shortlist is None else replace(selection, tokens=self.shortlist.tokens[selection.tokens])
+        )
+
+    def _with_tokens(self, step: TraceStep) -> TraceStep:
+        """Name the tokens of a trace by their ids, where they are columns of a shortlist."""
+        if self.shortlist is None:
+            return step
+        tokens = self.shortlist.tokens.tolist()
+        named = [replace(one, token=tokens[one.token]) for one in step.candidates if one.token is not None]
+        return replace(step, candidates=tuple(named))
+
+    def _process_logits(self, score_BWV: Tensor) -> None:
+        for index, active in enumerate(self.requests):
+            if active.processors:
+                written_WL = self.history_BWC[index, :, : int(self.length_B[index])]
+                score_WV = score_BWV[index] if self.shortlist is None else self.shortlist.spread(score_BWV[index])
+                for process in active.processors:
+                    process(score_WV, written_WL)
+                if self.shortlist is not None:
+                    score_BWV[index] = score_WV[:, self.shortlist.tokens]
+
+    def _finish_ended(self, selection: Selection) -> None:
+        for index, rank in selection.ended.nonzero().tolist():
+            parent = int(selection.ended_parents[index, rank])
+            tokens = self.history_BWC[index, parent, : int(self.length_B[index])].tolist()
+            self.requests[index].finish(parent, tokens, float(selection.ended_scores[index, rank]), len(tokens) + 1)
+
+    def _append(self, selection: Selection) -> None:
+        capacity = self.history_BWC.shape[2]
+        if int(self.length_B.max()) >= capacity:
+            self.history_BWC = _grow(self.history_BWC, 2 * capacity)
+        if self.width > 1:
+            parent_BWC = selection.parents[:, :, None].expand(-1, -1, self.history_BWC.shape[2])
+            self.history_BWC = self.history_BWC.gather(1, parent_BWC)
+        self.history_BWC[torch.arange(len(self.requests), device=self.device), :, self.length_B] = selection.tokens
+        self.length_B = self.length_B + 1
+        self.last_BW, self.score_BW = selection.tokens, selection.scores
+
+    def _apply_stop_strings(self) -> dict[int, Exception]:
+        """Finish the beams that reached a stop string, without an end token; return the requests that failed."""
+        errors: dict[int, Exception] = {}
+        for index, active in enumerate(self.requests):
+            should_stop = active.request.should_stop
+            if should_stop is None:
+                continue
+            try:
+                for beam, score in enumerate(self.score_BW[index].tolist()):
+                    tokens = self.history_BWC[index, beam, : int(self.length_B[index])].tolist()
+                    if score > -float("inf") and should_stop(tokens):
+                        whole = active.progress[beam].is_whole  # one that lacks a phrase ranks below all that have it
+                        active.finish(beam, tokens, score, len(tokens), ended=whole)
+                        self.score_BW[index, beam] = -torch.inf
+            except Exception as error:  # the caller's function failed: its request fails, and no other
+                errors[index] = error
+        return errors
+
+    def _done(self, errors: dict[int, Exception]) -> list[bool]:
+        """Whether each request is done; those that cannot have any hypothesis are added to the errors."""
+        lengths, scores = self.length_B.tolist(), self.score_BW.tolist()  # one transfer from the device for all
+        done = []
+        for index, (active, length, own) in enumerate(zip(self.requests, lengths, scores, strict=True)):
+            is_done = index in errors or active.is_over(max(own), length)
+            if not is_done:
+                try:
+                    is_done = self._has_run_out(index, length, own)
+                except TransduceError as error:
+                    errors[index], is_done = error, True
+            if is_done and active.request.trace:
+                active.trace.append(trace_stop(own, length))
+            done.append(is_done)
+        return done
+
+    def _has_run_out(self, index: int, length: int, scores: list[float]) -> bool:
+        """Whether no beam is alive, or the maximum length is reached; unfinished beams then fill up the n-best list."""
+        active = self.requests[index]
+        alive = [(beam, score) for beam, score in enumerate(scores) if score > -float("inf")]
+        if alive and length < active.max_length:
+            return False
+        if not alive and not active.hypotheses:
+            raise TransduceError(
+                "no hypothesis satisfies min_length, no_repeat_ngram_size and the forbidden words together; relax one "
+                "of them"
+                if active.processors
+                else "the model's scores are not finite, so no token is better than another; train it again, with a "
+                "lower training.learning_rate or with training.max_grad_norm"
+            )
+        whole = [(beam, score) for beam, score in alive if active.progress[beam].is_whole]
+        for beam, score in (whole or alive) if len(active.hypotheses) < active.options.n_best else ():
+            active.finish(beam, self.history_BWC[index, beam, :length].tolist(), score, length, ended=False)
+        return True
+
+    def _keep(self, kept: list[int], parents: Tensor) -> None:
+        """Select the rows that continue: of the kept requests, the beams that were continued."""
+        if not kept:
+            self.requests = []  # the search drops an empty group
+            return
+        index_B = torch.tensor(kept, device=self.device)
+        row_R = (index_B[:, None] * self.width + parents[index_B]).flatten()
+        everything = len(kept) == len(self.requests)
+        if not (everything and torch.equal(row_R, torch.arange(len(row_R), device=self.device))):
+            assert self.state is not None
+            self.state = self.state.select(row_R)
+        if not everything:
+            self.requests = [self.requests[index] for index in kept]
+            self.last_BW, self.score_BW = self.last_BW[index_B], self.score_BW[index_B]
+            self.length_B, self.history_BWC = self.length_B[index_B], self.history_BWC[index_B]
+            if self.shortlist is not None:
+                self.shortlist.keep(index_B, self.requests)
+
+
+def _grow(tokens: Tensor, capacity: int) -> Tensor:
+    """Pad with room for more tokens.  (… C) -> (… capacity)."""
+    return torch.nn.functional.pad(tokens, (0, capacity - tokens.shape[-1]))
