@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
-from common import carried_out
+from measuring import train_or_resume
 
 from transduce.inference.load import load_reader
 from transduce.recipe import Recipe, read_recipe
@@ -63,7 +63,7 @@ def main() -> None:
     summary: dict[str, dict[str, float | int]] = {}
     for hops in options.hops:
         runs = [
-            carried_out(partial(recipe, options, hops, seed), options.work / f"hops-{hops}-seed-{seed}")
+            train_or_resume(partial(recipe, options, hops, seed), options.work / f"hops-{hops}-seed-{seed}")
             for seed in range(1, options.restarts + 1)
         ]
         reader = load_reader(max(runs, key=validated))

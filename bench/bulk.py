@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import measured
+from measuring import measure_command
 
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.interface import VocabularySizes
@@ -64,7 +64,7 @@ def trial(folder: Path, lines: int) -> dict[str, Any]:
     if not model.exists():
         write_model(model, source)
     command = ["translate", str(model), str(source), "--output", str(output), *SEARCH]
-    found = measured([sys.executable, "-m", "transduce", *command])
+    found = measure_command([sys.executable, "-m", "transduce", *command])
     print(f"{lines:,} lines: {found['seconds']:,.0f} s, {found['peak_bytes'] / 2**20:,.0f} MiB", flush=True)
     output.unlink()
     return found

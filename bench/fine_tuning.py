@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from common import carried_out, refuse_missing
+from measuring import require_files, train_or_resume
 
 import transduce
 from transduce.config import Table, write_toml
@@ -118,7 +118,7 @@ def chosen(table: Table, folder: Path) -> Recipe:
 
 
 def trained(table: Table, folder: Path) -> Path:
-    return carried_out(partial(chosen, table, folder), folder, Lines(folder.name))
+    return train_or_resume(partial(chosen, table, folder), folder, Lines(folder.name))
 
 
 def scores(answers: dict[str, dict[str, list[str]]], references: dict[str, list[str]]) -> dict[str, Any]:
@@ -153,9 +153,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=None, help="of val and test: few to try it out")
     parser.add_argument("--threads", type=int, default=None, help="default: as many as there are cores")
     options = parser.parse_args()
-    refuse_missing(
-        options.data, *(f"{part}.{side}.gz" for part in ("train", *SPLITS.values()) for side in ("de", "en"))
-    )
+    require_files(options.data, *(f"{part}.{side}.gz" for part in ("train", *SPLITS.values()) for side in ("de", "en")))
     if not (options.work / "second.held.en").is_file():
         write_halves(options.data, options.work)
     counts = {name: max(5, round(options.share * count)) for name, count in UPDATES.items()}

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import carried_out, refuse_missing
+from measuring import require_files, train_or_resume
 
 import transduce
 from transduce.data.batches import Batch, Batches, collate
@@ -94,7 +94,7 @@ def recipe(options: argparse.Namespace, name: str) -> Recipe:
 
 def reached_by(options: argparse.Namespace, name: str) -> list[float]:
     """Train a system; return its perplexity after every epoch."""
-    folder = carried_out(partial(recipe, options, name), options.work / name, Epochs(name))
+    folder = train_or_resume(partial(recipe, options, name), options.work / name, Epochs(name))
     return [line["perplexity"] for line in read_journal(folder / "journal.jsonl") if line["event"] == "validation"]
 
 
@@ -177,7 +177,7 @@ def main() -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="another setting of every recipe"
     )
     options = parser.parse_args()
-    refuse_missing(
+    require_files(
         options.data, *(f"{part}.lc.norm.tok.{side}.gz" for part in ("train", "val") for side in ("de", "en"))
     )
     options.work.mkdir(parents=True, exist_ok=True)

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from common import refuse_missing
 from ladder import BATCH, PUBLISHED, ROOT, interleaved
+from measuring import require_files
 from torch import Tensor, nn
 
 PAD, START, END, UNKNOWN = range(4)
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     splits = ("train", "val")
-    refuse_missing(options.data, *(f"{name}.lc.norm.tok.{side}.gz" for name in splits for side in ("de", "en")))
+    require_files(options.data, *(f"{name}.lc.norm.tok.{side}.gz" for name in splits for side in ("de", "en")))
     train, validation = (read(options.data, name) for name in splits)
     known = []
     for lines in train:

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from common import refuse_missing
+from measuring import require_files
 from torch import Tensor, nn
 
 from transduce.data.batches import START, collate, validation_batches
@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--contender", choices=CONTENDERS)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
-    refuse_missing(options.text.parent, options.text.name)
+    require_files(options.text.parent, options.text.name)
     torch.set_num_threads(options.threads)
     if options.contender:
         contend(options.contender, _recipe(options.text), options.folder)

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from common import refuse_missing
+from measuring import require_files
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 import transduce
@@ -57,7 +57,7 @@ def main() -> None:
         "--beam-size", type=int, help="openings that these keep; unless given, what they were saved with"
     )
     options = parser.parse_args()
-    refuse_missing(
+    require_files(
         options.data, *(f"{options.split}{kind}.{side}.gz" for kind in (".lc.norm.tok", "") for side in ("en", "de"))
     )
     sources = {True: read(options.data, f"{options.split}.en")}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import measured
+from measuring import measure_command
 
 CHUNK = 100_000
 WORDS = 50_000
@@ -62,12 +62,14 @@ def trial(folder: Path, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
     print(f"{size:,} pairs: {(source.stat().st_size + target.stat().st_size) / 2**20:,.0f} MiB of text", flush=True)
     prepared, run = folder / "prepared", folder / "run"
     command = ["prepare", "--source", str(source), "--target", str(target), "--output", str(prepared)]
-    preparing = measured([*transduce, *command])
+    preparing = measure_command([*transduce, *command])
     print(f"  prepared in {preparing['seconds']:,.0f} s with {preparing['peak_bytes'] / 2**20:,.0f} MiB", flush=True)
     settings = [part for setting in TRAINING for part in ("--set", setting)]
     command = ["train", "--prepared", str(prepared), *settings, "--output", str(run)]
     journal = run / "journal.jsonl"
-    starting = measured([*transduce, *command], lambda: journal.is_file() and b'"update"' in journal.read_bytes())
+    starting = measure_command(
+        [*transduce, *command], lambda: journal.is_file() and b'"update"' in journal.read_bytes()
+    )
     print(f"  first update after {starting['seconds']} s with {starting['peak_bytes'] / 2**20:,.0f} MiB", flush=True)
     for path in (source, target):
         path.unlink()

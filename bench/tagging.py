@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from common import carried_out, refuse_missing
+from measuring import require_files, train_or_resume
 
 from transduce.config import Table
 from transduce.inference.load import load_reader
@@ -135,17 +135,17 @@ def main() -> None:
     parser.add_argument("--tagging-updates", type=int, default=400, help="of each run on the treebank")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    refuse_missing(options.wikitext, "wiki.train.raw.gz", "wiki.valid.raw.gz")
-    refuse_missing(options.treebank, *(f"en_lines-ud-{part}.conllu.gz" for part in ("train", "dev", "test")))
+    require_files(options.wikitext, "wiki.train.raw.gz", "wiki.valid.raw.gz")
+    require_files(options.treebank, *(f"en_lines-ud-{part}.conllu.gz" for part in ("train", "dev", "test")))
     work = options.work
     work.mkdir(parents=True, exist_ok=True)
-    carried_out(partial(chosen, pre_training(options, work)), work / "pre-trained")
+    train_or_resume(partial(chosen, pre_training(options, work)), work / "pre-trained")
     test = str(options.treebank / "en_lines-ud-test.conllu.gz")
     scores: dict[str, list[float]] = {"from scratch": [], "pre-trained": []}
     for seed in range(1, options.seeds + 1):
         for name, found in scores.items():
             tables = tagging(options, work, seed, started=name == "pre-trained")
-            folder = carried_out(partial(chosen, tables), work / f"{name.replace(' ', '-')}-{seed}")
+            folder = train_or_resume(partial(chosen, tables), work / f"{name.replace(' ', '-')}-{seed}")
             found.append(assess_reader(load_reader(folder), test)["word_accuracy"])
             print(f"{name}, seed {seed}: {100 * found[-1]:.2f} % of the test words are tagged right", flush=True)
     journal = (work / "pre-trained" / "journal.jsonl").read_text(encoding="utf-8").splitlines()

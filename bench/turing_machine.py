@@ -19,7 +19,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from common import carried_out
+from measuring import train_or_resume
 
 from transduce.data.synthetic import SyntheticTask
 from transduce.inference.translator import Translator, load
@@ -97,7 +97,7 @@ def main() -> None:
     summary: dict[str, list[dict[str, Any]]] = {}
     for preset in options.models:
         for seed in range(1, options.seeds + 1):
-            folder = carried_out(partial(recipe, preset, options, seed), options.work / f"{preset}-{seed}")
+            folder = train_or_resume(partial(recipe, preset, options, seed), options.work / f"{preset}-{seed}")
             translator = load(folder)
             learnt = judge(translator, (1, 20), options.count)
             found = {str(length): judge(translator, (length, length), options.count) for length in LENGTHS}

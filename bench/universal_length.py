@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import carried_out
+from measuring import train_or_resume
 
 import transduce
 from transduce.data.synthetic import SyntheticTask
@@ -92,7 +92,7 @@ def main() -> None:
     for task in options.tasks:
         for model in options.models:
             learning = partial(recipe, task, model, options)
-            translator = transduce.load(carried_out(learning, options.folder / f"{task}-{model}"))
+            translator = transduce.load(train_or_resume(learning, options.folder / f"{task}-{model}"))
             scores = {length: accuracy(translator, task, length, options.count) for length in options.lengths}
             found.setdefault(task, {})[model] = scores
             shown = ", ".join(

@@ -1,4 +1,4 @@
-"""What several benches do: carry out a run, and watch what a command takes."""
+"""Shared by the benchmarks: train or resume a run, require a corpus, measure the time and memory of a command."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from transduce.run import train
 from transduce.training.reporter import Reporter
 
 
-def carried_out(recipe: Callable[[], Recipe], folder: Path, reporter: Reporter | None = None) -> Path:
-    """Train, go on with a run that was stopped, or take one that is finished; the recipe is asked for to begin with."""
+def train_or_resume(recipe: Callable[[], Recipe], folder: Path, reporter: Reporter | None = None) -> Path:
+    """Train a new run, resume a stopped one, or reuse a finished one; the recipe is read for a new run only."""
     if not (folder / "model").exists():
         began, resume = time.perf_counter(), (folder / "recipe.toml").exists()
         train(resume_recipe(folder) if resume else recipe(), folder, resume=resume, reporter=reporter)
@@ -23,15 +23,15 @@ def carried_out(recipe: Callable[[], Recipe], folder: Path, reporter: Reporter |
     return folder
 
 
-def refuse_missing(folder: Path, *names: str) -> None:
-    """End with one sentence where a corpus is not there."""
+def require_files(folder: Path, *names: str) -> None:
+    """Exit with one sentence if a file of a corpus is missing."""
     for name in names:
         if not (folder / name).is_file():
-            raise SystemExit(f"{folder / name}: is not there; CONTRIBUTING.md says which corpora are measured on")
+            raise SystemExit(f"{folder / name}: not found; CONTRIBUTING.md lists the corpora of the benchmarks")
 
 
-def measured(command: list[str], until: Callable[[], bool] = lambda: False) -> dict[str, float]:
-    """Run a command; return its peak of resident memory and its time, or the time until something has happened."""
+def measure_command(command: list[str], until: Callable[[], bool] = lambda: False) -> dict[str, float]:
+    """Run a command; return its peak resident memory and its wall time, or the time until `until()` is true."""
     began, seconds = time.monotonic(), None
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
     while True:
@@ -43,7 +43,7 @@ def measured(command: list[str], until: Callable[[], bool] = lambda: False) -> d
         time.sleep(0.02)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)}: ended with {process.returncode}")
+        raise SystemExit(f"{' '.join(command)}: exited with {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024
     return {
         "seconds": round(seconds or 0.0, 2),
