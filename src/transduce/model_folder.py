@@ -60,6 +60,11 @@ class ModelFolder:
     """Languages, search defaults and whatever else belongs to the model but not to its arithmetic."""
 
     @property
+    def task(self) -> str:
+        """translation, language_modeling or text_encoding."""
+        return catalog.task_of(self.config)
+
+    @property
     def transducer(self) -> AnyTransducer:
         """The model, if it is one that writes."""
         if not isinstance(self.model, Transducer):
@@ -87,6 +92,7 @@ def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
             temporary / CONFIG,
             {
                 "format": FORMAT,
+                "task": contents.task,
                 "model": catalog.name_of(contents.config),
                 "settings": contents.config.to_table(),
                 "vocabulary": {"source": sizes.source, "target": sizes.target},

@@ -164,6 +164,13 @@ def is_text_encoder(config: Config) -> bool:
     return isinstance(model, type) and issubclass(model, EncoderModel)
 
 
+def task_of(config: Config) -> str:
+    """Return the task of the model that these settings belong to: a model folder states it, and `load` goes by it."""
+    if is_text_encoder(config):
+        return "text_encoding"
+    return "language_modeling" if is_language_model(config) else "translation"
+
+
 def reads_stories(config: Config) -> bool:
     """Whether it reads any number of texts: facts, and a question as the last one."""
     model = entry(name_of(config)).model
