@@ -37,7 +37,7 @@ from transduce.training.interruption import listening
 from transduce.training.memory_estimate import batch_for, fitting_micro_batch
 from transduce.training.model_card import model_card
 from transduce.training.reporter import Reporter, Silent
-from transduce.training.run_folder import emptied_on_error, held, kept_on_error
+from transduce.training.run_folder import empty_on_error, locked_run, restore_on_error
 from transduce.training.step import Updater
 from transduce.training.system_memory import keep_freed_memory
 from transduce.training.trainer import Trainer
@@ -75,9 +75,9 @@ def train(
             recipe, resume = fill_in(resume_recipe(folder)), True
         if not ranks.leads:
             reporter = Silent()
-        with held(folder, resume) if ranks.leads else contextlib.nullcontext():
+        with locked_run(folder, resume) if ranks.leads else contextlib.nullcontext():
             given = None if prepared is None else Path(prepared)
-            with kept_on_error(folder / RECIPE) if resume and ranks.leads else contextlib.nullcontext():
+            with restore_on_error(folder / RECIPE) if resume and ranks.leads else contextlib.nullcontext():
                 trainer = _set_up(recipe, folder, resume, given, ranks, reporter, progress)
                 recipe = with_labels(recipe, trainer.prepared)
                 with trainer.closed_on_error():
@@ -127,7 +127,7 @@ def _set_up(
         ranks.wait()  # until the leader has prepared
         recipe = resume_recipe(folder)
         return _trainer(recipe, load_prepared(folder / DATA, block=recipe.data.block_size), folder, ranks, reporter)
-    with contextlib.nullcontext() if resume else emptied_on_error(folder):
+    with contextlib.nullcontext() if resume else empty_on_error(folder):
         if not resume or resume_recipe(folder).training.updates != recipe.training.updates:
             _write(recipe, folder)
         bare = without_labels(recipe)
@@ -155,18 +155,18 @@ def _write(recipe: Recipe, folder: Path) -> None:
 
 
 def _trainer(recipe: Recipe, corpus: Prepared, folder: Path, ranks: Ranks, reporter: Reporter) -> Trainer:
-    facts, training = _facts(recipe, corpus, ranks), recipe.training
+    mine, training = _fingerprint(recipe, corpus, ranks), recipe.training
     checkpoints = Checkpoints(folder)
     found = checkpoints.latest()
     needed = {"start": training.initial_checkpoint}  # for the beginning only
     needed |= {"source_vectors": training.source_vectors, "target_vectors": training.target_vectors}
     for name, path in needed.items():
         if path is not None and found is not None and not Path(path).exists():
-            facts[name] = checkpoints.facts(found[0]).get(name)
+            mine[name] = checkpoints.fingerprint(found[0]).get(name)
         elif path is not None:
-            facts[name] = fingerprint(path) if name == "start" else vectors_fingerprint(path)
+            mine[name] = fingerprint(path) if name == "start" else vectors_fingerprint(path)
     model = _build(recipe, corpus, reporter, begun=found is not None)
-    return Trainer(model, corpus, training, folder, facts, ranks)
+    return Trainer(model, corpus, training, folder, mine, ranks)
 
 
 def _sized(recipe: Recipe, corpus: Prepared, reporter: Reporter) -> Recipe:
@@ -276,7 +276,7 @@ def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
     return notes
 
 
-def _facts(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
+def _fingerprint(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
     """What the weights depend on; not on whether they are spread over ranks, so that a run may change that."""
     tables = recipe.to_tables()
     del tables["training"]["shard"]
@@ -327,7 +327,7 @@ def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:
     if found is None:
         _refuse_foreign_corpus(trainer.prepared, recipe)
         return
-    before, now = trainer.checkpoints.facts(found[0]), trainer.facts
+    before, now = trainer.checkpoints.fingerprint(found[0]), trainer.fingerprint
     settings = before.get(SETTINGS)
     if settings is not None:  # a run may become longer
         settings = merge(settings, {"training": {"updates": recipe.training.updates}})
@@ -357,7 +357,7 @@ def _finish(trainer: Trainer, recipe: Recipe, folder: Path, reporter: Reporter) 
     corpus = trainer.prepared
     notes = model_notes(recipe, corpus)
     contents = ModelFolder(trainer.model, recipe.model, corpus.source_tokenizer, corpus.target_tokenizer, notes)
-    card = model_card(contents, corpus, recipe.training, updates, final, trainer.facts, trainer.progress.before)
+    card = model_card(contents, corpus, recipe.training, updates, final, trainer.fingerprint, trainer.progress.before)
     save_model(folder / MODEL, contents, card)
     if final is not None:
         trainer.journal.write("final", updates=updates, **final.measures())

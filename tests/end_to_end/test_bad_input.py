@@ -255,7 +255,7 @@ OUTPUTS = {
         "holds files that are not a run",
         thesis("taken"),
     ),
-    "a run's folder that holds a run": Case("train --recipe recipe.toml --output run", 73, "holds a run already"),
+    "a run's folder that holds a run": Case("train --recipe recipe.toml --output run", 73, "already holds a run"),
     "a run's folder that is a file": Case("train --recipe recipe.toml --output a.txt", 73, "is not a folder"),
     "a run's folder below a file": Case("train --recipe recipe.toml --output a.txt/x/y", 73, "a.txt/x/y: cannot be"),
     "a corpus folder that holds other files": Case(
@@ -308,7 +308,7 @@ RUNS = {
     "resume when no checkpoint is whole": Case(
         "train --resume run",
         65,
-        "no checkpoint is whole",
+        "no checkpoint is intact",
         lambda place: [flip(str(path))(place) for path in (place / "run").glob("checkpoints/*/model.safetensors")],
     ),
     "resume with a journal cut short": Case(

@@ -142,7 +142,7 @@ def test_a_damaged_newest_checkpoint_is_said_and_the_run_goes_on_from_the_one_be
     assert listener.steps[0].update == 11
     assert len(listener.warnings) == 1
     assert "update-00000012" in listener.warnings[0]
-    assert "going back to update 10" in listener.warnings[0]
+    assert "from update 10" in listener.warnings[0]
     assert same(snapshot(last), snapshot(whole))
 
 

@@ -71,7 +71,7 @@ class Disk:
             setattr(os, name, mine)
         io.open = self._open
         checkpoint.save_file = self._save_file  # the library's own would write unseen
-        for name in ("save", "thin_out"):
+        for name in ("save", "prune"):
             setattr(Checkpoints, name, self._watched(getattr(Checkpoints, name)))
 
     def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -73,7 +73,7 @@ def save_after_save(run: Path, name: str) -> None:
     """Carry out the save, as a run does after a validation."""
     trial, checkpoints = SAVES[name], Checkpoints(run, EVERY)
     checkpoints.save(*state(*trial.new), FACTS)
-    checkpoints.thin_out(trial.keep_last, trial.best)
+    checkpoints.prune(trial.keep_last, trial.best)
 
 
 def possible(folder: Path, name: str) -> dict[int, list[dict[str, str]]]:

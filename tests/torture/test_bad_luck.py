@@ -61,19 +61,19 @@ def setting(old: str, new: str) -> Callable[[Run], None]:
 
 
 def manifest(**changes: Any) -> Callable[[Run], None]:
-    """Change what the newest checkpoint says of itself, under a new seal."""
+    """Change what the newest checkpoint says of itself, under a new manifest."""
 
     def change(run: Run) -> None:
         folder = run.checkpoints.path(STOPPED)
         found = read_json(folder / MANIFEST)
-        facts = {**found["facts"], **changes.pop("facts", {})}
-        save_manifest(folder, {**found, "facts": facts, **changes})
+        fingerprint = {**found["fingerprint"], **changes.pop("fingerprint", {})}
+        save_manifest(folder, {**found, "fingerprint": fingerprint, **changes})
 
     return change
 
 
 def tensors(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Run], None]:
-    """Change the tensors of the newest checkpoint, under a new seal."""
+    """Change the tensors of the newest checkpoint, under a new manifest."""
 
     def changed(run: Run) -> None:
         folder = run.checkpoints.path(STOPPED)
@@ -81,7 +81,7 @@ def tensors(name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callab
         weights = {key: change(value) for key, value in load_weights(folder / name).items()}
         save_weights(folder / name, weights)
         (folder / MANIFEST).unlink()
-        write_manifest(folder, found["kind"], facts=found["facts"])
+        write_manifest(folder, found["kind"], fingerprint=found["fingerprint"])
 
     return changed
 
@@ -122,9 +122,9 @@ CHANGES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
         setting('kind = "word"', 'kind = "character"'),
         ("saved with tokenizer.kind word", "now it is character"),
     ),
-    "the seed": (manifest(facts={"seed": 5}), ("saved with seed 5", "now it is 1")),
-    "the threads": (manifest(facts={"threads": 2}), ("saved with threads 2", "now it is 1")),
-    "torch": (manifest(facts={"torch": "1.0"}), ("saved with torch 1.0", f"now it is {torch.__version__}")),
+    "the seed": (manifest(fingerprint={"seed": 5}), ("saved with seed 5", "now it is 1")),
+    "the threads": (manifest(fingerprint={"threads": 2}), ("saved with threads 2", "now it is 1")),
+    "torch": (manifest(fingerprint={"torch": "1.0"}), ("saved with torch 1.0", f"now it is {torch.__version__}")),
     "the format": (manifest(format=99), ("has format 99", "this version reads 1", "upgrade transduce")),
     "the kind": (of_a_model, ("belongs to a transduce model", "not to a transduce checkpoint")),
     "the precision": (

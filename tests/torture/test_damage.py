@@ -118,7 +118,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "flipped manifest": (MANIFEST, flip(MANIFEST, 5)),
     "flipped format": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"format": 2', b'"format": 3')),
     "flipped seed": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'\n    "seed": 1', b'\n    "seed": 9')),
-    "flipped seal": (MANIFEST, lambda folder: replace(folder / MANIFEST, b'"seal"', b'"sealed"')),
+    "renamed digest": (MANIFEST, lambda folder: replace(folder / MANIFEST, b',\n  "sha256"', b',\n  "sha512"')),
 }
 
 
@@ -138,7 +138,7 @@ def test_a_run_goes_back_to_the_checkpoint_before_and_ends_as_it_should(
     outcome = run.go()
     assert outcome.code == 0, outcome
     notes = [line for line in outcome.err.splitlines() if line.startswith("note: ")]
-    assert len(notes) == 1 and file in notes[0] and notes[0].endswith(f"going back to update {BEFORE}"), outcome.err
+    assert len(notes) == 1 and file in notes[0] and notes[0].endswith(f"from update {BEFORE}"), outcome.err
     assert differences(run.result(), whole.result()) == []
     tally("damaged checkpoints from which a run goes back one and ends bit-identical", 1)
 
@@ -154,5 +154,5 @@ def test_when_none_is_whole_the_run_is_refused_and_left_as_it_is(run: Run) -> No
     before = run.result()
     outcome = run.go()
     assert outcome.code == 65
-    assert "no checkpoint is whole" in outcome.complaint and "model.safetensors" in outcome.complaint
+    assert "no checkpoint is intact" in outcome.complaint and "model.safetensors" in outcome.complaint
     assert differences(run.result(), before) == []

@@ -15,7 +15,7 @@ from tests.torture.nursery import Nursery
 from tests.torture.saves import EVERY, SAVES, make, possible, save_after_save
 from tests.unit.cli.example import snapshot
 from transduce.training.checkpoint import Checkpoints
-from transduce.training.run_folder import held
+from transduce.training.run_folder import locked_run
 
 
 def cut_short(nursery: Nursery, template: Path, run: Path, name: str, fate: str, at: int) -> int:
@@ -36,7 +36,7 @@ def test_after_a_crash_in_a_save_the_newest_checkpoint_is_the_old_or_the_new(
     make(template, name)
     allowed = possible(tmp_path / "possible", name)
     shutil.copytree(template, whole)
-    with held(whole, resume=True):
+    with locked_run(whole, resume=True):
         save_after_save(whole, name)
     count = tmp_path / "count"
     shutil.copytree(template, tmp_path / "counted")
@@ -49,7 +49,7 @@ def test_after_a_crash_in_a_save_the_newest_checkpoint_is_the_old_or_the_new(
     for at in chosen:
         run = tmp_path / f"run-{at}"
         assert cut_short(nursery, template, run, name, fate, at) == -signal.SIGKILL
-        with held(run, resume=True):
+        with locked_run(run, resume=True):
             found = Checkpoints(run, EVERY).latest()
             if at == operations:
                 assert found is not None and found[0] == trial.new[0], "what was saved was not safe yet"

@@ -288,7 +288,7 @@ def test_without_averaging_the_model_is_the_best_checkpoint(tmp_path: Path) -> N
 
 def test_a_folder_that_holds_a_run_or_anything_else_is_not_touched(first: Path, tmp_path: Path) -> None:
     before = files(first)
-    with pytest.raises(CannotCreate, match="holds a run already"):
+    with pytest.raises(CannotCreate, match="already holds a run"):
         train(recipe(), first)
     assert files(first) == before
     (tmp_path / "mine.txt").write_text("mine")
@@ -365,7 +365,7 @@ def test_a_checkpoint_from_before_settings_were_kept_names_the_hashes(first: Pat
     shutil.copytree(first, run)
     for place in (run / "checkpoints").iterdir():
         manifest = read_json(place / MANIFEST)
-        del manifest["facts"]["settings"]
+        del manifest["fingerprint"]["settings"]
         save_manifest(place, manifest)
     train(resume_recipe(run), run, resume=True)
     path = run / "recipe.toml"

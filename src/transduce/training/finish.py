@@ -18,7 +18,7 @@ def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], 
     They are the best checkpoint's, or an average where the recipe asks for one and it is no worse: averaging helps
     once a run has settled and does harm before. A checkpoint that was damaged since is left out, and that is said.
     """
-    trainer.checkpoints.thin_out(trainer.config.keep_last, trainer.progress.best_update)  # one stopped before it could
+    trainer.checkpoints.prune(trainer.config.keep_last, trainer.progress.best_update)  # one stopped before it could
     judged, now, slices = [], trainer.progress.update, trainer.progress.micro_batch_tokens
     for updates in _candidates(trainer, _whole(trainer, reporter)):
         _put(trainer, updates)
@@ -40,13 +40,13 @@ def _whole(trainer: Trainer, reporter: Reporter) -> list[int]:
     kept = []
     for update in trainer.checkpoints.updates():
         try:
-            trainer.checkpoints.facts(update)
+            trainer.checkpoints.fingerprint(update)
         except ModelFolderError as error:
             reporter.warn(f"{error}; the final model is made without update {update:,}")
         else:
             kept.append(update)
     if not kept:
-        raise ModelFolderError(f"{trainer.checkpoints.folder}: no checkpoint is whole; go on from a copy of the run")
+        raise ModelFolderError(f"{trainer.checkpoints.folder}: no checkpoint is intact; resume from a copy of the run")
     return kept
 
 
@@ -66,6 +66,6 @@ def _candidates(trainer: Trainer, kept: list[int]) -> list[list[int]]:
 
 
 def _put(trainer: Trainer, updates: Sequence[int]) -> None:
-    files = [trainer.checkpoints.kept_weights(update) for update in updates]
+    files = [trainer.checkpoints.final_weights(update) for update in updates]
     weights = average_weights(files) if len(files) > 1 else load_weights(files[0])
     put_weights(trainer.model, weights, files[0])

@@ -35,7 +35,7 @@ def model_card(
     training: TrainingConfig,
     updates: Sequence[int],
     final: Validation | None,
-    facts: dict[str, Any],
+    fingerprint: dict[str, Any],
     before: Mapping[str, float] | None = None,
 ) -> str:
     """Return the text of a model folder's README.md, with the header that model hubs read.
@@ -72,11 +72,11 @@ def model_card(
         "",
         *(f"    {line}" for line in corpus.report.lines()),
         "",
-        f"SHA-256 of the prepared data's manifest: `{facts['data']}`",
-        f"SHA-256 of the recipe: `{facts['recipe']}`",
+        f"SHA-256 of the prepared data's manifest: `{fingerprint['data']}`",
+        f"SHA-256 of the recipe: `{fingerprint['recipe']}`",
         *(
-            [f"SHA-256 of the manifest of {training.initial_checkpoint}: `{facts['start']}`"]
-            if "start" in facts
+            [f"SHA-256 of the manifest of {training.initial_checkpoint}: `{fingerprint['start']}`"]
+            if "start" in fingerprint
             else []
         ),
         "",

@@ -1,28 +1,30 @@
-"""The folder of a run: whose it is, what may become one, and how it is left when nothing came of it."""
+"""The folder of a run: locked by one process, recovered after a kill, and left clean when a start fails."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from transduce.errors import CannotCreate
 from transduce.storage.atomic import atomic_file, recover
-from transduce.storage.filesystem import create_parents, storage_errors
+from transduce.storage.filesystem import WINDOWS, create_parents, remove, storage_errors
 from transduce.storage.layout import CHECKPOINTS, LOCK, RECIPE
 from transduce.storage.lock import locked
 
 
 @contextlib.contextmanager
-def held(folder: Path, resume: bool) -> Iterator[None]:
-    """Hold a run's folder for this process alone. A new run needs a new or empty one, made here if need be."""
+def locked_run(folder: Path, resume: bool) -> Iterator[None]:
+    """Lock a run's folder for this process, and recover what a killed one left there.
+
+    A new run needs an absent or empty folder.
+    """
     if not resume:
-        _refuse_foreign(folder)
+        _check_unused(folder)
     with create_parents(folder / RECIPE, folder), locked(folder, "training"):
         if not resume and (folder / RECIPE).exists():
             raise CannotCreate(
-                f"{folder}: holds a run already; go on with `transduce train --resume {folder}`, "
+                f"{folder}: already holds a run; resume it with `transduce train --resume {folder}`, "
                 "or choose another folder"
             )
         with storage_errors(folder):
@@ -32,22 +34,23 @@ def held(folder: Path, resume: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def emptied_on_error(folder: Path) -> Iterator[None]:
-    """Leave a new run's folder empty when it could not be set up, so that the same command can be given again.
+def empty_on_error(folder: Path) -> Iterator[None]:
+    """Empty a new run's folder if setting it up fails, so that the same command can be given again.
 
-    The recipe goes late, so that what is left is a run if we are killed meanwhile; the lock goes last.
+    The recipe is removed late, so that what is left after a kill is still a run; the lock is removed last.
     """
     try:
         yield
     except BaseException:
         for entry in sorted(folder.iterdir(), key=lambda entry: (entry.name == LOCK, entry.name == RECIPE)):
-            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            if not (WINDOWS and entry.name == LOCK):  # Windows cannot remove an open file
+                remove(entry)
         raise
 
 
 @contextlib.contextmanager
-def kept_on_error(path: Path) -> Iterator[None]:
-    """Leave a file as it was when what it was changed for is refused."""
+def restore_on_error(path: Path) -> Iterator[None]:
+    """Restore a file's content if an error follows its change."""
     before = path.read_bytes()
     try:
         yield
@@ -58,12 +61,12 @@ def kept_on_error(path: Path) -> Iterator[None]:
         raise
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """Say no before anything is written, even a lock, to a folder that holds somebody's files."""
+def _check_unused(folder: Path) -> None:
+    """Reject a folder with foreign files before anything, even a lock, is written to it."""
     with storage_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise CannotCreate(f"{folder}: exists and is not a folder; choose another name")
         names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
-    names = {name for name in names if not name.startswith(f".{RECIPE}.")}  # of one who was killed while writing it
+    names = {name for name in names if not name.startswith(f".{RECIPE}.")}  # left by a process killed while writing it
     if names - {LOCK} and RECIPE not in names:
         raise CannotCreate(f"{folder}: holds files that are not a run; choose a new folder")

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from transduce.config import Table
 from transduce.data.batches import Position
 from transduce.data.store import Prepared
 from transduce.errors import TransduceError
@@ -50,11 +51,17 @@ class Trainer:
         prepared: Prepared,
         config: TrainingConfig,
         folder: Path,
-        facts: dict[str, Any],
+        fingerprint: Table,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`facts` are what the weights depend on; saved with each checkpoint, and compared on resuming."""
-        self.model, self.prepared, self.config, self.facts, self.ranks = model, prepared, config, facts, ranks
+        """`fingerprint` is what the weights depend on: saved with each checkpoint, and compared on resuming."""
+        self.model, self.prepared, self.config, self.fingerprint, self.ranks = (
+            model,
+            prepared,
+            config,
+            fingerprint,
+            ranks,
+        )
         keep_freed_memory()
         self.updater = Updater(model, config, ranks)
         self.calibration = Calibration(self.updater.workers)
@@ -62,19 +69,19 @@ class Trainer:
         self.feed = build_feed(prepared, config, model)
         self.validator = build_validator(prepared, config, self.updater.workers)
         self.watcher = build_watcher(prepared, config, self.updater.workers)
-        self.keeper = CheckpointManager(folder, config, self.updater, facts)
-        self.checkpoints, self.journal = self.keeper.checkpoints, self.keeper.journal
+        self.manager = CheckpointManager(folder, config, self.updater, fingerprint)
+        self.checkpoints, self.journal = self.manager.checkpoints, self.manager.journal
         self.progress = Progress(micro_batch_tokens=config.micro_batch_size)
 
     def resume(self, reporter: Reporter) -> None:
         """Go back to the newest whole checkpoint, if there is one."""
-        self.progress = self.keeper.resume(reporter)
+        self.progress = self.manager.resume(reporter)
 
     def run(self, reporter: Reporter, interruption: Interruption) -> Progress:
         """Train until the recipe's end, an early stop, or an interruption, which saves and raises."""
-        self.keeper.refuse_full_disk()
+        self.manager.check_disk_space()
         if self.progress.update == 0:
-            self.journal.write("began", **{name: fact for name, fact in self.facts.items() if name != SETTINGS})
+            self.journal.write("began", **{name: value for name, value in self.fingerprint.items() if name != SETTINGS})
         reporter.begin(self._plan(reporter))
         if self.progress.update == 0 and self.config.initial_checkpoint is not None and self.validator is not None:
             before = self._look(self.validator, reporter)
@@ -90,7 +97,7 @@ class Trainer:
             if self.is_over():
                 break
             if self.ranks.agree(interruption):
-                self.keeper.save(self.progress)
+                self.manager.save(self.progress)
                 self.ranks.wait()  # for the leader to have saved: who leaves before has `torchrun` end it in the middle
                 interruption.stop(self.progress.update, said=not self.ranks.leads)
         self.journal.time("ended", update=self.progress.update)
@@ -130,8 +137,8 @@ class Trainer:
         epoch = progress.position.epoch
         progress.update, progress.position = update, position
         if outcome.finite:
-            if self.keeper.ema is not None:
-                self.keeper.ema.take_in(update)
+            if self.manager.ema is not None:
+                self.manager.ema.take_in(update)
             progress.skipped_in_a_row = 0
             progress.tokens += outcome.tokens
             progress.window_loss += outcome.loss
@@ -197,7 +204,7 @@ class Trainer:
             return False
         self.journal.write("diverging", update=step.update, loss=step.loss)
         said = f"the loss ran away at update {step.update:,}, to {step.loss:.3f}"
-        before = self.keeper.go_back(self.progress) if self.progress.roll_backs < self.config.max_rollbacks else None
+        before = self.manager.roll_back(self.progress) if self.progress.rollbacks < self.config.max_rollbacks else None
         if before is None:
             reporter.warn(
                 f"{said}; if it does not come back, lower training.learning_rate or set training.max_grad_norm"
@@ -241,13 +248,13 @@ class Trainer:
             self._note(replace(validation, best=best), reporter)
         else:
             progress.best_update = progress.update
-        self.keeper.save(progress)
-        self.keeper.thin_out(progress.best_update)
+        self.manager.save(progress)
+        self.manager.prune(progress.best_update)
 
     def _look(self, validator: Validator | ReadingValidator, reporter: Reporter) -> Validation:
         """See how good what would be kept now is, on pairs of now and of before."""
         update, watcher = self.progress.update, self.watcher
-        with self.keeper.kept_in_place():
+        with self.manager.final_weights():
             found = self._in_memory(lambda size: validator.validate(update, size), reporter)
             if watcher is None:
                 return found

@@ -44,7 +44,7 @@ def test_inside_the_model_is_its_average_and_outside_it_is_itself(prepared: Prep
 def test_what_is_validated_and_kept_is_the_average(prepared: Prepared, tmp_path: Path) -> None:
     training = trainer(prepared, tmp_path, ema_decay=0.8, updates=10)
     heard = run(training)
-    assert training.keeper.ema is not None
+    assert training.manager.ema is not None
     updates, _ = put_final_weights(training, Listener())
     kept = load_weights(training.checkpoints.path(updates[0]) / "average.safetensors")
     assert all(torch.equal(weight, kept[name]) for name, weight in weights_of(training.model).items())

@@ -99,11 +99,11 @@ def test_a_checkpoint_that_cannot_be_read_back_is_an_error_at_once(
 ) -> None:
     """Older ones go after this, so it must not wait until the run is resumed."""
 
-    def seal_and_damage(folder: Path, *arguments: object, **notes: object) -> None:
+    def write_and_damage(folder: Path, *arguments: object, **notes: object) -> None:
         write_manifest(folder, *arguments, **notes)  # type: ignore[arg-type]
         flip(folder / "model.safetensors")
 
-    monkeypatch.setattr("transduce.training.checkpoint.seal", seal_and_damage)
+    monkeypatch.setattr("transduce.training.checkpoint.write_manifest", write_and_damage)
     model = small_model(prepared)
     with pytest.raises(StorageError, match=r"model\.safetensors: is damaged .* check the disk"):
         Checkpoints(tmp_path).save(model, build_optimizer(model, TrainingConfig()), Progress(update=3), {})
@@ -172,17 +172,17 @@ def test_when_no_checkpoint_is_whole_that_is_said(finished: Path) -> None:
     checkpoints = Checkpoints(finished)
     for update in (4, 8, 12):
         flip(checkpoints.path(update) / "model.safetensors")
-    with pytest.raises(ModelFolderError, match="no checkpoint is whole"):
+    with pytest.raises(ModelFolderError, match="no checkpoint is intact"):
         checkpoints.latest()
 
 
 def test_facts_are_what_the_run_gave_and_a_later_format_is_refused(finished: Path) -> None:
     checkpoints = Checkpoints(finished)
-    assert checkpoints.facts(12) == {"recipe": "of a test"}
+    assert checkpoints.fingerprint(12) == {"recipe": "of a test"}
     manifest = read_json(checkpoints.path(12) / "manifest.json")
     save_manifest(checkpoints.path(12), manifest | {"format": 99})
     with pytest.raises(ModelFolderError, match="has format 99"):
-        checkpoints.facts(12)
+        checkpoints.fingerprint(12)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path, keep_last: int, best: 
     checkpoints = Checkpoints(tmp_path)
     for update in (10, 20, 30, 40, 50):
         checkpoints.path(update).mkdir(parents=True)
-    checkpoints.thin_out(keep_last, best)
+    checkpoints.prune(keep_last, best)
     assert checkpoints.updates() == left
 
 
@@ -201,10 +201,10 @@ def test_one_of_an_interruption_takes_no_regular_one_s_place(tmp_path: Path) -> 
     checkpoints = Checkpoints(tmp_path, every=100)
     for update in (200, 300, 350):
         checkpoints.path(update).mkdir(parents=True)
-    checkpoints.thin_out(keep_last=1, best=200)
+    checkpoints.prune(keep_last=1, best=200)
     assert checkpoints.updates() == [200, 300, 350]
     checkpoints.path(400).mkdir()
-    checkpoints.thin_out(keep_last=1, best=200)
+    checkpoints.prune(keep_last=1, best=200)
     assert checkpoints.updates() == [200, 400]
 
 

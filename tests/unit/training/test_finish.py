@@ -86,7 +86,7 @@ def test_the_best_window_is_the_neighbours_whose_average_validates_best(prepared
     candidates = [[training.progress.best_update], *([first, first + 2] for first in (2, 4, 6, 8))]
     losses = {}
     for candidate in candidates:
-        files = [training.checkpoints.kept_weights(update) for update in candidate]
+        files = [training.checkpoints.final_weights(update) for update in candidate]
         put_weights(training.model, average_weights(files), files[0])
         losses[tuple(candidate)] = training.validator.validate(10).loss
     assert losses[tuple(updates)] == min(losses.values()) == found.loss
@@ -119,5 +119,5 @@ def test_a_run_without_a_whole_checkpoint_gives_no_model(prepared: Prepared, tmp
     training = finished(prepared, tmp_path)
     for update in training.checkpoints.updates():
         (training.checkpoints.path(update) / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelFolderError, match="no checkpoint is whole"):
+    with pytest.raises(ModelFolderError, match="no checkpoint is intact"):
         put_final_weights(training, Listener())

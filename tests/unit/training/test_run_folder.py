@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import CannotCreate
-from transduce.training.run_folder import emptied_on_error, held
+from transduce.training.run_folder import empty_on_error, locked_run
 
 
 def names(folder: Path) -> set[str]:
@@ -17,7 +17,7 @@ def names(folder: Path) -> set[str]:
 def test_one_who_was_killed_while_writing_the_recipe_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("")
     (tmp_path / ".recipe.toml.123.writing").write_text("half")
-    with held(tmp_path, resume=False):
+    with locked_run(tmp_path, resume=False):
         assert names(tmp_path) == {".lock"}
 
 
@@ -27,14 +27,14 @@ def test_what_was_left_behind_is_put_right_when_a_run_goes_on(tmp_path: Path, re
         (tmp_path / "recipe.toml").write_text("")
         for name in (".update-00000013.writing", ".update-00000020.replaced"):
             (tmp_path / "checkpoints" / name).mkdir(parents=True)
-    with held(tmp_path, resume):
+    with locked_run(tmp_path, resume):
         found = {"recipe.toml", "checkpoints", "checkpoints/update-00000020"} if resume else set()
         assert names(tmp_path) == {".lock"} | found
 
 
 def test_a_folder_of_somebody_is_refused_untouched(tmp_path: Path) -> None:
     (tmp_path / ".thesis.writing").write_text("mine")
-    with pytest.raises(CannotCreate, match="not a run"), held(tmp_path, resume=False):
+    with pytest.raises(CannotCreate, match="not a run"), locked_run(tmp_path, resume=False):
         pass
     assert names(tmp_path) == {".thesis.writing"}
 
@@ -48,7 +48,7 @@ def test_the_recipe_and_then_the_lock_go_last_when_setting_up_fails(
     gone: list[str] = []
     real = Path.unlink
     monkeypatch.setattr(Path, "unlink", lambda path: (gone.append(path.name), real(path)))
-    with pytest.raises(ValueError, match="no"), emptied_on_error(tmp_path):
+    with pytest.raises(ValueError, match="no"), empty_on_error(tmp_path):
         raise ValueError("no")
     assert gone[-2:] == ["recipe.toml", ".lock"]
     assert set(gone[:-2]) == {"journal.jsonl", ".a", "z"}

@@ -231,7 +231,7 @@ def test_a_loss_that_runs_away_takes_the_run_back_and_past_the_batches(
     heard = Look()
     run(training, heard)
     assert [step.update for step in heard.steps] == [*range(1, 13), 11, *range(11, 18)]
-    assert training.progress.roll_backs == 2
+    assert training.progress.rollbacks == 2
     assert [message for message in heard.warnings if "going back" not in message]
     journal = read_journal(tmp_path / "journal.jsonl")
     events = [line for line in journal if line["event"] == "rolled_back"]
