@@ -46,7 +46,7 @@ FAMILY: dict[str, Config] = {
         num_layers=6,
         positions="rotary",
         norm_kind="rms",
-        activation="gated",
+        activation="swiglu",
         attention_bias=False,
         max_positions=128,
     ),

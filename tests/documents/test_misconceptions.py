@@ -152,7 +152,7 @@ def test_parameters_and_operations_of_the_paper() -> None:
     encoder = [EncoderBlock(paper_base()) for _ in range(6)]
     sizes = [
         sum(weight.numel() for block in encoder for weight in part(block).parameters())
-        for part in (lambda block: block.feed_forward, lambda block: block.attention)
+        for part in (lambda block: block.feed_forward, lambda block: block.self_attention)
     ]
     says("{:,} parameters, and {:,} in its attention".format(*sizes))
     attention, recurrent, *_ = table_1(1000, 512)
@@ -187,8 +187,8 @@ def test_where_cross_attention_gets_its_queries_keys_and_values() -> None:
     block, heard = model.decoder[1], []
     block.cross_attention.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
     read = torch.randn(1, 4, SMALL.model_dim)
-    block(read, memory.states, None, model.target_relations(torch.arange(4)[None], torch.arange(4)[None]))
-    expected = block.attention_residual(read, lambda states: block.attention(states, causal=True))
+    block(read, memory.states, None, model.target_relative_positions(torch.arange(4)[None], torch.arange(4)[None]))
+    expected = block.self_attention_residual(read, lambda states: block.self_attention(states, causal=True))
     torch.testing.assert_close(heard[0], expected)
     assert not torch.allclose(heard[0], read)
 
@@ -198,7 +198,7 @@ def test_sharing_matrices_exchanges_nothing_and_mixing_does() -> None:
     attention = SelfAttention(6, HeadShape.plain(2, 3, 3))
     words = torch.randn(1, 2, 6)
     other = torch.cat([words[:, :1], torch.randn(1, 1, 6)], dim=1)
-    projected = [attention.query_key_value(one)[:, 0] for one in (words, other)]
+    projected = [attention.qkv_proj(one)[:, 0] for one in (words, other)]
     assert torch.equal(*projected)
     assert not torch.allclose(attention(words)[:, 0], attention(other)[:, 0])
 

@@ -61,7 +61,7 @@ def test_a_language_model_goes_on_with_the_reverse_of_what_stands_before_the_arr
 def test_a_t5_copies_sequences_it_has_never_seen(tmp_path: Path) -> None:
     changes = [
         "model.name=t5",
-        "model.activation=gated_gelu",
+        "model.activation=geglu",
         "data.train.max_length=6",
         "data.validation.max_length=6",
     ]

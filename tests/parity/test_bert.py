@@ -102,7 +102,7 @@ def our_scores(kind: str, model: Bert, reading: Reading) -> list[Tensor]:
     scores = [model.head(reading)]
     if kind == "language":
         assert isinstance(model.head, LanguageHead)
-        scores.append(model.head.next_sentence(reading))
+        scores.append(model.head.next_sentence_scores(reading))
     return list(scores[0].unbind(dim=-1)) if kind == "span" else scores
 
 

@@ -48,7 +48,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "final_norm": (True, False),
     "norm_kind": ("layer", "rms"),
     "norm_eps": (1e-2,),
-    "feed_forward": ("relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"),
+    "feed_forward": ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
     "ffn_bias": (None, True, False),
     "positions": (
         *("sinusoidal", "sinusoidal_marian", "sinusoidal_fairseq", "learned"),

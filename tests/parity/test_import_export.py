@@ -278,7 +278,7 @@ def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> N
 
 def test_what_no_architecture_of_theirs_has_is_refused() -> None:
     for config, said in (
-        (TransformerConfig(activation="gated"), "feed_forward = gated"),
+        (TransformerConfig(activation="swiglu"), "activation = swiglu"),
         (TransformerConfig(norm="pre", positions="rotary", model_dim=16, num_heads=2), "positions = rotary"),
         (llama_mini().but(positions="alibi"), "positions = alibi"),
         (gpt_mini().but(norm="post"), "norm = post"),

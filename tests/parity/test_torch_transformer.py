@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from transduce.models.interface import Memory, VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.nn.attention.multi_head import CrossAttention, SelfAttention
-from transduce.nn.mask import causal_allowed, padding_allowed
 from transduce.nn.norm import PostNorm, PreNorm
 
 PAD = 7
@@ -27,7 +26,7 @@ Pairs = Iterator[tuple[Tensor, Tensor]]
 """Our parameter or its gradient, and torch's that must equal it."""
 
 
-def make_ours(norm: str, feed_forward: str) -> Transformer:
+def make_ours(norm: str, activation: str) -> Transformer:
     config = TransformerConfig(
         model_dim=DIM,
         num_heads=HEADS,
@@ -35,7 +34,7 @@ def make_ours(norm: str, feed_forward: str) -> Transformer:
         num_layers=ENCODER_LAYERS,
         decoder_layers=DECODER_LAYERS,
         norm=norm,
-        feed_forward=feed_forward,
+        activation=activation,
         tied_embeddings="none",
         attention_bias=True,
         dropout=0.0,
@@ -68,14 +67,19 @@ def make_theirs(norm: str, activation: str) -> nn.Transformer:
     return nn.Transformer(DIM, HEADS, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).double()
 
 
+def future_hidden(length: int) -> Tensor:
+    """The causal mask as torch makes it, True where attention is forbidden."""
+    return nn.Transformer.generate_square_subsequent_mask(length).isneginf()
+
+
 def linear_pairs(ours: nn.Linear, theirs: nn.Linear) -> Pairs:
     yield from zip(ours.parameters(), theirs.parameters(), strict=True)
 
 
 def self_attention_pairs(ours: SelfAttention, theirs: nn.MultiheadAttention) -> Pairs:
-    yield ours.query_key_value.weight, theirs.in_proj_weight
-    yield ours.query_key_value.bias, theirs.in_proj_bias
-    yield from linear_pairs(ours.heads.merge, theirs.out_proj)
+    yield ours.qkv_proj.weight, theirs.in_proj_weight
+    yield ours.qkv_proj.bias, theirs.in_proj_bias
+    yield from linear_pairs(ours.out_proj, theirs.out_proj)
 
 
 def residual_pairs(ours: list[PostNorm | PreNorm], theirs: list[nn.LayerNorm]) -> Pairs:
@@ -85,21 +89,23 @@ def residual_pairs(ours: list[PostNorm | PreNorm], theirs: list[nn.LayerNorm]) -
 
 def block_pairs(ours: nn.Module, theirs: nn.Module) -> Pairs:
     """What encoder and decoder blocks have in common."""
-    yield from self_attention_pairs(ours.attention, theirs.self_attn)
-    yield from linear_pairs(ours.feed_forward.widen, theirs.linear1)
-    yield from linear_pairs(ours.feed_forward.narrow, theirs.linear2)
+    yield from self_attention_pairs(ours.self_attention, theirs.self_attn)
+    yield from linear_pairs(ours.feed_forward.up, theirs.linear1)
+    yield from linear_pairs(ours.feed_forward.down, theirs.linear2)
 
 
 def pairs(ours: Transformer, theirs: nn.Transformer) -> Pairs:
     """Every parameter that stands in one place on both sides; those of cross-attention are in two here, one there."""
     for block, layer in zip(ours.encoder, theirs.encoder.layers, strict=True):
         yield from block_pairs(block, layer)
-        yield from residual_pairs([block.attention_residual, block.feed_forward_residual], [layer.norm1, layer.norm2])
+        yield from residual_pairs(
+            [block.self_attention_residual, block.feed_forward_residual], [layer.norm1, layer.norm2]
+        )
     for block, layer in zip(ours.decoder, theirs.decoder.layers, strict=True):
         yield from block_pairs(block, layer)
-        yield from linear_pairs(block.cross_attention.heads.merge, layer.multihead_attn.out_proj)
+        yield from linear_pairs(block.cross_attention.out_proj, layer.multihead_attn.out_proj)
         yield from residual_pairs(
-            [block.attention_residual, block.cross_attention_residual, block.feed_forward_residual],
+            [block.self_attention_residual, block.cross_attention_residual, block.feed_forward_residual],
             [layer.norm1, layer.norm2, layer.norm3],
         )
     closing = chain(ours.encoder_norm.parameters(), ours.decoder_norm.parameters())
@@ -111,8 +117,8 @@ def cross_pairs(ours: Transformer, theirs: nn.Transformer) -> Iterator[tuple[lis
     """Cross-attention's query and key-value projections, which torch keeps in one matrix."""
     for block, layer in zip(ours.decoder, theirs.decoder.layers, strict=True):
         attention: CrossAttention = block.cross_attention
-        yield [attention.query.weight, attention.key_value.weight], layer.multihead_attn.in_proj_weight
-        yield [attention.query.bias, attention.key_value.bias], layer.multihead_attn.in_proj_bias
+        yield [attention.q_proj.weight, attention.kv_proj.weight], layer.multihead_attn.in_proj_weight
+        yield [attention.q_proj.bias, attention.kv_proj.bias], layer.multihead_attn.in_proj_bias
 
 
 def copy_weights(ours: Transformer, theirs: nn.Transformer) -> None:
@@ -168,7 +174,7 @@ def test_forward_and_all_gradients_equal_torchs(norm: str, feed_forward: str, pa
     ours, theirs = make_ours(norm, feed_forward), make_theirs(norm, feed_forward)
     copy_weights(ours, theirs)
     source, target = draw(padded)
-    allowed = padding_allowed(source, PAD)
+    allowed = source != PAD
 
     memory = ours.encode(source, allowed)
     found = ours(target, memory)
@@ -177,7 +183,7 @@ def test_forward_and_all_gradients_equal_torchs(norm: str, feed_forward: str, pa
 
     read, written = embedded(ours, source, target)
     masked = {"src_key_padding_mask": ~allowed, "memory_key_padding_mask": ~allowed} if padded else {}
-    expected = theirs(read, written, tgt_mask=~causal_allowed(target.shape[1]), **masked)
+    expected = theirs(read, written, tgt_mask=future_hidden(target.shape[1]), **masked)
     (expected * weighting).sum().backward()
 
     torch.testing.assert_close(found, expected, **NEAR)
@@ -199,7 +205,7 @@ def test_the_memory_equals_that_of_torchs_encoder(norm: str) -> None:
     ours, theirs = make_ours(norm, "relu"), make_theirs(norm, "relu")
     copy_weights(ours, theirs)
     source, target = draw(padded=True)
-    allowed = padding_allowed(source, PAD)
+    allowed = source != PAD
     read, _ = embedded(ours, source, target)
     expected = theirs.encoder(read, src_key_padding_mask=~allowed)
     found = ours.encode(source, allowed).states
@@ -211,9 +217,9 @@ def test_the_decoder_alone_equals_torchs_on_any_memory(norm: str) -> None:
     ours, theirs = make_ours(norm, "relu"), make_theirs(norm, "relu")
     copy_weights(ours, theirs)
     source, target = draw(padded=True)
-    allowed = padding_allowed(source, PAD)
+    allowed = source != PAD
     states = torch.randn(5, 13, DIM, dtype=torch.float64)
     _, written = embedded(ours, source, target)
-    causal = ~causal_allowed(target.shape[1])
+    causal = future_hidden(target.shape[1])
     expected = theirs.decoder(written, states, tgt_mask=causal, memory_key_padding_mask=~allowed)
     torch.testing.assert_close(ours(target, Memory(states, allowed)), expected, **NEAR)

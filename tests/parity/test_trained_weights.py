@@ -22,15 +22,15 @@ SAID = {"atzmon": -0.15167, "atzumon": -0.26603, "atzmun": -0.33511, "atzemon": 
 """What CTranslate2 4.8.4 answers to آتزمون with a beam of 4, and its scores."""
 
 RENAMED = {
-    "self_attention/linear_0": "attention.query_key_value",
-    "self_attention/linear_1": "attention.heads.merge",
-    "self_attention/layer_norm": "attention_residual.norm",
-    "/attention/linear_0": ".cross_attention.query",
-    "/attention/linear_1": ".cross_attention.key_value",
-    "/attention/linear_2": ".cross_attention.heads.merge",
+    "self_attention/linear_0": "self_attention.qkv_proj",
+    "self_attention/linear_1": "self_attention.out_proj",
+    "self_attention/layer_norm": "self_attention_residual.norm",
+    "/attention/linear_0": ".cross_attention.q_proj",
+    "/attention/linear_1": ".cross_attention.kv_proj",
+    "/attention/linear_2": ".cross_attention.out_proj",
     "/attention/layer_norm": ".cross_attention_residual.norm",
-    "ffn/linear_0": "feed_forward.widen",
-    "ffn/linear_1": "feed_forward.narrow",
+    "ffn/linear_0": "feed_forward.up",
+    "ffn/linear_1": "feed_forward.down",
     "ffn/layer_norm": "feed_forward_residual.norm",
     "encoder/embeddings": "source_embedding",
     "decoder/embeddings": "target_embedding",

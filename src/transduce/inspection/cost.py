@@ -145,7 +145,7 @@ def _check_lengths(model: Model, workload: Workload) -> None:
 
 
 def _part(name: str) -> str:
-    """Say what a parameter is for from its path: decoder.3.cross_attention.query.weight -> decoder_cross_attention."""
+    """Say what a parameter is for from its path: decoder.3.cross_attention.q_proj.weight -> decoder_cross_attention."""
     side, *inner = name.split(".")
     if side.endswith("embedding"):
         return "embeddings"

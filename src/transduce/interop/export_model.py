@@ -109,8 +109,8 @@ def _t5(config: T5Config) -> Target:
         final_norm=(None, True),
         norm_kind=("rms",),
         key_value_heads=(None, config.num_heads),
-        activation=("relu", "gated_gelu", "gated"),
-        ffn_bias=(False, None) if config.activation.startswith("gated") else (False,),
+        activation=("relu", "geglu", "swiglu"),
+        ffn_bias=(False, None) if config.is_gated else (False,),
         attention_bias=(False,),
         scale_attention=(False,),
         scale_embeddings=(False,),
@@ -148,7 +148,7 @@ def _language_model(config: GptConfig) -> Target:
     _refuse(config, norm=("pre",), final_norm=(None, True), output_bias=(False,))
     if config.positions == "rotary":
         _refuse_widths(config)
-        _refuse(config, norm_kind=("rms",), activation=("gated",), ffn_bias=(None, False), scale_attention=(True,))
+        _refuse(config, norm_kind=("rms",), activation=("swiglu",), ffn_bias=(None, False), scale_attention=(True,))
         return Target(LLAMA, config)
     _refuse(config, positions=("learned",), norm_kind=("layer",), activation=tuple(BENDS.values()))
     _refuse_shared(config)

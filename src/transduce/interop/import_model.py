@@ -48,8 +48,8 @@ OUR_HABITS = "transduce"
 HABITS = {"max_length": 8, "stride": 1, "no_answer": True}
 """… which is this, each with the least that makes sense."""
 EMBEDDINGS = (
-    ("source_embedding.weight", "embedding.weight", "embedding.pieces.weight"),
-    ("target_embedding.weight", "source_embedding.weight", "embedding.weight", "embedding.pieces.weight"),
+    ("source_embedding.weight", "embedding.weight", "embedding.tokens.weight"),
+    ("target_embedding.weight", "source_embedding.weight", "embedding.weight", "embedding.tokens.weight"),
 )
 """Our weights that say how many tokens the source and the target have, the first of them that a model has."""
 

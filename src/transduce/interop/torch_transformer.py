@@ -176,7 +176,7 @@ def _renames(config: TransformerConfig, names: Names) -> list[Rename]:
     if config.output_bias:
         found.append(Rename("output.bias", (f"{names.output}.bias",)))
     if names.positions is not None:
-        found += [Rename(f"{side}_positions.table", (names.positions,)) for side in ("source", "target")]
+        found += [Rename(f"{side}_positions.weight", (names.positions,)) for side in ("source", "target")]
     for side, layers in (("encoder", config.num_layers), ("decoder", config.decoder_layers or config.num_layers)):
         if config.final_norm:
             found += _both(f"{side}_norm", f"{names.prefix}{side}.norm")
@@ -187,9 +187,9 @@ def _renames(config: TransformerConfig, names: Names) -> list[Rename]:
 
 def _block(ours: str, theirs: str, config: TransformerConfig, crosses: bool) -> list[Rename]:
     last = "norm3" if crosses else "norm2"
-    pairs = [("feed_forward.widen", "linear1"), ("feed_forward.narrow", "linear2")]
-    pairs += [("attention_residual.norm", "norm1"), ("feed_forward_residual.norm", last)]
-    found = _attention(f"{ours}.attention", f"{theirs}.self_attn", config)
+    pairs = [("feed_forward.up", "linear1"), ("feed_forward.down", "linear2")]
+    pairs += [("self_attention_residual.norm", "norm1"), ("feed_forward_residual.norm", last)]
+    found = _attention(f"{ours}.self_attention", f"{theirs}.self_attn", config)
     if crosses:
         pairs.append(("cross_attention_residual.norm", "norm2"))
         found += _cross_attention(f"{ours}.cross_attention", f"{theirs}.multihead_attn", config)
@@ -201,8 +201,8 @@ def _attention(ours: str, theirs: str, config: TransformerConfig) -> list[Rename
         rename
         for kind in _kinds(config)
         for rename in (
-            Rename(f"{ours}.query_key_value.{kind}", (f"{theirs}.in_proj_{kind}",)),
-            Rename(f"{ours}.heads.merge.{kind}", (f"{theirs}.out_proj.{kind}",)),
+            Rename(f"{ours}.qkv_proj.{kind}", (f"{theirs}.in_proj_{kind}",)),
+            Rename(f"{ours}.out_proj.{kind}", (f"{theirs}.out_proj.{kind}",)),
         )
     ]
 
@@ -214,9 +214,9 @@ def _cross_attention(ours: str, theirs: str, config: TransformerConfig) -> list[
         rename
         for kind in _kinds(config)
         for rename in (
-            Rename(f"{ours}.query.{kind}", (f"{theirs}.in_proj_{kind}",), rows=slice(0, width)),
-            Rename(f"{ours}.key_value.{kind}", (f"{theirs}.in_proj_{kind}",), rows=slice(width, 3 * width)),
-            Rename(f"{ours}.heads.merge.{kind}", (f"{theirs}.out_proj.{kind}",)),
+            Rename(f"{ours}.q_proj.{kind}", (f"{theirs}.in_proj_{kind}",), rows=slice(0, width)),
+            Rename(f"{ours}.kv_proj.{kind}", (f"{theirs}.in_proj_{kind}",), rows=slice(width, 3 * width)),
+            Rename(f"{ours}.out_proj.{kind}", (f"{theirs}.out_proj.{kind}",)),
         )
     ]
 

@@ -13,7 +13,17 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from transduce.models.block import BlockConfig, EncoderBlock, Layers, Rate, Width, added_positions, broadcast, through
+from transduce.models.block import (
+    ActivationName,
+    BlockConfig,
+    EncoderBlock,
+    Layers,
+    Rate,
+    Width,
+    added_positions,
+    broadcast,
+    through,
+)
 from transduce.models.head import LabelHead, LanguageHead, SpanHead, TagHead
 from transduce.models.interface import EncoderModel, Head, Reading, VocabularySizes
 from transduce.nn.dropout import Dropout
@@ -41,8 +51,8 @@ class BertConfig(BlockConfig):
     """Norm after the sum, as in the paper."""
     final_norm: Literal[False] | None = None
     """One more norm at the end of the stack: there is none, for the last block ends with its own."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu"
-    """What bends the feed-forward network."""
+    activation: ActivationName = "gelu"
+    """Activation of the feed-forward network."""
     positions: Literal["learned"] = "learned"
     """Where a token stands: a trained table."""
     max_positions: Annotated[int, Field(ge=3, le=1_000_000)] = 512
@@ -88,7 +98,7 @@ class BertEmbedding(nn.Module):
 
     def __init__(self, config: BertConfig, size: int) -> None:
         super().__init__()
-        self.pieces = Embedding(size, config.model_dim, scaled=False)
+        self.tokens = Embedding(size, config.model_dim, scaled=False)
         self.positions = added_positions(config)
         self.segments = Embedding(config.segments, config.model_dim, scaled=False)
         self.norm = config.make_norm(config.model_dim)
@@ -97,7 +107,7 @@ class BertEmbedding(nn.Module):
     def forward(self, tokens: Tensor, segments: Tensor | None) -> Tensor:
         """(B N), (B N) -> (B N D). Positions count from the first column, be it padding or not."""
         segments = torch.zeros_like(tokens) if segments is None else segments.clamp(max=len(self.segments.weight) - 1)
-        summed = self.pieces(tokens) + self.positions.first(tokens.shape[1]) + self.segments(segments)
+        summed = self.tokens(tokens) + self.positions.first(tokens.shape[1]) + self.segments(segments)
         dropped: Tensor = self.dropout(self.norm(summed))
         return dropped
 
@@ -134,7 +144,7 @@ class Bert(EncoderModel):
         config = self.config
         dim, rate = config.model_dim, config.head_dropout
         if config.head == "language":
-            return LanguageHead(self.embedding.pieces, config.make_norm(dim), config.next_sentence)
+            return LanguageHead(self.embedding.tokens, config.make_norm(dim), config.next_sentence)
         if config.head == "labels":
             return LabelHead(dim, config.num_labels, rate)
         if config.head == "tags":

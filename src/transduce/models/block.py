@@ -20,7 +20,7 @@ from transduce.nn.attention.kernel_attention import KernelAttention
 from transduce.nn.attention.multi_head import CrossAttention, HeadShape, SelfAttention
 from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout
-from transduce.nn.feed_forward import FEED_FORWARD
+from transduce.nn.feed_forward import FEED_FORWARD, GATED
 from transduce.nn.hook import HookPoint
 from transduce.nn.norm import RESIDUAL, MakeNorm, norms
 from transduce.nn.position import (
@@ -37,7 +37,7 @@ from transduce.nn.relative_position import (
     Alibi,
     Buckets,
     Clipped,
-    DistanceVectors,
+    RelativeEmbeddings,
     Relation,
     RelativePositions,
     Rotary,
@@ -51,6 +51,8 @@ Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 Reach = Annotated[int, Field(ge=1, le=1_000_000)]
 Past = KeyValues | RowPast
 """What a decoder remembers: keys and values of plain attention, or what kernels keep."""
+
+ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"]
 
 SINUSOIDS = {
     "sinusoidal": sinusoids,
@@ -85,8 +87,8 @@ class BlockConfig(Config):
     """LayerNorm (the paper), or RMSNorm, which leaves out the mean and the bias."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-5
     """What a norm adds to the variance."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "relu"
-    """What bends the feed-forward network; gated is SwiGLU, gated_gelu is GeGLU."""
+    activation: ActivationName = "relu"
+    """Activation of the feed-forward network; swiglu and geglu are gated."""
     ffn_bias: bool | None = None
     """Biases in the feed-forward network; unless given, all kinds but the gated ones have them."""
     positions: Literal[
@@ -165,6 +167,11 @@ class BlockConfig(Config):
         return self
 
     @property
+    def is_gated(self) -> bool:
+        """Whether the feed-forward network is a gated one."""
+        return self.activation in GATED
+
+    @property
     def head_dims(self) -> tuple[int, int]:
         """(d_k, d_v) of one head."""
         equal = self.model_dim // self.num_heads
@@ -192,9 +199,9 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.attention = _self_attention(config)
+        self.self_attention = _self_attention(config)
         self.feed_forward = _feed_forward(config)
-        self.attention_residual = _residual(config)
+        self.self_attention_residual = _residual(config)
         self.feed_forward_residual = _residual(config)
         self.residual = HookPoint()
 
@@ -202,15 +209,17 @@ class EncoderBlock(nn.Module):
         self, hidden: Tensor, allowed: Tensor | None, relation: Relation = UNRELATED, causal: bool = False
     ) -> Tensor:
         """(B S D), (B 1 1 S) -> (B S D)."""
-        hidden = self.attention_residual(hidden, lambda value: self.attention(value, allowed, causal, relation))
+        hidden = self.self_attention_residual(
+            hidden, lambda value: self.self_attention(value, allowed, causal, relation)
+        )
         passed: Tensor = self.residual(self.feed_forward_residual(hidden, self.feed_forward))
         return passed
 
     def extend(self, hidden: Tensor, past: Past, layer: int, allowed: Tensor | None, relation: Relation) -> Tensor:
         """Continue each row of a past, token by token the rows of a sentence.  (S T·W D) -> (S T·W D)."""
-        hidden = self.attention_residual(
+        hidden = self.self_attention_residual(
             hidden,
-            lambda value: self.attention.extend(value, past, layer, allowed, relation),  # type: ignore[arg-type]  # its own
+            lambda value: self.self_attention.extend(value, past, layer, allowed, relation),  # type: ignore[arg-type]  # its own
         )
         passed: Tensor = self.residual(self.feed_forward_residual(hidden, self.feed_forward))
         return passed
@@ -221,20 +230,22 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.attention = _self_attention(config)
+        self.self_attention = _self_attention(config)
         self.cross_attention = CrossAttention(
             config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout
         )
         self.feed_forward = _feed_forward(config)
-        self.attention_residual = _residual(config)
+        self.self_attention_residual = _residual(config)
         self.cross_attention_residual = _residual(config)
         self.feed_forward_residual = _residual(config)
         self.residual = HookPoint()
 
     def forward(self, hidden: Tensor, memory: Tensor, allowed: Tensor | None, relation: Relation) -> Tensor:
         """(B T D), (B M D), (B 1 1 M) -> (B T D)."""
-        key, value = self.cross_attention.read(memory)
-        hidden = self.attention_residual(hidden, lambda states: self.attention(states, causal=True, relation=relation))
+        key, value = self.cross_attention.project_memory(memory)
+        hidden = self.self_attention_residual(
+            hidden, lambda states: self.self_attention(states, causal=True, relation=relation)
+        )
         return self._read_memory(hidden, key, value, allowed)
 
     def extend(
@@ -247,9 +258,9 @@ class DecoderBlock(nn.Module):
         memory: tuple[Tensor, Tensor, Tensor | None],
     ) -> Tensor:
         """Continue each row of a past, with the keys, values and permissions of its memory.  (S T·W D) -> (S T·W D)."""
-        hidden = self.attention_residual(
+        hidden = self.self_attention_residual(
             hidden,
-            lambda states: self.attention.extend(states, past, layer, allowed, relation),  # type: ignore[arg-type]  # its own
+            lambda states: self.self_attention.extend(states, past, layer, allowed, relation),  # type: ignore[arg-type]  # its own
         )
         return self._read_memory(hidden, *memory)
 
@@ -308,7 +319,9 @@ def broadcast(allowed: Tensor) -> Tensor | None:
 def nothing_read(config: BlockConfig, blocks: nn.ModuleList, sentences: int, width: int, like: Tensor) -> Past:
     """The past of a stack, with `width` rows for each sentence, before the first token."""
     shape = config.head_shape
-    kernels = [kernel for block in blocks if isinstance(kernel := getattr(block.attention, "kernel", None), Kernel)]
+    kernels = [
+        kernel for block in blocks if isinstance(kernel := getattr(block.self_attention, "kernel", None), Kernel)
+    ]
     if kernels:
         return RowPast.empty(kernels, sentences, width, shape, like)
     dims = shape.key_dim, shape.value_dim
@@ -321,9 +334,11 @@ def _self_attention(config: BlockConfig) -> SelfAttention | KernelAttention:
         return KernelAttention(
             config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout, kernel
         )
-    distances = DistanceVectors(*config.head_dims, config.max_distance or 16) if config.positions == "shaw" else None
+    embeddings = (
+        RelativeEmbeddings(*config.head_dims, config.max_distance or 16) if config.positions == "shaw" else None
+    )
     return SelfAttention(
-        config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout, distances
+        config.model_dim, config.head_shape, config.attention_bias, config.attention_dropout, embeddings
     )
 
 

@@ -24,10 +24,11 @@ from transduce.models.interface import State
 from transduce.nn.attention.dot_product import per_group
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.embedding import Embedding
+from transduce.nn.feed_forward import GatedFeedForward
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 from transduce.nn.position import Positions
-from transduce.nn.relative_position import DistanceVectors, Relation, RelativePositions
+from transduce.nn.relative_position import RelativeEmbeddings, Relation, RelativePositions
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
 
 # A stack of decoder blocks that reads on: several tokens through its blocks, a single one the short way.
@@ -132,36 +133,37 @@ Norm = Callable[[Tensor], Tensor]
 class Cross(NamedTuple):
     """The weights of a block's attention to the memory."""
 
-    query: Product
-    merge: Product
+    q_proj: Product
+    out_proj: Product
     norm: Norm
 
 
 class Layer(NamedTuple):
     """The weights of one decoder block."""
 
-    query_key_value: Product
-    merge: Product
+    qkv_proj: Product
+    out_proj: Product
     norm: Norm
     cross: Cross | None
     """None in a decoder that reads no source."""
-    widen: Product
-    bend: Callable[[Tensor], Tensor]
-    narrow: Product
+    up: Product
+    activation: Callable[[Tensor], Tensor]
+    down: Product
     last_norm: Norm
 
     @classmethod
     def of(cls, block: Any) -> Layer:
-        own, inner, cross = block.attention, block.feed_forward, None
+        own, inner, cross = block.self_attention, block.feed_forward, None
         if hasattr(block, "cross_attention"):
             other = block.cross_attention
             norm = _norm(block.cross_attention_residual.norm)
-            cross = Cross(_product(other.query), _product(other.heads.merge), norm)
-        linear = (own.query_key_value, own.heads.merge, inner.widen, inner.narrow)
-        both, merge, widen, narrow = map(_product, linear)
-        bend = partial(_gated, inner.bend) if inner.gated else inner.bend
-        first, last = _norm(block.attention_residual.norm), _norm(block.feed_forward_residual.norm)
-        return cls(both, merge, first, cross, widen, bend, narrow, last)
+            cross = Cross(_product(other.q_proj), _product(other.out_proj), norm)
+        gated = isinstance(inner, GatedFeedForward)
+        linear = (own.qkv_proj, own.out_proj, inner.gate_up if gated else inner.up, inner.down)
+        qkv_proj, out_proj, up, down = map(_product, linear)
+        activation = partial(_gated, inner.activation) if gated else inner.activation
+        first, last = _norm(block.self_attention_residual.norm), _norm(block.feed_forward_residual.norm)
+        return cls(qkv_proj, out_proj, first, cross, up, activation, down, last)
 
 
 class DecoderStep:
@@ -174,7 +176,7 @@ class DecoderStep:
         self.before = before
         self.shape = shape
         self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
-        self._by_distance = any(isinstance(module, DistanceVectors) for module in blocks.modules())
+        self._by_distance = any(isinstance(module, RelativeEmbeddings) for module in blocks.modules())
         self._listeners = [module._forward_hooks for module in blocks.modules() if isinstance(module, HookPoint)]
 
     def can_go(self, past: Past) -> TypeGuard[KeyValues]:
@@ -200,12 +202,12 @@ class DecoderStep:
             hidden = added.add_(hidden) if before else layer.norm(added.add_(hidden))
             if layer.cross is not None:
                 assert memory is not None, "a decoder that reads a source needs its memory"
-                query = layer.cross.query(layer.cross.norm(hidden) if before else hidden)
+                query = layer.cross.q_proj(layer.cross.norm(hidden) if before else hidden)
                 keys, values = memory.keys[number], memory.values[number]
                 mixed = self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, memory_bias)
-                added = layer.cross.merge(mixed)
+                added = layer.cross.out_proj(mixed)
                 hidden = added.add_(hidden) if before else layer.cross.norm(added.add_(hidden))
-            added = layer.narrow(layer.bend(layer.widen(layer.last_norm(hidden) if before else hidden)))
+            added = layer.down(layer.activation(layer.up(layer.last_norm(hidden) if before else hidden)))
             hidden = added.add_(hidden) if before else layer.last_norm(added.add_(hidden))
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
@@ -213,12 +215,12 @@ class DecoderStep:
         self, value: Tensor, number: int, layer: Layer, past: KeyValues, relation: Relation, bias: Tensor | None
     ) -> Tensor:
         sentences = len(past.lengths)
-        query, key, new_value = torch.split(layer.query_key_value(value), self.shape.widths, dim=-1)
+        query, key, new_value = torch.split(layer.qkv_proj(value), self.shape.widths, dim=-1)
         query_SHWK, key_SGWK = (self._split(part, sentences, self.shape.key_dim) for part in (query, key))
         if relation.turn is not None:
             query_SHWK, key_SGWK = (relation.turn(part).type_as(part) for part in (query_SHWK, key_SGWK))
         seen = past.write(number, key_SGWK, self._split(new_value, sentences, self.shape.value_dim))
-        return layer.merge(self._mix(query_SHWK, *seen, bias))
+        return layer.out_proj(self._mix(query_SHWK, *seen, bias))
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
         """Attention of rows to what their sentence remembers.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""
@@ -254,6 +256,6 @@ def _norm(norm: Any) -> Norm:
     )
 
 
-def _gated(bend: Callable[[Tensor], Tensor], widened: Tensor) -> Tensor:
-    gate, passed = widened.chunk(2, dim=-1)
-    return bend(gate) * passed
+def _gated(activation: Callable[[Tensor], Tensor], gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return activation(gate) * up

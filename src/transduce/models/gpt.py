@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from transduce.models.block import (
+    ActivationName,
     BlockConfig,
     EncoderBlock,
     Layers,
@@ -43,8 +44,8 @@ class GptConfig(BlockConfig):
     """Blocks of the stack."""
     norm: Literal["post", "pre"] = "pre"
     """Norm after the sum (GPT 1) or before the sub-layer (GPT-2 and all since)."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "gelu_tanh"
-    """What bends the feed-forward network; gated is SwiGLU, gated_gelu is GeGLU."""
+    activation: ActivationName = "gelu_tanh"
+    """Activation of the feed-forward network; swiglu and geglu are gated."""
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "shaw", "buckets", "none"] = "learned"
     """Where a token stands: signals or a trained table that are added, or what self-attention hears."""
     attention_bias: bool = True
@@ -98,7 +99,7 @@ def llama_mini() -> GptConfig:
         num_layers=6,
         norm_kind="rms",
         norm_eps=1e-5,
-        activation="gated",
+        activation="swiglu",
         positions="rotary",
         attention_bias=False,
         dropout=0.0,
@@ -117,7 +118,7 @@ class Gpt(LanguageModel[StackState]):
         self.sizes = sizes
         self.embedding = Embedding(sizes.target, dim, scaled=False)
         self.positions = added_positions(config)
-        self.relations = relative_positions(config, both_ways=False)
+        self.relative_positions = relative_positions(config, both_ways=False)
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.decoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
@@ -130,14 +131,14 @@ class Gpt(LanguageModel[StackState]):
         embedded = self.word_dropout(self.embedding(target))
         hidden = self.dropout(embedded + self.positions.first(target.shape[1]))
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
-        relation = self.relations(place_1T, place_1T)
+        relation = self.relative_positions(place_1T, place_1T)
         for block in self.decoder:
             hidden = through(block, self.recompute and self.training, hidden, None, relation, True)
         normalised: Tensor = self.decoder_norm(hidden)
         return normalised
 
     def start(self, memory: Memory, width: int = 1) -> StackState:
-        parts = self.embedding, self.positions, self.relations, self.decoder, self.decoder_norm
+        parts = self.embedding, self.positions, self.relative_positions, self.decoder, self.decoder_norm
         return DecoderStack(self.config, *parts).start(len(memory.states), width, self.embedding.weight)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: StackState) -> tuple[Tensor, StackState]:

@@ -24,7 +24,7 @@ class LanguageHead(Head):
         self.transform = Linear(dim, dim)
         self.norm = norm
         self.output = Output(size, dim, bias=True, tied=embedding)
-        self.follows = Linear(dim, 2) if next_sentence else None
+        self.next_sentence = Linear(dim, 2) if next_sentence else None
         """Scores of: it follows, it does not."""
 
     def forward(self, reading: Reading) -> Tensor:
@@ -37,10 +37,10 @@ class LanguageHead(Head):
         normalised: Tensor = self.norm(F.gelu(self.transform(states)))
         return normalised
 
-    def next_sentence(self, reading: Reading) -> Tensor:
+    def next_sentence_scores(self, reading: Reading) -> Tensor:
         """-> (B 2)."""
-        assert self.follows is not None and reading.pooled is not None, "this head was not asked to say that"
-        scores: Tensor = self.follows(reading.pooled)
+        assert self.next_sentence is not None and reading.pooled is not None, "the head does not predict next sentences"
+        scores: Tensor = self.next_sentence(reading.pooled)
         return scores
 
 

@@ -248,7 +248,7 @@ class MultiplicativeDecoder(Decoder):
         projected = config.attention == "general"
         self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
         self.recurrence = _decoder_recurrence(config, config.embedding_dim)
-        self.merge = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
+        self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
 
     def read(self, memory: RnnMemory) -> Readable:
         return self.cross_attention.read(memory.states, memory.allowed)
@@ -257,7 +257,7 @@ class MultiplicativeDecoder(Decoder):
         hidden_RTH, carried = self.recurrence(embedded, carried)
         context_RTN, score_RTM = self.cross_attention(hidden_RTH, source)
         self.cross_attention.show([score_RTM], source)
-        return torch.tanh(self.merge(torch.cat([context_RTN, hidden_RTH], dim=-1))), carried
+        return torch.tanh(self.out_proj(torch.cat([context_RTN, hidden_RTH], dim=-1))), carried
 
 
 class InputFeedingDecoder(Decoder):
@@ -268,7 +268,7 @@ class InputFeedingDecoder(Decoder):
         projected = config.attention == "general"
         self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.hidden_dim)
-        self.merge = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
+        self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
 
     def read(self, memory: RnnMemory) -> Readable:
         return self.cross_attention.read(memory.states, memory.allowed)
@@ -281,7 +281,7 @@ class InputFeedingDecoder(Decoder):
         for token_R1E in torch.split(embedded, 1, dim=1):
             hidden_R1H, inner = self.recurrence(torch.cat([token_R1E, fed_R1H], dim=-1), inner)
             context_R1N, score_R1M = self.cross_attention(hidden_R1H, source)
-            fed_R1H = torch.tanh(self.merge(torch.cat([context_R1N, hidden_R1H], dim=-1)))
+            fed_R1H = torch.tanh(self.out_proj(torch.cat([context_R1N, hidden_R1H], dim=-1)))
             readouts.append(fed_R1H)
             scores.append(score_R1M)
         self.cross_attention.show(scores, source)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from transduce.models.block import Layers, Width
+from transduce.models.block import ActivationName, Layers, Width
 from transduce.models.transformer import TransformerConfig
 
 
@@ -30,8 +30,8 @@ class T5Config(TransformerConfig):
     """RMSNorm."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-6
     """What a norm adds to the variance."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu", "gated", "gated_gelu"] = "relu"
-    """What bends the feed-forward network: relu in version 1.0, gated_gelu in 1.1."""
+    activation: ActivationName = "relu"
+    """Activation of the feed-forward network: relu in version 1.0, geglu in 1.1."""
     ffn_bias: bool | None = False
     """Biases in the feed-forward network."""
     positions: Literal["buckets"] = "buckets"
@@ -62,7 +62,7 @@ def t5_v1_1_small() -> T5Config:
         key_dim=64,
         value_dim=64,
         num_layers=8,
-        activation="gated_gelu",
+        activation="geglu",
         tied_embeddings="sides",
         scale_output=False,
         dropout=0.0,
@@ -71,4 +71,4 @@ def t5_v1_1_small() -> T5Config:
 
 def t5_mini() -> T5Config:
     """A T5 of laptop size, built as version 1.1 but with one matrix for all tokens."""
-    return T5Config(model_dim=192, num_heads=6, ffn_dim=512, num_layers=4, activation="gated_gelu", dropout=0.1)
+    return T5Config(model_dim=192, num_heads=6, ffn_dim=512, num_layers=4, activation="geglu", dropout=0.1)

@@ -110,8 +110,8 @@ class Transformer(Transducer[Memory, StackState]):
         self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scale_embeddings)
         self.source_positions = added_positions(config)
         self.target_positions = added_positions(config)
-        self.source_relations = relative_positions(config, both_ways=True)
-        self.target_relations = relative_positions(config, both_ways=False)
+        self.source_relative_positions = relative_positions(config, both_ways=True)
+        self.target_relative_positions = relative_positions(config, both_ways=False)
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
@@ -132,7 +132,7 @@ class Transformer(Transducer[Memory, StackState]):
         embedded = self.word_dropout(self.source_embedding(source))
         hidden = self.dropout(embedded + self.source_positions.first(source.shape[1]))
         place_1S = torch.arange(source.shape[1], device=source.device)[None]
-        relation, allowed_B11S = self.source_relations(place_1S, place_1S), broadcast(allowed)
+        relation, allowed_B11S = self.source_relative_positions(place_1S, place_1S), broadcast(allowed)
         for block in self.encoder:
             hidden = through(block, self._recomputes, hidden, allowed_B11S, relation)
         return Memory(self.encoder_norm(hidden), allowed)
@@ -141,15 +141,21 @@ class Transformer(Transducer[Memory, StackState]):
         embedded = self.word_dropout(self.target_embedding(target))
         hidden = self.dropout(embedded + self.target_positions.first(target.shape[1]))
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
-        relation, allowed_B11M = self.target_relations(place_1T, place_1T), broadcast(memory.allowed)
+        relation, allowed_B11M = self.target_relative_positions(place_1T, place_1T), broadcast(memory.allowed)
         for block in self.decoder:
             hidden = through(block, self._recomputes, hidden, memory.states, allowed_B11M, relation)
         return self._scaled(self.decoder_norm(hidden))
 
     def start(self, memory: Memory, width: int = 1) -> StackState:
         blocks = cast("Iterable[DecoderBlock]", self.decoder)
-        read = [block.cross_attention.read(memory.states) for block in blocks]
-        parts = self.target_embedding, self.target_positions, self.target_relations, self.decoder, self.decoder_norm
+        read = [block.cross_attention.project_memory(memory.states) for block in blocks]
+        parts = (
+            self.target_embedding,
+            self.target_positions,
+            self.target_relative_positions,
+            self.decoder,
+            self.decoder_norm,
+        )
         kept = KeptMemory.of(read, broadcast(memory.allowed))
         return DecoderStack(self.decoder_config, *parts).start(len(memory.states), width, memory.states, kept)
 

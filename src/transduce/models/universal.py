@@ -181,7 +181,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
     def start(self, memory: UniversalMemory, width: int = 1) -> DecoderState:
         shape = self.config.head_shape
         dims, sentences = (shape.key_dim, shape.value_dim), len(memory.states)
-        read = self.decoder.cross_attention.read(memory.states)
+        read = self.decoder.cross_attention.project_memory(memory.states)
         return DecoderState(
             past=KeyValues.empty(self.config.num_layers, sentences, width, shape.key_value_heads, dims, memory.states),
             width=width,
@@ -265,7 +265,7 @@ class UniversalEncoder(EncoderModel):
         dim = config.model_dim
         self.config, self.sizes = config, sizes
         self.embedding = Embedding(sizes.source, dim, config.scale_embeddings)
-        self.question = Embedding(2, dim, config.scale_embeddings)
+        self.question_embedding = Embedding(2, dim, config.scale_embeddings)
         """Whether a token is of the last of several texts: the second of a pair, the question of a story."""
         self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
         self.dropout = Dropout(config.dropout)
@@ -287,7 +287,7 @@ class UniversalEncoder(EncoderModel):
         segments = torch.zeros_like(tokens) if segments is None else segments * allowed
         last_B1 = segments.amax(dim=1, keepdim=True)
         asked_BN = ((segments == last_B1) & (last_B1 > 0)).long()
-        hidden_BND: Tensor = self.dropout(self.embedding(tokens) + self.question(asked_BN))
+        hidden_BND: Tensor = self.dropout(self.embedding(tokens) + self.question_embedding(asked_BN))
         most, allowed_B11N = self.config.max_offset * self.training, broadcast(allowed)
         place_BND = signals_from(self.offsets(tokens), tokens.shape[1], self.coordinates, most)
 

@@ -48,7 +48,7 @@ class CausalConvolution(nn.Module):
         """`parts` are the widths of what is made side by side, each initialised for its own shape."""
         super().__init__()
         self.in_dim, self.kernel, self.dilation = in_dim, kernel, dilation
-        self.mix = PackedLinear(kernel * in_dim, list(parts), bias)
+        self.linear = PackedLinear(kernel * in_dim, list(parts), bias)
 
     @property
     def window(self) -> int:
@@ -62,7 +62,7 @@ class CausalConvolution(nn.Module):
     def forward(self, new: Tensor, window: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Read some more of each row: its first `lengths[r]` inputs, or all.  (R T C), (R N C) -> (R T D), window."""
         seen_RMC = torch.cat([window, new], dim=1)
-        mixed_RTD = self.mix(side_by_side(seen_RMC, new.shape[1], self.kernel, self.dilation))
+        mixed_RTD = self.linear(side_by_side(seen_RMC, new.shape[1], self.kernel, self.dilation))
         if lengths is None:
             return mixed_RTD, seen_RMC[:, new.shape[1] :]
         kept_RN = lengths[:, None] + torch.arange(self.window, device=new.device)
@@ -79,13 +79,13 @@ class Convolution(nn.Module):
         """`parts` as for a causal one."""
         super().__init__()
         self.kernel, self.dilation = kernel, dilation
-        self.mix = PackedLinear(kernel * in_dim, list(parts), bias)
+        self.linear = PackedLinear(kernel * in_dim, list(parts), bias)
 
     def forward(self, sequence: Tensor) -> Tensor:
         """Read whole sequences, in which padding is zero.  (B T C) -> (B T D)."""
         before, after = (self.kernel - 1) // 2 * self.dilation, self.kernel // 2 * self.dilation
         padded = F.pad(sequence, (0, 0, before, after))
-        mixed: Tensor = self.mix(side_by_side(padded, sequence.shape[1], self.kernel, self.dilation))
+        mixed: Tensor = self.linear(side_by_side(padded, sequence.shape[1], self.kernel, self.dilation))
         return mixed
 
     def extra_repr(self) -> str:

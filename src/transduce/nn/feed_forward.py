@@ -1,4 +1,4 @@
-"""What happens to each position by itself (section 3.3): widen, bend, narrow."""
+"""The position-wise feed-forward network (section 3.3): up projection, activation, down projection."""
 
 from __future__ import annotations
 
@@ -9,60 +9,62 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.dropout import Dropout
+from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 
-Bend = Callable[[Tensor], Tensor]
+Activation = Callable[[Tensor], Tensor]
 
 
-class Bent(nn.Module):
-    """bend(xW1 + b1)W2 + b2; the paper bends with max(0, ·)."""
+class FeedForward(nn.Module):
+    """activation(xW1 + b1)W2 + b2; the paper's activation is max(0, ·)."""
 
-    gated = False
-
-    def __init__(self, bend: Bend, dim: int, ffn_dim: int, dropout: float = 0.0, bias: bool | None = None) -> None:
-        """Biases are there unless they are not wanted."""
+    def __init__(
+        self, activation: Activation, dim: int, ffn_dim: int, dropout: float = 0.0, bias: bool | None = None
+    ) -> None:
+        """With biases unless `bias` is False."""
         super().__init__()
-        self.bend = bend
-        self.widen = Linear(dim, ffn_dim, bias=bias is not False)
-        self.narrow = Linear(ffn_dim, dim, bias=bias is not False)
+        self.activation = activation
+        self.up = Linear(dim, ffn_dim, bias=bias is not False)
+        self.down = Linear(ffn_dim, dim, bias=bias is not False)
         self.dropout = Dropout(dropout)
+        self.output = HookPoint()
 
     def forward(self, value: Tensor) -> Tensor:
         """(… D) -> (… D)."""
-        narrowed: Tensor = self.narrow(self.dropout(self.bend(self.widen(value))))
-        return narrowed
+        return self.output(self.down(self.dropout(self.activation(self.up(value)))))
 
 
-class Gated(nn.Module):
-    """Shazeer's gated unit (2020): one half, bent, decides how much of the other passes."""
+class GatedFeedForward(nn.Module):
+    """Gated linear unit (Shazeer 2020): activation(gate) · up, both projections packed into `gate_up`."""
 
-    gated = True
-
-    def __init__(self, bend: Bend, dim: int, ffn_dim: int, dropout: float = 0.0, bias: bool | None = None) -> None:
-        """Biases are not there unless they are wanted."""
+    def __init__(
+        self, activation: Activation, dim: int, ffn_dim: int, dropout: float = 0.0, bias: bool | None = None
+    ) -> None:
+        """Without biases unless `bias` is True."""
         super().__init__()
-        self.bend = bend
-        self.widen = Linear(dim, 2 * ffn_dim, bias=bool(bias))
-        self.narrow = Linear(ffn_dim, dim, bias=bool(bias))
+        self.activation = activation
+        self.gate_up = Linear(dim, 2 * ffn_dim, bias=bool(bias))
+        self.down = Linear(ffn_dim, dim, bias=bool(bias))
         self.dropout = Dropout(dropout)
+        self.output = HookPoint()
 
     def forward(self, value: Tensor) -> Tensor:
         """(… D) -> (… D)."""
-        gate, passed = self.widen(value).chunk(2, dim=-1)
-        narrowed: Tensor = self.narrow(self.dropout(self.bend(gate) * passed))
-        return narrowed
+        gate, up = self.gate_up(value).chunk(2, dim=-1)
+        return self.output(self.down(self.dropout(self.activation(gate) * up)))
 
 
-FeedForward = Bent | Gated
 _tanh_gelu = partial(F.gelu, approximate="tanh")
 
-FEED_FORWARD: dict[str, Callable[..., FeedForward]] = {
-    "relu": partial(Bent, F.relu),
-    "gelu": partial(Bent, F.gelu),
-    "gelu_tanh": partial(Bent, _tanh_gelu),
-    "silu": partial(Bent, F.silu),
-    "gated": partial(Gated, F.silu),
-    "gated_gelu": partial(Gated, _tanh_gelu),
+FEED_FORWARD: dict[str, Callable[..., FeedForward | GatedFeedForward]] = {
+    "relu": partial(FeedForward, F.relu),
+    "gelu": partial(FeedForward, F.gelu),
+    "gelu_tanh": partial(FeedForward, _tanh_gelu),
+    "silu": partial(FeedForward, F.silu),
+    "swiglu": partial(GatedFeedForward, F.silu),
+    "geglu": partial(GatedFeedForward, _tanh_gelu),
 }
-"""By name: the paper's; BERT's Gaussian error unit (Hendrycks & Gimpel) and the approximation that GPT-2 computes;
-Marian's; SwiGLU (Llama); GeGLU (T5 1.1)."""
+"""By activation: the paper's; BERT's exact GELU (Hendrycks & Gimpel) and the tanh approximation of GPT-2; Marian's
+SiLU; SwiGLU (Llama); GeGLU (T5 1.1)."""
+GATED = ("swiglu", "geglu")
+"""Activations of gated networks."""

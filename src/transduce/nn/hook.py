@@ -1,70 +1,131 @@
-"""Places where a value passes and somebody may be listening, and how to listen.
+"""Hook points: where values pass that can be recorded or replaced from outside the model.
 
-A fused kernel never makes the attention weights, so attention that is listened to takes the plain kernel instead.
+A fused kernel never computes the attention weights, so attention whose scores or weights are hooked uses the plain
+kernel instead; otherwise a hook point without hooks costs nothing. Hooks are module-wide: to leave a model that is in
+use alone, hook a twin of it (`nn.twin`).
+
+Names: query, key, value, score and weight of an attention, `head` (each head's output, (B H Q V)), `output` (of an
+attention or a feed-forward network), `residual` (of a block); read, write and slots of a Neural Turing Machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 
 from transduce.errors import SettingsError, suggestion
 
-HOOK_POINTS = ("query", "key", "value", "score", "weight", "residual", "read", "write", "slots")
-"""What can be listened to; a model need not have all of them."""
+HOOK_POINTS = ("query", "key", "value", "score", "weight", "head", "output", "residual", "read", "write", "slots")
+"""Names of hook points; a model need not have all of them."""
+
+Replacement = Callable[[Tensor], Tensor]
+"""The value that passes -> the value that takes its place, of the same shape."""
 
 
 class HookPoint(nn.Module):
-    """Hands on what it is given. Listeners attach from outside with `register_forward_hook`.
+    """Returns its input. Hooks attach from outside with `register_forward_hook`, `record` or `replace`."""
 
-    A fused kernel never makes the attention weights; a module asks `listening` to know that it must
-    take the plain way this time.
-    """
+    def __init__(self, replaceable: bool = True) -> None:
+        """Not `replaceable` where the value is only shown: a recurrent decoder has used it step by step already."""
+        super().__init__()
+        self.replaceable = replaceable
 
     @property
-    def listening(self) -> bool:
-        """Whether anybody wants to see what passes here."""
+    def is_hooked(self) -> bool:
+        """Whether a hook is attached."""
         return bool(self._forward_hooks)
+
+    def __call__(self, value: Tensor) -> Tensor:
+        """Skip the machinery of `nn.Module` where no hook is attached."""
+        return super().__call__(value) if self._forward_hooks else value
 
     def forward(self, value: Tensor) -> Tensor:
         return value
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Whether anybody listens to a tap inside."""
-    return any(isinstance(part, HookPoint) and part.listening for part in module.modules())
+    """Whether a hook is attached to any hook point inside."""
+    return any(isinstance(part, HookPoint) and part.is_hooked for part in module.modules())
+
+
+def hook_points(model: nn.Module, names: Sequence[str] = HOOK_POINTS, inside: str = "") -> dict[str, HookPoint]:
+    """Return the hook points with these names by path, in the order of `named_modules`.
+
+    `inside` is a part of the path, such as "cross_attention" or "encoder.0.".
+    """
+    for name in names:
+        if name not in HOOK_POINTS:
+            raise SettingsError(f"unknown hook point '{name}'{suggestion(name, HOOK_POINTS)}")
+    return {
+        path: module
+        for path, module in model.named_modules()
+        if isinstance(module, HookPoint) and path.rpartition(".")[2] in names and inside in path
+    }
 
 
 @contextmanager
 def record(
     model: nn.Module, names: Sequence[str] = ("weight",), inside: str = "", last: int | None = None
 ) -> Iterator[dict[str, Tensor]]:
-    """Collect what passes the taps of these names, by the path of the tap, for as long as the context lasts.
+    """Record what passes the hook points with these names, by path, while the context lasts.
 
-    `inside` is what a path has to contain, and `last` how many of those that do are listened to, counted from the end.
-    Paths are those of `named_modules`, layers in order. A tap that is passed again keeps the newest value. Values are
-    detached from the graph but not copied. The listeners go when the context ends, however it ends.
+    `inside` is a part of the path, and `last` the number of matching hook points to record, counted from the end. A
+    hook point that is passed again keeps the newest value. Values are detached from the graph but not copied. The
+    hooks are removed when the context ends, with an exception or without.
     """
-    for name in names:
-        if name not in HOOK_POINTS:
-            raise SettingsError(f"there is no tap '{name}'{suggestion(name, HOOK_POINTS)}")
-    heard: dict[str, Tensor] = {}
-    listeners = []
+    recorded: dict[str, Tensor] = {}
 
-    def listen(path: str, tap: HookPoint) -> None:
-        def keep(_: nn.Module, __: tuple[Tensor, ...], value: Tensor) -> None:
-            heard[path] = value.detach()
+    def keep(path: str) -> Callable[[Any, Any, Tensor], None]:
+        def hook(_: Any, __: Any, value: Tensor) -> None:
+            recorded[path] = value.detach()
 
-        listeners.append(tap.register_forward_hook(keep))
+        return hook
 
-    try:
-        taps = [(path, module) for path, module in model.named_modules() if isinstance(module, HookPoint)]
-        wanted = [(path, tap) for path, tap in taps if path.rpartition(".")[2] in names and inside in path]
-        for path, tap in wanted if last is None else wanted[-last:]:
-            listen(path, tap)
-        yield heard
-    finally:
-        for listener in listeners:
-            listener.remove()
+    points = list(hook_points(model, names, inside).items())
+    with ExitStack() as stack:
+        for path, point in points if last is None else points[-last:]:
+            stack.callback(point.register_forward_hook(keep(path)).remove)
+        yield recorded
+
+
+@contextmanager
+def replace(model: nn.Module, replacements: Mapping[str, Replacement]) -> Iterator[None]:
+    """Replace what passes these hook points, by path, while the context lasts: ablation and patching.
+
+    Hooks run in the order in which they were attached: a recording that begins inside sees what was put in place.
+    """
+    points = hook_points(model)
+    with ExitStack() as stack:
+        for path, replacement in replacements.items():
+            if path not in points:
+                raise SettingsError(f"the model has no hook point '{path}'{suggestion(path, points)}")
+            if not points[path].replaceable:
+                raise SettingsError(f"hook point '{path}' can be recorded but not replaced")
+            stack.callback(points[path].register_forward_hook(_checked(path, replacement)).remove)
+        yield
+
+
+def _checked(path: str, replacement: Replacement) -> Callable[[Any, Any, Tensor], Tensor]:
+    def hook(_: Any, __: Any, value: Tensor) -> Tensor:
+        new = replacement(value)
+        if new.shape != value.shape:
+            raise SettingsError(
+                f"hook point '{path}' passes a tensor of shape {tuple(value.shape)}, not {tuple(new.shape)}"
+            )
+        return new
+
+    return hook
+
+
+def without_heads(*heads: int) -> Replacement:
+    """Replace the outputs of these heads by zero, at a `head` hook point.  (B H Q V) -> (B H Q V)."""
+
+    def ablate(value: Tensor) -> Tensor:
+        ablated = value.clone()
+        ablated[:, list(heads)] = 0.0
+        return ablated
+
+    return ablate

@@ -80,22 +80,22 @@ class LearnedPositions(nn.Module):
     def __init__(self, dim: int, limit: int) -> None:
         super().__init__()
         self.limit: int | None = limit
-        self.table = nn.Parameter(torch.empty(limit, dim))
+        self.weight = nn.Parameter(torch.empty(limit, dim))
 
     def first(self, length: int) -> Tensor:
         """Return the vectors of positions 0 … length - 1.  -> (length, D)."""
         self._check(length)
-        return self.table[:length]
+        return self.weight[:length]
 
     def at(self, positions: Tensor, longest: int) -> Tensor:
         """Return the vectors of given positions, all below `longest`.  (R T) -> (R T D)."""
         self._check(longest)
-        return self.table[positions]
+        return self.weight[positions]
 
     def _check(self, length: int) -> None:
-        if length > len(self.table):
+        if length > len(self.weight):
             raise DataError(
-                f"a text of {length} tokens does not fit a model that learned {len(self.table)} positions; "
+                f"a text of {length} tokens does not fit a model that learned {len(self.weight)} positions; "
                 "shorten the text, or train with sinusoidal positions or a larger max_positions"
             )
 

@@ -106,11 +106,11 @@ class Buckets(RelativePositions):
     def __init__(self, num_heads: int, buckets: int, max_distance: int, both_ways: bool) -> None:
         super().__init__()
         self.buckets, self.max_distance, self.both_ways = buckets, max_distance, both_ways
-        self.table = nn.Parameter(torch.empty(buckets, num_heads))
+        self.weight = nn.Parameter(torch.empty(buckets, num_heads))
 
     def forward(self, asking: Tensor, asked: Tensor) -> Relation:
         bucket_SQM = self._bucket(asked[:, None, :] - asking[:, :, None])
-        bias_SQMH = F.embedding(bucket_SQM, self.table)
+        bias_SQMH = F.embedding(bucket_SQM, self.weight)
         return Relation(bias=bias_SQMH.permute(0, 3, 1, 2))
 
     def _bucket(self, ahead: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class Buckets(RelativePositions):
 
 
 class Clipped(RelativePositions):
-    """Shaw et al. 2018: every layer has a vector for each distance up to a limit, which `DistanceVectors` holds."""
+    """Shaw et al. 2018: every layer has a vector for each distance up to a limit, which `RelativeEmbeddings` holds."""
 
     def __init__(self, max_distance: int) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class Clipped(RelativePositions):
         return Relation(row=ahead_SQM.clamp(-self.max_distance, self.max_distance) + self.max_distance)
 
 
-class DistanceVectors(nn.Module):
+class RelativeEmbeddings(nn.Module):
     """Shaw's two tables of one layer, a^K and a^V, which all its heads share."""
 
     def __init__(self, key_dim: int, value_dim: int, max_distance: int) -> None:

@@ -63,9 +63,9 @@ def _language_loss(
         loss = paired_cross_entropy(pair, output.weight, output.bias, wanted[hidden_BN], smoothing, r_drop, half)
     else:
         loss = linear_cross_entropy(vectors[0], output.weight, output.bias, wanted[hidden_BN], smoothing, half)
-    if head.follows is None:
+    if head.next_sentence is None:
         return loss
-    follows = score_cross_entropy([head.next_sentence(r) for r in readings], batch.wanted[:, 0], smoothing, r_drop)
+    follows = score_cross_entropy([head.next_sentence_scores(r) for r in readings], batch.wanted[:, 0], smoothing, r_drop)
     share = batch.num_target_tokens / batch.num_rows  # sums are divided by the hidden pieces of the whole batch
     return loss._replace(smoothed=loss.smoothed + share * follows.smoothed)
 

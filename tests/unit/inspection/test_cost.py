@@ -109,7 +109,7 @@ def test_shared_matrices_count_once_and_all_parameters_are_in_some_part() -> Non
     both = VocabularySizes(53, 53)
     counts = {}
     for tied in ("all", "target", "none"):
-        model = catalog.build(CONFIG.but(tied=tied, positions="learned", norm="pre", attention_bias=True), both)
+        model = catalog.build(CONFIG.but(tied_embeddings=tied, positions="learned", norm="pre", attention_bias=True), both)
         parts = parameters_by_part(model)
         assert sum(parts.values()) == sum(parameter.numel() for parameter in model.parameters())
         counts[tied] = parts["embeddings"], parts["output"]

@@ -37,7 +37,7 @@ def rnn(attention: str, **changes: object) -> Rnn:
 
 
 def nobody_listens(model: AnyTransducer) -> bool:
-    return not any(module.listening for module in model.modules() if isinstance(module, HookPoint))
+    return not any(module.is_hooked for module in model.modules() if isinstance(module, HookPoint))
 
 
 def test_paths_say_which_tap_and_names_choose_among_them() -> None:
@@ -132,7 +132,7 @@ def test_the_first_layer_equals_the_formula_of_the_paper() -> None:
     weights_LHSS = attention_of(model, SOURCE_TOKENS, TARGET_TOKENS).maps["encoder"]
     with torch.no_grad():
         hidden_SD = model.source_embedding(SOURCE_1S)[0] + model.source_positions.first(SOURCE_LENGTH)
-    matrix = model.encoder[0].attention.query_key_value.weight.detach().double().numpy()
+    matrix = model.encoder[0].self_attention.qkv_proj.weight.detach().double().numpy()
     hidden = hidden_SD.double().numpy()
     for head in range(HEADS):
         query, key = (hidden @ matrix[start + 7 * head : start + 7 * head + 7].T for start in (0, 21))

@@ -124,7 +124,7 @@ def test_an_event_that_nobody_foresaw_is_shown_all_the_same(tmp_path: Path) -> N
 
 def test_two_runs_stand_beside_each_other(finished: Path, tmp_path: Path) -> None:
     other = folder_of(tmp_path / "second", [{"event": "began", "seed": 5}, update(3), check(3, 2.0, True, bleu=31.5)])
-    (other / "recipe.toml").write_text("[training]\nupdates = 100\nclip = 1.0\n")
+    (other / "recipe.toml").write_text("[training]\nupdates = 100\nmax_grad_norm = 1.0\n")
     found = shown(finished, other)
     assert [run["label"] for run in found["runs"]] == ["first", "second"]
     assert "BLEU" in [chart["title"] for chart in found["charts"]]

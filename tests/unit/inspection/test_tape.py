@@ -37,5 +37,5 @@ def test_a_tape_has_every_step_of_every_head(tmp_path: Path) -> None:
 def test_nobody_listens_afterwards_and_a_machine_without_heads_has_no_tape() -> None:
     model = small()
     tape_of(model, SOURCE, TARGET, ["x"] * STEPS)
-    assert has_tape(model) and not model.source_tape.listening
+    assert has_tape(model) and not model.source_tape.is_hooked
     assert not has_tape(small(read_heads=0, write_heads=0))

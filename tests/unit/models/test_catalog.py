@@ -119,5 +119,5 @@ def test_building_leaves_the_global_generator_alone() -> None:
 
 
 def test_one_matrix_for_two_vocabularies_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"tied = 'all' needs one vocabulary .* 1,117 and 23 tokens; set tokenizer"):
+    with pytest.raises(SettingsError, match=r"tied_embeddings = 'all' .* 1,117 and 23 tokens"):
         build(TransformerConfig(**SMALL), VocabularySizes(1117, 23))

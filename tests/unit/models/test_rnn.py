@@ -208,8 +208,8 @@ def test_bahdanau_asks_with_the_state_before_the_token() -> None:
     cell = cell_of(nn.GRUCell(11 + 14, 7), model)
     hidden, expected = torch.tanh(bridge(torch.cat([final[0], final[1]], dim=-1))), []
     for token in model.target_embedding.weight[target].unbind(1):
-        bent = torch.tanh(attention.query(hidden)[:, None] + attention.key(states))
-        context = (attention.vector(bent).softmax(dim=1) * states).sum(dim=1)
+        bent = torch.tanh(attention.q_proj(hidden)[:, None] + attention.k_proj(states))
+        context = (attention.score_proj(bent).softmax(dim=1) * states).sum(dim=1)
         hidden = cell(torch.cat([token, context], dim=-1), hidden)
         expected.append(torch.cat([hidden, context, token], dim=-1))
     same(model(target, model.encode(source, allowed)), torch.stack(expected, dim=1))
@@ -227,9 +227,9 @@ def test_luong_asks_with_the_state_after_the_token(feeding: bool) -> None:
     expected = []
     for token in model.target_embedding.weight[target].unbind(1):
         hidden, inner = cell(torch.cat([token, fed], dim=-1) if feeding else token, (hidden, inner))
-        score = torch.einsum("bd,de,bme->bm", hidden, model.decoder.cross_attention.key.weight, states)
+        score = torch.einsum("bd,de,bme->bm", hidden, model.decoder.cross_attention.k_proj.weight, states)
         context = torch.einsum("bm,bme->be", score.softmax(dim=-1), states)
-        fed = torch.tanh(torch.cat([context, hidden], dim=-1) @ model.decoder.merge.weight.T)
+        fed = torch.tanh(torch.cat([context, hidden], dim=-1) @ model.decoder.out_proj.weight.T)
         expected.append(fed)
     same(model(target, model.encode(source, allowed)), torch.stack(expected, dim=1))
 

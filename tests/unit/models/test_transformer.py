@@ -108,9 +108,9 @@ def test_a_published_preset_never_changes(preset: object, expected: tuple[object
         config.ffn_dim,
         config.num_layers,
         config.norm,
-        config.feed_forward,
+        config.activation,
         config.positions,
-        config.tied,
+        config.tied_embeddings,
         config.attention_bias,
         config.dropout,
     )
@@ -143,7 +143,7 @@ def test_heads_share_the_width_unless_told_otherwise() -> None:
         ({"dropout": 1.0}, "dropout = 1.0 is not possible"),
         ({"dropout": float("nan")}, "dropout = nan is not possible"),
         ({"norm": "middle"}, "norm = 'middle' is not possible: input should be 'post' or 'pre'"),
-        ({"tied_embeddings": "both"}, "tied = 'both' is not possible"),
+        ({"tied_embeddings": "both"}, "tied_embeddings = 'both' is not possible"),
         ({"positions": "sinus"}, "positions = 'sinus' is not possible"),
         ({"max_positions": 0}, "max_positions = 0 is not possible"),
         ({"num_head": 8}, "has no setting 'num_head'; did you mean 'num_heads'?"),
@@ -169,10 +169,10 @@ def make(sizes: VocabularySizes = JOINT, **changes: object) -> Transformer:
 
 
 @pytest.mark.parametrize(
-    ("tied_embeddings", "matrices"), [("all", 1), ("target", 2), ("none", 3)], ids=["three ways", "two ways", "not"]
+    ("tied", "matrices"), [("all", 1), ("target", 2), ("none", 3)], ids=["three ways", "two ways", "not"]
 )
-def test_embeddings_are_shared_as_asked(tied: str, matrices: int) -> None:
-    model = make(tied=tied)
+def test_embeddings_are_shared_as_configured(tied: str, matrices: int) -> None:
+    model = make(tied_embeddings=tied)
     weights = {id(part.weight) for part in (model.source_embedding, model.target_embedding, model.output)}
     assert len(weights) == matrices
     assert (model.output.weight is model.target_embedding.weight) == (tied != "none")

@@ -146,9 +146,9 @@ def test_a_reader_reads_as_the_encoder_of_the_whole_model() -> None:
             for (first, *rest), weight in ((name.split("."), weight) for name, weight in whole.state_dict().items())
         }
         missing, _ = alone.load_state_dict(shared, strict=False)
-        assert missing == ["question.weight"]
+        assert missing == ["question_embedding.weight"]
         with torch.no_grad():
-            alone.question.weight.zero_()
+            alone.question_embedding.weight.zero_()
         tokens, allowed = questions(4).tokens, questions(4).allowed
         states, expected = alone(tokens, allowed).states, whole.encode(tokens, allowed).states
         torch.testing.assert_close(states[allowed], expected[allowed], rtol=0, atol=1e-12)

@@ -16,12 +16,12 @@ SHAPES = [(1, 1), (2, 1), (3, 1), (3, 4), (4, 3), (5, 2)]
 
 def kernel_of(ours: Convolution | CausalConvolution) -> Tensor:
     """Our weights as `F.conv1d` has them.  (D K·C) -> (D C K)."""
-    return ours.mix.weight.unflatten(1, (ours.kernel, IN)).transpose(1, 2)
+    return ours.linear.weight.unflatten(1, (ours.kernel, IN)).transpose(1, 2)
 
 
 def torch_answer(ours: Convolution | CausalConvolution, sequence: Tensor, before: int, after: int) -> Tensor:
     padded = F.pad(sequence.transpose(1, 2), (before, after))
-    return F.conv1d(padded, kernel_of(ours), ours.mix.bias, dilation=ours.dilation).transpose(1, 2)
+    return F.conv1d(padded, kernel_of(ours), ours.linear.bias, dilation=ours.dilation).transpose(1, 2)
 
 
 def draw(*shape: int) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.feed_forward import FEED_FORWARD, Bent, Gated
+from transduce.nn.feed_forward import FEED_FORWARD, FeedForward, GatedFeedForward
 
 DIM, INNER = 3, 5
 
@@ -36,23 +36,23 @@ def silu(value: float) -> float:
     return value / (1 + math.exp(-value))
 
 
-@pytest.mark.parametrize(("name", "bend"), [("relu", relu), ("gelu", gelu)])
-def test_plain_networks_widen_bend_and_narrow(name: str, bend: object) -> None:
+@pytest.mark.parametrize(("name", "activation"), [("relu", relu), ("gelu", gelu)])
+def test_a_plain_network_is_two_projections_with_an_activation_between(name: str, activation: object) -> None:
     network = build(name)
-    assert isinstance(network, Bent)
+    assert isinstance(network, FeedForward)
     value = torch.randn(DIM, dtype=torch.float64)
-    inner = [bend(x) for x in linear(network.widen.weight, network.widen.bias, value.tolist())]  # type: ignore[operator]
-    expected = linear(network.narrow.weight, network.narrow.bias, inner)
+    inner = [activation(x) for x in linear(network.up.weight, network.up.bias, value.tolist())]  # type: ignore[operator]
+    expected = linear(network.down.weight, network.down.bias, inner)
     torch.testing.assert_close(network(value).tolist(), expected, rtol=0, atol=1e-12)
 
 
 def test_the_first_half_of_a_gated_network_decides_how_much_of_the_second_passes() -> None:
-    network = build("gated")
-    assert isinstance(network, Gated)
+    network = build("swiglu")
+    assert isinstance(network, GatedFeedForward)
     value = torch.randn(DIM, dtype=torch.float64)
-    both = linear(network.widen.weight, None, value.tolist())
+    both = linear(network.gate_up.weight, None, value.tolist())
     inner = [silu(gate) * passed for gate, passed in zip(both[:INNER], both[INNER:], strict=True)]
-    torch.testing.assert_close(network(value).tolist(), linear(network.narrow.weight, None, inner), rtol=0, atol=1e-12)
+    torch.testing.assert_close(network(value).tolist(), linear(network.down.weight, None, inner), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FEED_FORWARD)
@@ -64,7 +64,7 @@ def test_each_position_goes_its_own_way(name: str) -> None:
     torch.testing.assert_close(together[1, 4], network(value[1, 4]), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "count"), [("relu", 38), ("gelu", 38), ("gated", 45)])
+@pytest.mark.parametrize(("name", "count"), [("relu", 38), ("gelu", 38), ("swiglu", 45)])
 def test_parameter_counts(name: str, count: int) -> None:
     """3·5 + 5 + 5·3 + 3 with biases; 3·10 + 5·3 without."""
     assert sum(parameter.numel() for parameter in build(name).parameters()) == count

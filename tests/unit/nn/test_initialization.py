@@ -98,7 +98,7 @@ def test_projections_that_stand_in_one_matrix_are_drawn_for_their_own_shapes() -
 def test_embeddings_and_learned_positions_are_normal_with_variance_one_over_their_width() -> None:
     model = poisoned()
     initialize(model, 5)
-    for weight in (model.embedding.weight.detach(), model.positions.table.detach()):
+    for weight in (model.embedding.weight.detach(), model.positions.weight.detach()):
         assert float(weight.mean()) == pytest.approx(0, abs=0.01)
         assert float(weight.std()) == pytest.approx(weight.shape[1] ** -0.5, rel=0.05)
 
@@ -106,7 +106,7 @@ def test_embeddings_and_learned_positions_are_normal_with_variance_one_over_thei
 def test_biases_are_zero_and_norms_do_nothing_at_first() -> None:
     model = poisoned()
     initialize(model, 5)
-    assert model.tied_embeddings.bias is not None
+    assert model.tied.bias is not None
     biases = [parameter for name, parameter in model.named_parameters() if "bias" in name]
     assert len(biases) == 7
     assert all(bool((bias == 0).all()) for bias in biases)
@@ -123,7 +123,7 @@ def test_recurrent_weights_keep_torchs_bound() -> None:
 def test_a_tied_matrix_is_drawn_once_as_an_embedding() -> None:
     model = poisoned()
     initialize(model, 5)
-    assert model.tied_embeddings.weight is model.embedding.weight
+    assert model.tied.weight is model.embedding.weight
     alone = Embedding(499, 31)
     initialize(alone, 5)
     assert torch.equal(alone.weight, model.embedding.weight)
@@ -133,7 +133,7 @@ def test_by_torchs_rule_weights_and_biases_are_drawn_as_torchs_modules_draw_them
     model = poisoned()
     initialize(model, 5, "torch")
     theirs = torch.nn.Embedding(499, 31)
-    for table in (model.embedding.weight.detach(), model.positions.table.detach()):
+    for table in (model.embedding.weight.detach(), model.positions.weight.detach()):
         assert float(table.std()) == pytest.approx(float(theirs.weight.detach().std()), rel=0.05)
     layer, torchs = PackedLinear(101, [53, 71], bias=True), torch.nn.Linear(101, 124)
     initialize(layer, 5, "torch")

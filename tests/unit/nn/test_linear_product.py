@@ -119,7 +119,7 @@ def test_a_model_is_reached_everywhere_and_recomputes_the_same() -> None:
     output = Output(17, 12)
     torch.nn.init.normal_(output.weight)
     set_half_products(torch.nn.ModuleList([attention, output]), True)
-    assert attention.query_key_value.half_products and attention.heads.merge.half_products and output.half_products
+    assert attention.qkv_proj.half_products and attention.out_proj.half_products and output.half_products
     value = _random(2, 5, 12)
     grads = []
     for run in (attention, lambda states: recomputed(attention, states)):

@@ -68,7 +68,7 @@ def test_the_sinusoidal_table_is_not_saved_and_has_no_limit() -> None:
 def test_at_gives_each_row_the_signals_of_its_own_positions(kind: str) -> None:
     positions = SinusoidalPositions(7, expected_length=3) if kind == "sinusoidal" else LearnedPositions(7, 13)
     if isinstance(positions, LearnedPositions):
-        torch.nn.init.normal_(positions.table)
+        torch.nn.init.normal_(positions.weight)
     wanted = torch.tensor([[0, 5, 2], [11, 12, 1]])
     found = positions.at(wanted, 13)
     assert found.shape == (2, 3, 7)
@@ -93,7 +93,7 @@ def test_a_position_beyond_a_learned_table_is_a_clear_error(ask: object) -> None
 
 def test_learned_positions_learn_only_where_they_were_used() -> None:
     positions = LearnedPositions(3, limit=7)
-    torch.nn.init.zeros_(positions.table)
+    torch.nn.init.zeros_(positions.weight)
     positions.at(torch.tensor([[1, 1, 5]]), 6).sum().backward()
-    assert positions.table.grad is not None
-    assert positions.table.grad[:, 0].tolist() == [0, 2, 0, 0, 0, 1, 0]
+    assert positions.weight.grad is not None
+    assert positions.weight.grad[:, 0].tolist() == [0, 2, 0, 0, 0, 1, 0]

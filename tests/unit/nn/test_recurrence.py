@@ -104,10 +104,10 @@ def test_additive_attention_is_the_arithmetic_of_the_paper() -> None:
     """Widths of one, so that everything can be written down: score = v tanh(w q + u m + b)."""
     attention = AdditiveAttention(1, 1, 1).double()
     with torch.no_grad():
-        attention.query.weight.fill_(0.5)
-        attention.key.weight.fill_(-2.0)
-        attention.key.bias.fill_(0.25)
-        attention.vector.weight.fill_(3.0)
+        attention.q_proj.weight.fill_(0.5)
+        attention.k_proj.weight.fill_(-2.0)
+        attention.k_proj.bias.fill_(0.25)
+        attention.score_proj.weight.fill_(3.0)
     memory = torch.tensor([[[1.0], [-0.5], [9.0]]], dtype=torch.float64)
     source = attention.read(memory, torch.tensor([[True, True, False]]))
 
@@ -124,12 +124,12 @@ def test_additive_attention_is_one_matrix_over_query_and_memory_side_by_side() -
     attention = AdditiveAttention(5, 7, 3)
     side_by_side = nn.Linear(5 + 7, 3)
     with torch.no_grad():
-        side_by_side.weight.copy_(torch.cat([attention.query.weight, attention.key.weight], dim=1))
-        side_by_side.bias.copy_(attention.key.bias)
+        side_by_side.weight.copy_(torch.cat([attention.q_proj.weight, attention.k_proj.weight], dim=1))
+        side_by_side.bias.copy_(attention.k_proj.bias)
     query, memory = torch.randn(2, 1, 5), torch.randn(2, 11, 7)
     _, score = attention(query, attention.read(memory, torch.ones(2, 11, dtype=torch.bool)))
     expected = (
-        torch.tanh(side_by_side(torch.cat([query.expand(-1, 11, -1), memory], dim=-1))) @ attention.vector.weight[0]
+        torch.tanh(side_by_side(torch.cat([query.expand(-1, 11, -1), memory], dim=-1))) @ attention.score_proj.weight[0]
     )
     torch.testing.assert_close(score[:, 0], expected)
 
@@ -138,7 +138,7 @@ def test_additive_attention_is_one_matrix_over_query_and_memory_side_by_side() -
 def test_multiplicative_attention_is_a_product_through_a_matrix_or_without(projected: bool) -> None:
     torch.manual_seed(5)
     attention = MultiplicativeAttention(5, 7 if projected else 5, projected)
-    matrix = attention.key.weight if projected else torch.eye(5)
+    matrix = attention.k_proj.weight if projected else torch.eye(5)
     query, memory = torch.randn(2, 3, 5), torch.randn(2, 11, matrix.shape[1])
     context, score = attention(query, attention.read(memory, torch.ones(2, 11, dtype=torch.bool)))
     expected = torch.einsum("bqd,de,bme->bqm", query, matrix, memory)

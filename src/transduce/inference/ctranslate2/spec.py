@@ -17,6 +17,8 @@ from transduce.models.bert import Bert
 from transduce.models.block import SINUSOIDS, BlockConfig
 from transduce.models.gpt import Gpt
 from transduce.models.transformer import Transformer
+from transduce.nn.attention.multi_head import MultiHeadAttention
+from transduce.nn.feed_forward import GatedFeedForward
 
 POSITIONS = 4096
 """Sinusoids that are handed over: the longest text that the exported model reads or writes, in tokens."""
@@ -80,13 +82,13 @@ def _shared(config: BlockConfig) -> dict[str, Any]:
         "gelu": activations.GELU,
         "gelu_tanh": activations.GELUTanh,
         "silu": activations.SWISH,
-        "gated": activations.SWISH,
-        "gated_gelu": activations.GELUTanh,
+        "swiglu": activations.SWISH,
+        "geglu": activations.GELUTanh,
     }
     return {
         "pre_norm": config.norm == "pre",
         "activation": kinds[config.activation],
-        "ffn_glu": config.activation.startswith("gated"),
+        "ffn_glu": config.is_gated,
         "rms_norm": config.norm_kind == "rms",
         "head_dim": config.head_dims[0],
     }
@@ -103,15 +105,15 @@ def _encoder_decoder(model: Transformer) -> Any:
     _put_linear(spec.decoder.projection, model.output.weight, model.output.bias)
     if config.scale_output:
         spec.decoder.scale_outputs = np.dtype("float32").type(config.model_dim**-0.5)
-    for side, stack, positions, relations, norm in (
-        (spec.encoder, model.encoder, model.source_positions, model.source_relations, model.encoder_norm),
-        (spec.decoder, model.decoder, model.target_positions, model.target_relations, model.decoder_norm),
+    for side, stack, positions, relative, norm in (
+        (spec.encoder, model.encoder, model.source_positions, model.source_relative_positions, model.encoder_norm),
+        (spec.decoder, model.decoder, model.target_positions, model.target_relative_positions, model.decoder_norm),
     ):
         side.scale_embeddings = config.scale_embeddings
         _put_stack(side, stack, positions, norm, config)
         if config.positions == "buckets":
             for layer in side.layer:
-                layer.self_attention.relative_attention_bias = _array(relations.get_parameter("table"))
+                layer.self_attention.relative_attention_bias = _array(relative.get_parameter("weight"))
                 distance = np.dtype("int32").type(config.max_distance or 128)
                 layer.self_attention.relative_attention_max_distance = distance
     spec.config.layer_norm_epsilon = config.norm_eps
@@ -148,7 +150,7 @@ def _reader(model: Bert) -> Any:
     )
     spec = specs.TransformerEncoderModelSpec(encoder, pooling_layer=model.pooler is not None)
     encoder.scale_embeddings = False
-    for place, embedding in zip(encoder.embeddings, (model.embedding.pieces, model.embedding.segments), strict=True):
+    for place, embedding in zip(encoder.embeddings, (model.embedding.tokens, model.embedding.segments), strict=True):
         place.weight = _array(embedding.weight)
     _put_norm(encoder.layernorm_embedding, model.embedding.norm)
     _put_stack(encoder, model.encoder, model.embedding.positions, nn.Identity(), config)
@@ -168,27 +170,27 @@ def _put_stack(side: Any, stack: nn.ModuleList, positions: Any, norm: nn.Module,
 
 
 def _put_block(layer: Any, block: Any) -> None:
-    own, inner = block.attention, block.feed_forward
-    _put_attention(layer.self_attention, (own.query_key_value, own.heads.merge), own.heads)
-    _put_norm(layer.self_attention.layer_norm, block.attention_residual.norm)
+    own, inner = block.self_attention, block.feed_forward
+    _put_attention(layer.self_attention, (own.qkv_proj, own.out_proj), own)
+    _put_norm(layer.self_attention.layer_norm, block.self_attention_residual.norm)
     if hasattr(block, "cross_attention"):
         cross = block.cross_attention
-        _put_attention(layer.attention, (cross.query, cross.key_value, cross.heads.merge), cross.heads)
+        _put_attention(layer.attention, (cross.q_proj, cross.kv_proj, cross.out_proj), cross)
         _put_norm(layer.attention.layer_norm, block.cross_attention_residual.norm)
-    if inner.gated:
-        halves = zip(inner.widen.weight.chunk(2), _halves(inner.widen.bias), strict=True)
+    if isinstance(inner, GatedFeedForward):
+        halves = zip(inner.gate_up.weight.chunk(2), _halves(inner.gate_up.bias), strict=True)
         for place, (weight, bias) in zip((layer.ffn.linear_0, layer.ffn.linear_0_noact), halves, strict=True):
             _put_linear(place, weight, bias)
     else:
-        _put_layer(layer.ffn.linear_0, inner.widen)
-    _put_layer(layer.ffn.linear_1, inner.narrow)
+        _put_layer(layer.ffn.linear_0, inner.up)
+    _put_layer(layer.ffn.linear_1, inner.down)
     _put_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
 
 
-def _put_attention(spec: Any, layers: tuple[nn.Linear, ...], heads: Any) -> None:
+def _put_attention(spec: Any, layers: tuple[nn.Linear, ...], attention: MultiHeadAttention) -> None:
     for place, layer in zip(spec.linear, layers, strict=True):
         _put_layer(place, layer)
-    if not heads.shape.scaled:
+    if not attention.shape.scaled:
         spec.queries_scale = np.dtype("float32").type(1.0)
 
 

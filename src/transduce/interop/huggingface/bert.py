@@ -92,8 +92,8 @@ def _write(config: BertConfig, sizes: VocabularySizes) -> Table:
 def _renames(config: BertConfig) -> list[Rename]:
     embeddings = "bert.embeddings.{0}|embeddings.{0}"
     found = [
-        Rename("embedding.pieces.weight", (_pieces(config, embeddings.format("word_embeddings.weight")),)),
-        Rename("embedding.positions.table", (embeddings.format("position_embeddings.weight"),)),
+        Rename("embedding.tokens.weight", (_pieces(config, embeddings.format("word_embeddings.weight")),)),
+        Rename("embedding.positions.weight", (embeddings.format("position_embeddings.weight"),)),
         Rename("embedding.segments.weight", (embeddings.format("token_type_embeddings.weight"),)),
     ]
     pairs = [("embedding.norm", "embeddings.LayerNorm")]
@@ -104,16 +104,16 @@ def _renames(config: BertConfig) -> list[Rename]:
         own = f"{theirs}.attention.self"
         found += [
             Rename(
-                f"{ours}.attention.query_key_value.{kind}",
+                f"{ours}.self_attention.qkv_proj.{kind}",
                 tuple(f"bert.{own}.{part}.{kind}|{own}.{part}.{kind}" for part in ("query", "key", "value")),
             )
             for kind in LINEAR
         ]
         pairs += [
-            (f"{ours}.attention.heads.merge", f"{theirs}.attention.output.dense"),
-            (f"{ours}.attention_residual.norm", f"{theirs}.attention.output.LayerNorm"),
-            (f"{ours}.feed_forward.widen", f"{theirs}.intermediate.dense"),
-            (f"{ours}.feed_forward.narrow", f"{theirs}.output.dense"),
+            (f"{ours}.self_attention.out_proj", f"{theirs}.attention.output.dense"),
+            (f"{ours}.self_attention_residual.norm", f"{theirs}.attention.output.LayerNorm"),
+            (f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense"),
+            (f"{ours}.feed_forward.down", f"{theirs}.output.dense"),
             (f"{ours}.feed_forward_residual.norm", f"{theirs}.output.LayerNorm"),
         ]
     found += [
@@ -135,7 +135,7 @@ def _head(config: BertConfig) -> list[Rename]:
     if config.head == "language":
         pairs += [("head.transform", "cls.predictions.transform.dense")]
         pairs += [("head.norm", "cls.predictions.transform.LayerNorm")]
-        pairs += [("head.follows", "cls.seq_relationship")] if config.next_sentence else []
+        pairs += [("head.next_sentence", "cls.seq_relationship")] if config.next_sentence else []
         found = [Rename("head.output.bias", ("cls.predictions.bias|cls.predictions.decoder.bias",))]
     return found + [Rename(f"{ours}.{kind}", (f"{theirs}.{kind}",)) for ours, theirs in pairs for kind in LINEAR]
 

@@ -62,20 +62,20 @@ def _renames_gpt2(config: GptConfig) -> list[Rename]:
     tied = "|lm_head.weight" if config.tied_embeddings else ""
     found = [
         Rename("embedding.weight", (_names("wte.weight") + tied,)),
-        Rename("positions.table", (_names("wpe.weight"),)),
+        Rename("positions.weight", (_names("wpe.weight"),)),
         *_both("decoder_norm", "ln_f"),
     ]
     if not config.tied_embeddings:
         found.append(Rename("output.weight", ("lm_head.weight",)))
     for layer in range(config.num_layers):
         ours, theirs = f"decoder.{layer}", f"h.{layer}"
-        found += _both(f"{ours}.attention_residual.norm", f"{theirs}.ln_1")
+        found += _both(f"{ours}.self_attention_residual.norm", f"{theirs}.ln_1")
         found += _both(f"{ours}.feed_forward_residual.norm", f"{theirs}.ln_2")
         for name, other in (
-            ("attention.query_key_value", "attn.c_attn"),
-            ("attention.heads.merge", "attn.c_proj"),
-            ("feed_forward.widen", "mlp.c_fc"),
-            ("feed_forward.narrow", "mlp.c_proj"),
+            ("self_attention.qkv_proj", "attn.c_attn"),
+            ("self_attention.out_proj", "attn.c_proj"),
+            ("feed_forward.up", "mlp.c_fc"),
+            ("feed_forward.down", "mlp.c_proj"),
         ):
             found.append(Rename(f"{ours}.{name}.weight", (_names(f"{theirs}.{other}.weight"),), "transposed"))
             found.append(Rename(f"{ours}.{name}.bias", (_names(f"{theirs}.{other}.bias"),)))
@@ -102,7 +102,7 @@ def _read_llama(settings: Settings, weights: Weights) -> GptConfig:
             "num_layers": settings.number("num_hidden_layers"),
             "norm_kind": "rms",
             "norm_eps": settings.share("rms_norm_eps", 1e-6),
-            "activation": "gated",
+            "activation": "swiglu",
             "positions": "rotary",
             "max_positions": settings.number("max_position_embeddings", 2048),
             "rotary_base": _rotary_base(settings),
@@ -160,13 +160,13 @@ def _renames_llama(config: GptConfig) -> list[Rename]:
         ours, theirs = f"decoder.{layer}", f"model.layers.{layer}"
         for kind in ("weight", "bias") if config.attention_bias else ("weight",):
             own = tuple(f"{theirs}.self_attn.{x}_proj.{kind}" for x in "qkv")
-            found.append(Rename(f"{ours}.attention.query_key_value.{kind}", own, widths=widths))
-            found.append(Rename(f"{ours}.attention.heads.merge.{kind}", (f"{theirs}.self_attn.o_proj.{kind}",)))
+            found.append(Rename(f"{ours}.self_attention.qkv_proj.{kind}", own, widths=widths))
+            found.append(Rename(f"{ours}.self_attention.out_proj.{kind}", (f"{theirs}.self_attn.o_proj.{kind}",)))
         wide = tuple(f"{theirs}.mlp.{name}_proj.weight" for name in ("gate", "up"))
         found += [
-            Rename(f"{ours}.feed_forward.widen.weight", wide),
-            Rename(f"{ours}.feed_forward.narrow.weight", (f"{theirs}.mlp.down_proj.weight",)),
-            Rename(f"{ours}.attention_residual.norm.weight", (f"{theirs}.input_layernorm.weight",)),
+            Rename(f"{ours}.feed_forward.gate_up.weight", wide),
+            Rename(f"{ours}.feed_forward.down.weight", (f"{theirs}.mlp.down_proj.weight",)),
+            Rename(f"{ours}.self_attention_residual.norm.weight", (f"{theirs}.input_layernorm.weight",)),
             Rename(f"{ours}.feed_forward_residual.norm.weight", (f"{theirs}.post_attention_layernorm.weight",)),
         ]
     return found

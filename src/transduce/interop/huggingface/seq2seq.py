@@ -117,7 +117,7 @@ def _renames(config: TransformerConfig) -> list[Rename]:
             found += _pair(f"{side}_norm", f"model.{side}.layer_norm")
         if config.positions == "learned":
             ours = {"encoder": "source", "decoder": "target"}[side]
-            found.append(Rename(f"{ours}_positions.table", (TABLE.format(side),)))
+            found.append(Rename(f"{ours}_positions.weight", (TABLE.format(side),)))
     return found
 
 
@@ -137,17 +137,17 @@ def _embeddings(config: TransformerConfig) -> list[Rename]:
 
 def _block(ours: str, theirs: str, config: TransformerConfig, crosses: bool) -> list[Rename]:
     widths = tuple(config.head_shape.widths)
-    norms = [("attention_residual", "self_attn_layer_norm"), ("feed_forward_residual", "final_layer_norm")]
-    pairs = [("attention.heads.merge", "self_attn.out_proj"), ("feed_forward.widen", "fc1")]
-    pairs += [("feed_forward.narrow", "fc2")]
-    found = _stacked(f"{ours}.attention.query_key_value", f"{theirs}.self_attn", "qkv", widths)
+    norms = [("self_attention_residual", "self_attn_layer_norm"), ("feed_forward_residual", "final_layer_norm")]
+    pairs = [("self_attention.out_proj", "self_attn.out_proj"), ("feed_forward.up", "fc1")]
+    pairs += [("feed_forward.down", "fc2")]
+    found = _stacked(f"{ours}.self_attention.qkv_proj", f"{theirs}.self_attn", "qkv", widths)
     if crosses:
         norms.append(("cross_attention_residual", "encoder_attn_layer_norm"))
         pairs += [
-            ("cross_attention.query", "encoder_attn.q_proj"),
-            ("cross_attention.heads.merge", "encoder_attn.out_proj"),
+            ("cross_attention.q_proj", "encoder_attn.q_proj"),
+            ("cross_attention.out_proj", "encoder_attn.out_proj"),
         ]
-        found += _stacked(f"{ours}.cross_attention.key_value", f"{theirs}.encoder_attn", "kv", widths[1:])
+        found += _stacked(f"{ours}.cross_attention.kv_proj", f"{theirs}.encoder_attn", "kv", widths[1:])
     pairs += [(f"{name}.norm", norm) for name, norm in norms]
     return found + [rename for a, b in pairs for rename in _pair(f"{ours}.{a}", f"{theirs}.{b}")]
 

@@ -11,7 +11,7 @@ from transduce.models.t5 import T5Config
 
 SHARED = "shared.weight|encoder.embed_tokens.weight|decoder.embed_tokens.weight"
 OUTPUT = "lm_head.weight"
-FEED_FORWARD = {"relu": "relu", "gated-gelu": "gated_gelu", "gated-silu": "gated"}
+FEED_FORWARD = {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"}
 
 
 def _read(settings: Settings, weights: Weights) -> T5Config:
@@ -34,7 +34,7 @@ def _read(settings: Settings, weights: Weights) -> T5Config:
             "num_layers": layers,
             "decoder_layers": None if decoder_layers == layers else decoder_layers,
             "norm_eps": settings.share("layer_norm_epsilon", 1e-6),
-            "feed_forward": FEED_FORWARD[kind],
+            "activation": FEED_FORWARD[kind],
             "buckets": settings.number("relative_attention_num_buckets", len(matrix(weights, first, settings.where))),
             "max_distance": settings.number("relative_attention_max_distance", 128),
             "tied_embeddings": "all" if are_one(weights, SHARED.split("|"), OUTPUT) else "sides",
@@ -75,7 +75,7 @@ def _renames(config: T5Config) -> list[Rename]:
         ("decoder", config.decoder_layers or config.num_layers, "target"),
     ):
         bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        found.append(Rename(f"{kind}_relations.table", (bias,)))
+        found.append(Rename(f"{kind}_relative_positions.weight", (bias,)))
         found.append(Rename(f"{side}_norm.weight", (f"{side}.final_layer_norm.weight",)))
         for layer in range(layers):
             found += _block(f"{side}.{layer}", f"{side}.block.{layer}.layer", config, side == "decoder")
@@ -85,21 +85,22 @@ def _renames(config: T5Config) -> list[Rename]:
 def _block(ours: str, theirs: str, config: T5Config, crosses: bool) -> list[Rename]:
     widths, last = tuple(config.head_shape.widths), 2 if crosses else 1
     own, inner = f"{theirs}.0.SelfAttention", f"{theirs}.{last}.DenseReluDense"
-    wide = ("wi_0", "wi_1") if config.activation.startswith("gated") else ("wi",)
+    up = "gate_up" if config.is_gated else "up"
+    wide = ("wi_0", "wi_1") if config.is_gated else ("wi",)
     found = [
-        Rename(f"{ours}.attention.query_key_value.weight", tuple(f"{own}.{x}.weight" for x in "qkv"), widths=widths),
-        Rename(f"{ours}.attention.heads.merge.weight", (f"{own}.o.weight",)),
-        Rename(f"{ours}.attention_residual.norm.weight", (f"{theirs}.0.layer_norm.weight",)),
-        Rename(f"{ours}.feed_forward.widen.weight", tuple(f"{inner}.{name}.weight" for name in wide)),
-        Rename(f"{ours}.feed_forward.narrow.weight", (f"{inner}.wo.weight",)),
+        Rename(f"{ours}.self_attention.qkv_proj.weight", tuple(f"{own}.{x}.weight" for x in "qkv"), widths=widths),
+        Rename(f"{ours}.self_attention.out_proj.weight", (f"{own}.o.weight",)),
+        Rename(f"{ours}.self_attention_residual.norm.weight", (f"{theirs}.0.layer_norm.weight",)),
+        Rename(f"{ours}.feed_forward.{up}.weight", tuple(f"{inner}.{name}.weight" for name in wide)),
+        Rename(f"{ours}.feed_forward.down.weight", (f"{inner}.wo.weight",)),
         Rename(f"{ours}.feed_forward_residual.norm.weight", (f"{theirs}.{last}.layer_norm.weight",)),
     ]
     if crosses:
         cross, keys = f"{theirs}.1.EncDecAttention", widths[1:]
         found += [
-            Rename(f"{ours}.cross_attention.query.weight", (f"{cross}.q.weight",)),
-            Rename(f"{ours}.cross_attention.key_value.weight", tuple(f"{cross}.{x}.weight" for x in "kv"), widths=keys),
-            Rename(f"{ours}.cross_attention.heads.merge.weight", (f"{cross}.o.weight",)),
+            Rename(f"{ours}.cross_attention.q_proj.weight", (f"{cross}.q.weight",)),
+            Rename(f"{ours}.cross_attention.kv_proj.weight", tuple(f"{cross}.{x}.weight" for x in "kv"), widths=keys),
+            Rename(f"{ours}.cross_attention.out_proj.weight", (f"{cross}.o.weight",)),
             Rename(f"{ours}.cross_attention_residual.norm.weight", (f"{theirs}.1.layer_norm.weight",)),
         ]
     return found

@@ -202,8 +202,8 @@ class ByteNet(Transducer[Memory, ByteNetState]):
         self.encoder = nn.ModuleList(ByteNetEncoderBlock(config, each) for each in config.all_dilations)
         self.connect = Linear(2 * dim, 2 * dim)
         self.decoder = nn.ModuleList(ByteNetDecoderBlock(config, each) for each in config.all_dilations)
-        self.closing_norm = nn.LayerNorm(2 * dim)
-        self.closing = Linear(2 * dim, 2 * dim)
+        self.final_norm = nn.LayerNorm(2 * dim)
+        self.final_linear = Linear(2 * dim, 2 * dim)
         self.output = Output(sizes.target, 2 * dim, bias=config.output_bias)
 
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
@@ -246,7 +246,7 @@ class ByteNet(Transducer[Memory, ByteNetState]):
         for block, window in zip(self.decoder, windows.layers, strict=True):
             hidden, window = block(hidden, window, lengths)
             after.append(window)
-        return F.relu(self.closing(F.relu(self.closing_norm(hidden)))), Windows(tuple(after))
+        return F.relu(self.final_linear(F.relu(self.final_norm(hidden)))), Windows(tuple(after))
 
     def _columns(self, length: Count) -> Count:
         """How many columns a source of so many tokens has, in whole numbers so that all devices agree."""

@@ -108,20 +108,20 @@ class Regions(nn.Module):
         super().__init__()
         self.side, self.count = config.side, config.grid**2
         widths = (config.pixel_dim, *config.channels)
-        self.halve = nn.ModuleList(
+        self.downsample = nn.ModuleList(
             nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1)
             for before, after in zip(widths, config.channels, strict=False)
         )
-        self.look_around = nn.Conv2d(widths[-1], config.region_dim, kernel_size=3, padding=1)
-        self.place = LearnedPositions(config.region_dim, self.count)
+        self.context = nn.Conv2d(widths[-1], config.region_dim, kernel_size=3, padding=1)
+        self.positions = LearnedPositions(config.region_dim, self.count)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(B P·P C) -> (B M D)."""
         picture_BCPP = pixels.view(len(pixels), self.side, self.side, pixels.shape[-1]).permute(0, 3, 1, 2)
-        for convolution in self.halve:
+        for convolution in self.downsample:
             picture_BCPP = F.relu(convolution(picture_BCPP))
-        region_BDGG = F.relu(self.look_around(picture_BCPP))
-        return region_BDGG.flatten(2).transpose(1, 2) + self.place.first(self.count)
+        region_BDGG = F.relu(self.context(picture_BCPP))
+        return region_BDGG.flatten(2).transpose(1, 2) + self.positions.first(self.count)
 
 
 class GatedDecoder(nn.Module):
@@ -133,7 +133,7 @@ class GatedDecoder(nn.Module):
         self.cross_attention = AdditiveAttention(hidden, region, hidden)
         self.gate = nn.Linear(hidden, 1)
         self.recurrence = Recurrence("lstm", word + region, hidden)
-        self.said, self.seen = nn.Linear(hidden, word, bias=False), nn.Linear(region, word, bias=False)
+        self.hidden_proj, self.context_proj = nn.Linear(hidden, word, bias=False), nn.Linear(region, word, bias=False)
 
     def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
         """Read the next words of each row.  (R T E) -> what the output layer reads (R T E)."""
@@ -153,7 +153,9 @@ class GatedDecoder(nn.Module):
             hidden.append(hidden_R1H)
             contexts.append(context_R1D)
             scores.append(score_R1M)
-        readout_RTE = embedded + self.said(torch.cat(hidden, dim=1)) + self.seen(torch.cat(contexts, dim=1))
+        readout_RTE = (
+            embedded + self.hidden_proj(torch.cat(hidden, dim=1)) + self.context_proj(torch.cat(contexts, dim=1))
+        )
         return readout_RTE, carried, torch.cat(scores, dim=1)
 
 
@@ -194,7 +196,7 @@ class Captioner(Transducer[PictureMemory, RnnState]):
         source = attention.read(memory.states, memory.allowed)
         embedded_BTE = self.word_dropout(self.target_embedding(target))
         readout_BTE, _, score_BTM = self.decoder.look(embedded_BTE, source, self._first(memory))
-        if attention.listening:
+        if attention.is_hooked:
             attention.show([self._over_pixels(score_BTM, memory.pixels)], source)
         if self.unevenness.weight > 0:
             self.unevenness(unevenness(score_BTM.softmax(dim=-1)))

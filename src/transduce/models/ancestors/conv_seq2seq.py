@@ -140,30 +140,30 @@ class ConvEncoderBlock(nn.Module):
 class StepAttention(nn.Module):
     """One layer's look at the source (section 3.3), asked with its state and the embedding of the last token."""
 
-    def __init__(self, query: Linear, merge: Linear) -> None:
-        """`query` leads from the layer's width to an embedding's, `merge` back; layers may share them."""
+    def __init__(self, q_proj: Linear, out_proj: Linear) -> None:
+        """`q_proj` leads from the layer's width to an embedding's, `out_proj` back; layers may share them."""
         super().__init__()
-        self.query, self.merge = query, merge
-        self.look = MultiplicativeAttention(merge.in_features, merge.in_features, projected=False)
+        self.q_proj, self.out_proj = q_proj, out_proj
+        self.attention = MultiplicativeAttention(out_proj.in_features, out_proj.in_features, projected=False)
 
     def forward(self, hidden: Tensor, embedded: Tensor, source: Readable) -> Tensor:
         """(R T H), (R T E) -> (R T H)."""
-        question_RTE = (self.query(hidden) + embedded) * HALF
-        answer_RTE, score_RTM = self.look(question_RTE, source)
-        self.look.show([score_RTM], source)
-        merged: Tensor = self.merge(answer_RTE)
+        question_RTE = (self.q_proj(hidden) + embedded) * HALF
+        answer_RTE, score_RTM = self.attention(question_RTE, source)
+        self.attention.show([score_RTM], source)
+        merged: Tensor = self.out_proj(answer_RTE)
         return merged
 
 
 class ConvDecoderBlock(nn.Module):
     """A gated causal convolution, then attention, each added to what went in and scaled."""
 
-    def __init__(self, config: ConvSeq2SeqConfig, query: Linear, merge: Linear) -> None:
+    def __init__(self, config: ConvSeq2SeqConfig, q_proj: Linear, out_proj: Linear) -> None:
         super().__init__()
         dim = config.hidden_dim
         self.dropout = Dropout(config.dropout)
         self.convolution = CausalConvolution(dim, [dim, dim], config.kernel)
-        self.cross_attention = StepAttention(query, merge)
+        self.cross_attention = StepAttention(q_proj, out_proj)
 
     def forward(
         self, hidden: Tensor, embedded: Tensor, source: Readable, window: Tensor, lengths: Tensor | None

@@ -153,9 +153,9 @@ class AnswerHead(Head):
         if max(label_tokens) >= size:
             most = max(label_tokens)
             raise SettingsError(f"model.label_tokens: there is no token {most} among {size:,}; leave the setting out")
-        self.words = Output(size, dim, tied=words)
+        self.output = Output(size, dim, tied=words)
         own = sum(token == NO_WORD for token in label_tokens)
-        self.own = Embedding(own, dim, scaled=False, std=FIRST_STD) if own else None
+        self.label_embedding = Embedding(own, dim, scaled=False, std=FIRST_STD) if own else None
         behind = count(size)
         rows = [next(behind) if token == NO_WORD else token for token in label_tokens]
         self.register_buffer("rows_C", torch.tensor(rows), persistent=False)
@@ -163,7 +163,11 @@ class AnswerHead(Head):
     def forward(self, reading: Reading) -> Tensor:
         """-> (B C)."""
         assert reading.pooled is not None, "an answer is read off what the question has become"
-        weight_VD = self.words.weight if self.own is None else torch.cat((self.words.weight, self.own.weight))
+        weight_VD = (
+            self.output.weight
+            if self.label_embedding is None
+            else torch.cat((self.output.weight, self.label_embedding.weight))
+        )
         return F.linear(reading.pooled, weight_VD[self.rows_C])
 
 
@@ -179,12 +183,14 @@ class MemoryNetwork(EncoderModel):
         dim, adjacent = config.model_dim, config.tying == "adjacent"
         tables = config.hops + 1 if adjacent else 2
         words = [Embedding(sizes.source, dim, scaled=False, std=FIRST_STD) for _ in range(tables)]
-        self.words = nn.ModuleList(words)
+        self.embeddings = nn.ModuleList(words)
         """Adjacent: hop k looks by table k and answers with table k + 1. Layer-wise: every hop has both."""
-        self.times = nn.ModuleList(Embedding(config.max_facts, dim, scaled=False, std=FIRST_STD) for _ in range(tables))
-        self.asked = None if adjacent else Embedding(sizes.source, dim, scaled=False, std=FIRST_STD)
+        self.time_embeddings = nn.ModuleList(
+            Embedding(config.max_facts, dim, scaled=False, std=FIRST_STD) for _ in range(tables)
+        )
+        self.question_embedding = None if adjacent else Embedding(sizes.source, dim, scaled=False, std=FIRST_STD)
         """The question's own words; adjacent ones are those of the first table."""
-        self.carry = None if adjacent else Linear(dim, dim, bias=False)
+        self.hop_proj = None if adjacent else Linear(dim, dim, bias=False)
         self.hops = nn.ModuleList(Hop(config.max_facts if config.empty_facts else 0) for _ in range(config.hops))
         self.noise = Dropout(config.random_noise)
         self.head: Head | None = None
@@ -202,17 +208,19 @@ class MemoryNetwork(EncoderModel):
         if segments is None:
             segments = torch.zeros_like(tokens)
         layout = Layout(allowed, segments, self.config.max_facts, self.width)
-        texts = [self._summed(table, tokens, layout) for table in self.words]
+        texts = [self._summed(table, tokens, layout) for table in self.embeddings]
         slot_BF = self._slots(layout.allowed_BF, texts[0].dtype)
-        facts = [text_BFD[:, :-1] + time(slot_BF) for text_BFD, time in zip(texts, self.times, strict=True)]
-        asked_BD = (texts[0] if self.asked is None else self._summed(self.asked, tokens, layout))[:, -1]
+        facts = [text_BFD[:, :-1] + time(slot_BF) for text_BFD, time in zip(texts, self.time_embeddings, strict=True)]
+        asked_BD = (
+            texts[0] if self.question_embedding is None else self._summed(self.question_embedding, tokens, layout)
+        )[:, -1]
         become = [asked_BD]
         for number, hop in enumerate(self.hops):
-            first = number if self.carry is None else 0
+            first = number if self.hop_proj is None else 0
             found_BD = hop(asked_BD, facts[first], facts[first + 1], layout.allowed_BF, self.is_linear)
-            asked_BD = found_BD + (asked_BD if self.carry is None else self.carry(asked_BD))
+            asked_BD = found_BD + (asked_BD if self.hop_proj is None else self.hop_proj(asked_BD))
             become.append(asked_BD)
-        word_BND: Tensor = (self.words[0] if self.asked is None else self.asked)(tokens)
+        word_BND: Tensor = (self.embeddings[0] if self.question_embedding is None else self.question_embedding)(tokens)
         passed = [word_BND + asked_BD[:, None] for asked_BD in (become if layers else become[-1:])]
         return Reading(passed[-1], allowed, asked_BD, tuple(passed) if layers else ())
 

@@ -155,12 +155,12 @@ class Tape(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.read, self.write, self.slots = HookPoint(), HookPoint(), HookPoint()
+        self.read, self.write, self.slots = (HookPoint(replaceable=False) for _ in range(3))
 
     @property
-    def listening(self) -> bool:
-        """Whether anybody wants to see it."""
-        return self.read.listening or self.write.listening or self.slots.listening
+    def is_hooked(self) -> bool:
+        """Whether a hook is attached."""
+        return self.read.is_hooked or self.write.is_hooked or self.slots.is_hooked
 
     def tell(self, moments: list[Moment], read_heads: int) -> None:
         """Pass on what the heads did at each step."""
@@ -186,17 +186,17 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         self.register_buffer("target_code", target_VO, persistent=False)
         found_dim, hidden_dim = config.read_heads * config.slot_dim, config.hidden_dim
         in_dim = source_VI.shape[1] + (target_VO.shape[1] if config.reads_target else 0)
-        self.layers = nn.ModuleList(
+        self.controller = nn.ModuleList(
             Layer(in_dim + found_dim if depth == 0 else hidden_dim, hidden_dim, config.controller == "lstm")
             for depth in range(config.num_layers)
         )
         self.heads = Linear(hidden_dim, sum(config.parts)) if config.num_heads else None
-        self.answer = Linear(hidden_dim + found_dim, target_VO.shape[1])
+        self.readout = Linear(hidden_dim + found_dim, target_VO.shape[1])
         self.output = Output(sizes.target, target_VO.shape[1], fixed=target_VO)
-        self.first_hidden = nn.Parameter(torch.empty(config.num_layers * hidden_dim))
-        self.first_cell = nn.Parameter(torch.empty(config.num_layers * hidden_dim))
-        self.first_weights = nn.Parameter(torch.empty(config.num_heads, config.slots)) if config.num_heads else None
-        self.first_found = nn.Parameter(torch.empty(found_dim)) if config.num_heads else None
+        self.initial_hidden = nn.Parameter(torch.empty(config.num_layers * hidden_dim))
+        self.initial_cell = nn.Parameter(torch.empty(config.num_layers * hidden_dim))
+        self.initial_weights = nn.Parameter(torch.empty(config.num_heads, config.slots)) if config.num_heads else None
+        self.initial_read = nn.Parameter(torch.empty(found_dim)) if config.num_heads else None
         self.source_tape, self.target_tape = Tape(), Tape()
 
     def encode(self, source: Tensor, allowed: Tensor) -> TuringMemory:
@@ -222,20 +222,20 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
 
     def _first(self, rows: int) -> Moment:
         """The machine before it has read anything."""
-        config, like = self.config, self.first_hidden
+        config, like = self.config, self.initial_hidden
         hidden = like.view(1, config.num_layers, -1).expand(rows, -1, -1)
-        cell = self.first_cell.view(1, config.num_layers, -1).expand(rows, -1, -1)
+        cell = self.initial_cell.view(1, config.num_layers, -1).expand(rows, -1, -1)
         slots = like.new_full((rows, config.slots if config.num_heads else 0, config.slot_dim), FIRST)
-        if self.first_weights is None or self.first_found is None:
+        if self.initial_weights is None or self.initial_read is None:
             return Moment(hidden, cell, slots, like.new_zeros(rows, 0, 0), like.new_zeros(rows, 0))
-        weights = self.first_weights.softmax(dim=-1).expand(rows, -1, -1)
-        return Moment(hidden, cell, slots, weights, self.first_found.tanh().expand(rows, -1))
+        weights = self.initial_weights.softmax(dim=-1).expand(rows, -1, -1)
+        return Moment(hidden, cell, slots, weights, self.initial_read.tanh().expand(rows, -1))
 
     def _blanks(self, target: Tensor) -> Tensor:
         """What is read while answering: nothing, or the answer so far.  (B T) -> (B T I)."""
         if self.config.reads_target:
             return self._inputs(target, self.target_code, before=False)
-        return self.first_hidden.new_zeros(*target.shape, self.source_code.shape[1])
+        return self.initial_hidden.new_zeros(*target.shape, self.source_code.shape[1])
 
     def _inputs(self, tokens: Tensor, code: Tensor, before: bool) -> Tensor:
         """The digits of tokens; where both sides are read, each has channels of its own.  (B T) -> (B T I)."""
@@ -252,7 +252,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
             answer_BO, after = self._next(bits_BI, moment)
             moment = after if allowed is None else _where(allowed[:, place], after, moment)
             said.append(answer_BO)
-            if tape.listening:
+            if tape.is_hooked:
                 moments.append(moment)
         if moments and self.heads is not None:
             tape.tell(moments, self.config.read_heads)
@@ -263,7 +263,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
     def _next(self, bits: Tensor, moment: Moment) -> tuple[Tensor, Moment]:
         """One step of the machine.  (B I) -> (B O)."""
         values, hidden, cell = torch.cat([bits, moment.found], dim=-1), [], []
-        for depth, layer in enumerate(self.layers):
+        for depth, layer in enumerate(self.controller):
             assert isinstance(layer, Layer)
             values, carried = layer.read(values, moment.hidden[:, depth], moment.cell[:, depth])
             hidden.append(values)
@@ -271,7 +271,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         slots, weights, found = moment.slots, moment.weights, moment.found
         if self.heads is not None:
             slots, weights, found = self._use_heads(self.heads(values), moment)
-        answer_BO = self.answer(torch.cat([values, found], dim=-1)).clamp(-LARGEST, LARGEST)
+        answer_BO = self.readout(torch.cat([values, found], dim=-1)).clamp(-LARGEST, LARGEST)
         return answer_BO, Moment(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), slots, weights, found)
 
     def _use_heads(self, said: Tensor, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:

@@ -54,12 +54,12 @@ class Readable:
 class SingleHeadAttention(nn.Module, ABC):
     """softmax(score(query, key)) over the memory's own vectors; leaves say how a score is made."""
 
-    key: nn.Module
-    """What turns a memory's vector into what questions are compared with."""
+    k_proj: nn.Module
+    """Projects the memory to keys."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.score, self.weight = HookPoint(), HookPoint()
+        self.score, self.weight = HookPoint(replaceable=False), HookPoint(replaceable=False)
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class SingleHeadAttention(nn.Module, ABC):
 
     def read(self, memory: Tensor, allowed: Tensor) -> Readable:
         """Prepare what can be asked, once per sentence.  (B M E), (B M) -> keys (B M K), values (B M E)."""
-        return Readable(self.key(memory), memory, allowed)
+        return Readable(self.k_proj(memory), memory, allowed)
 
     def forward(self, query: Tensor, source: Readable) -> tuple[Tensor, Tensor]:
         """Ask what `read` prepared.  (R Q D) -> context (R Q E), score (R Q M).
@@ -82,13 +82,13 @@ class SingleHeadAttention(nn.Module, ABC):
         return context_BNE.view(rows, length, -1), score_BNM.view(rows, length, positions)
 
     @property
-    def listening(self) -> bool:
-        """Whether anybody wants to see scores or weights."""
-        return self.score.listening or self.weight.listening
+    def is_hooked(self) -> bool:
+        """Whether a hook is attached to the scores or the weights."""
+        return self.score.is_hooked or self.weight.is_hooked
 
     def show(self, scores: Sequence[Tensor], source: Readable) -> None:
         """Let listeners see the scores and weights of one pass, whole.  each (R Q M) -> (B 1 N M)."""
-        if self.listening:
+        if self.is_hooked:
             score_RTM = torch.cat(list(scores), dim=1)
             score_B1NM = score_RTM.view(len(source.key), 1, -1, score_RTM.shape[-1])
             self.weight(self.score(score_B1NM).softmax(dim=-1))
@@ -99,13 +99,13 @@ class AdditiveAttention(SingleHeadAttention):
 
     def __init__(self, query_dim: int, memory_dim: int, attention_dim: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_dim, attention_dim, bias=False)
-        self.key = nn.Linear(memory_dim, attention_dim)
-        self.vector = nn.Linear(attention_dim, 1, bias=False)
+        self.q_proj = nn.Linear(query_dim, attention_dim, bias=False)
+        self.k_proj = nn.Linear(memory_dim, attention_dim)
+        self.score_proj = nn.Linear(attention_dim, 1, bias=False)
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
-        bent_BNMK = torch.tanh(self.query(query)[:, :, None] + key[:, None])
-        score_BNM: Tensor = self.vector(bent_BNMK).squeeze(-1)
+        hidden_BNMK = torch.tanh(self.q_proj(query)[:, :, None] + key[:, None])
+        score_BNM: Tensor = self.score_proj(hidden_BNMK).squeeze(-1)
         return score_BNM
 
 
@@ -115,7 +115,7 @@ class MultiplicativeAttention(SingleHeadAttention):
     def __init__(self, query_dim: int, memory_dim: int, projected: bool = True) -> None:
         super().__init__()
         assert projected or query_dim == memory_dim, "a dot product needs vectors of one width"
-        self.key = nn.Linear(memory_dim, query_dim, bias=False) if projected else nn.Identity()
+        self.k_proj = nn.Linear(memory_dim, query_dim, bias=False) if projected else nn.Identity()
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         return query @ key.transpose(1, 2)

@@ -67,17 +67,17 @@ class RandomFeatures(FeatureMap):
     def __init__(self, key_dim: int, size: int, scale: float) -> None:
         super().__init__()
         self.size, self.root = size, scale**0.5
-        self.directions = nn.Parameter(torch.empty(size, key_dim), requires_grad=False)
+        self.projection = nn.Parameter(torch.empty(size, key_dim), requires_grad=False)
 
     def draw(self, generator: torch.Generator) -> None:
-        """Orthogonal directions, as long as Gaussian vectors are."""
-        size, dim = self.directions.shape
+        """Orthogonal projection, as long as Gaussian vectors are."""
+        size, dim = self.projection.shape
         blocks = []
         for _ in range(-(-size // dim)):
             basis, triangle = torch.linalg.qr(torch.randn(dim, dim, generator=generator))
-            blocks.append((basis * triangle.diagonal().sign()).t())  # without the signs some directions are likelier
+            blocks.append((basis * triangle.diagonal().sign()).t())  # without the signs some projection are likelier
         lengths = torch.randn(size, dim, generator=generator).norm(dim=1, keepdim=True)
-        self.directions.copy_(torch.cat(blocks)[:size] * lengths)
+        self.projection.copy_(torch.cat(blocks)[:size] * lengths)
 
     def of_query(self, query: Tensor) -> Tensor:
         exponent = self._exponent(query)
@@ -88,7 +88,7 @@ class RandomFeatures(FeatureMap):
 
     def _exponent(self, vectors: Tensor) -> Tensor:
         vectors = vectors * self.root
-        return F.linear(vectors, self.directions) - vectors.square().sum(dim=-1, keepdim=True) / 2
+        return F.linear(vectors, self.projection) - vectors.square().sum(dim=-1, keepdim=True) / 2
 
 
 class FeatureAttention(Kernel):
@@ -107,12 +107,12 @@ class FeatureAttention(Kernel):
             return _divided(_sum_before(query_BHNF, key_BHNF, _with_ones(value)))
         return _divided(query_BHNF @ (key_BHNF.transpose(-2, -1) @ _with_ones(value)))
 
-    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
         """The score is the logarithm of φ(q)·φ(k), so that its softmax is the weight, as everywhere."""
         score_BHNN = (self.features.of_query(query) @ self._keys(key, allowed).transpose(-2, -1)).log()
         if causal:
             score_BHNN = score_BHNN.masked_fill(~and_causal(None, query.shape[2], query.device), -torch.inf)
-        return score_BHNN, score_BHNN.softmax(dim=-1)
+        return score_BHNN
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         return (like.new_zeros(rows, shape.key_value_heads, self.features.size, shape.value_dim + 1),)

@@ -41,7 +41,7 @@ ITSELF = -1e5
 class Hashed(Kernel):
     """Each position sees the nearest of its own bucket, in any of the rounds; nobody is counted twice."""
 
-    one_vector = True
+    shares_query_and_key = True
 
     def __init__(self, scale: float, key_dim: int, buckets: int, rounds: int, reach: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Hashed(Kernel):
         mixed = dropout((score - total).exp()) @ neighbours(value_C, not causal)
         return self._joined(mixed.flatten(3, 4), total.flatten(3, 4), rank_BHON)
 
-    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
         bucket_BHON = self._buckets(query, allowed)
         rank_BHON = bucket_BHON.argsort(dim=-1, stable=True).argsort(dim=-1)
         alike = bucket_BHON[..., :, None] == bucket_BHON[..., None, :]
@@ -94,8 +94,7 @@ class Hashed(Kernel):
         if causal:
             seen_BHNN = seen_BHNN.tril()
         itself_NN = torch.eye(query.shape[2], dtype=torch.bool, device=query.device)
-        score_BHNN = pattern_scores(query, key, seen_BHNN, allowed, self.scale).masked_fill(itself_NN, ITSELF)
-        return score_BHNN, score_BHNN.softmax(dim=-1)
+        return pattern_scores(query, key, seen_BHNN, allowed, self.scale).masked_fill(itself_NN, ITSELF)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         """All keys and values, and for each bucket the places of its last tokens and how many there were."""

@@ -47,7 +47,7 @@ class NewToken(NamedTuple):
 class Kernel(nn.Module, ABC):
     """How the values of one sequence are mixed. Keys and values have as many heads as queries, but for `step`."""
 
-    one_vector: ClassVar[bool] = False
+    shares_query_and_key: ClassVar[bool] = False
     """Whether queries and keys are one and the same projection."""
 
     @abstractmethod
@@ -57,8 +57,12 @@ class Kernel(nn.Module, ABC):
         """Mix a whole sequence.  (B H N K), (B H N K), (B H N V), (B N) -> (B H N V)."""
 
     @abstractmethod
-    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
-        """Return scores and weights of every pair, for listeners only.  -> (B H N N), (B H N N)."""
+    def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
+        """Return the scores of every pair the plain way, for hooks.  -> (B H N N)."""
+
+    def weights(self, score: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
+        """Return the weights that these scores stand for, for hooks.  -> (B H N N)."""
+        return score.softmax(dim=-1)
 
     @abstractmethod
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:

@@ -28,14 +28,17 @@ class LowRank(Kernel):
     ) -> Tensor:
         assert not causal, "the settings refuse this kernel where the future is hidden"
         sum_BHRV = self._part(self.values, allowed, value) @ value
-        mixed: Tensor = dropout(self._scores(query, key, allowed).softmax(dim=-1)) @ sum_BHRV
+        mixed: Tensor = dropout(self.scores(query, key, allowed).softmax(dim=-1)) @ sum_BHRV
         return mixed
 
-    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
-        """Scores of the sums (B H N rank), and what each position's value comes to through them: that may be below
-        zero, and need not add up to one."""
-        score_BHNR = self._scores(query, key, allowed)
-        return score_BHNR, score_BHNR.softmax(dim=-1) @ self._part(self.values, allowed, key)
+    def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool = False) -> Tensor:
+        """Scores of the sums.  -> (B H N rank)."""
+        sum_BHRK = self._part(self.keys, allowed, key) @ key
+        return query * self.scale @ sum_BHRK.transpose(-2, -1)
+
+    def weights(self, score: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
+        """The share of each position's value through the sums, which may be negative and need not sum to one."""
+        return score.softmax(dim=-1) @ self._part(self.values, allowed, key)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         raise AssertionError("the settings refuse this kernel where there is a past")
@@ -45,10 +48,6 @@ class LowRank(Kernel):
 
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
         raise AssertionError("the settings refuse this kernel where there is a past")
-
-    def _scores(self, query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-        sum_BHRK = self._part(self.keys, allowed, key) @ key
-        return query * self.scale @ sum_BHRK.transpose(-2, -1)
 
     def _part(self, weight: Tensor, allowed: Tensor | None, like: Tensor) -> Tensor:
         """The sums' weights of as many positions as there are.  -> (B 1 rank N) or (rank N)."""

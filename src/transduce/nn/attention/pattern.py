@@ -138,13 +138,12 @@ class Pattern(Kernel):
     def slots(self, length: int) -> int:
         """Return how many slots a text of so many tokens needs."""
 
-    def look(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
         place_N = torch.arange(query.shape[2], device=query.device)
         seen_NN = self.sees(place_N[:, None], place_N)
         if causal:
             seen_NN = seen_NN & (place_N <= place_N[:, None])
-        score_BHNN = pattern_scores(query, key, seen_NN, allowed, self.scale)
-        return score_BHNN, score_BHNN.softmax(dim=-1)
+        return pattern_scores(query, key, seen_NN, allowed, self.scale)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         return no_slots(rows, shape, like)

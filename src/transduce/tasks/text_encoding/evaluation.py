@@ -49,7 +49,7 @@ def assess_reader(reader: TextEncoder, path: str, columns: Table | None = None, 
     data = ReadingConfig.from_table({"task": reader.task, "train": files.to_table(), **settings}, path)
     examples = read_examples(files, data.task)
     if data.task == "mask":
-        asks = isinstance(reader.model.head, LanguageHead) and reader.model.head.follows is not None
+        asks = isinstance(reader.model.head, LanguageHead) and reader.model.head.next_sentence is not None
         return _masked(reader, data.but(next_sentence=asks), examples)
     gold: list[Any] = []
     said: list[Any] = []

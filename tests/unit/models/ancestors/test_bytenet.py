@@ -33,12 +33,12 @@ def test_the_decoder_is_residual_blocks_of_torchs_dilated_convolutions() -> None
         memory = encode(model, draw_source(SMALL, [5, 5]))
         hidden = model.target_embedding.weight[target] + F.pad(memory.states, (0, 0, 0, 5))
         for block, dilation in zip(model.decoder, (1, 2, 4), strict=True):
-            part, mix = block.bottleneck, block.convolution.mix
+            part, mix = block.bottleneck, block.convolution.linear
             read = normalised(part.inner_norm, part.reduce(normalised(part.outer_norm, hidden)))
             padded, weight = F.pad(read.transpose(1, 2), (2 * dilation, 0)), mix.weight.unflatten(1, (3, -1))
             mixed = F.conv1d(padded, weight.transpose(1, 2), mix.bias, dilation=dilation).transpose(1, 2)
             hidden = hidden + part.expand(normalised(part.unit.norm, mixed))
-        expected = F.relu(model.closing(normalised(model.closing_norm, hidden)))
+        expected = F.relu(model.final_linear(normalised(model.final_norm, hidden)))
         torch.testing.assert_close(model(target, memory), expected, rtol=0, atol=1e-12)
 
 

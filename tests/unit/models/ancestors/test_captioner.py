@@ -57,25 +57,25 @@ def test_a_caption_is_written_as_the_paper_says() -> None:
     """Section 3.1.2 with torch's LSTM cell and convolutions as torch's function has them, one word at a time."""
     model, source = captioner(), pictures(2)
     image = model.source_embedding.weight[source[:, :-1]].reshape(2, SIDE, SIDE, 3).permute(0, 3, 1, 2)
-    for layer in model.regions.halve:
+    for layer in model.regions.downsample:
         assert isinstance(layer, torch.nn.Conv2d)
         image = F.conv2d(image, layer.weight, layer.bias, stride=2, padding=1).clamp(min=0)
-    around = model.regions.look_around
+    around = model.regions.context
     image = F.conv2d(image, around.weight, around.bias, padding=1).clamp(min=0)
     a = torch.stack([image[:, :, row, column] for row in range(GRID) for column in range(GRID)], dim=1)
-    a = a + model.regions.place.table
+    a = a + model.regions.positions.weight
     decoder, attention, lstm = model.decoder, model.decoder.cross_attention, model.decoder.recurrence.layers[0]
     assert isinstance(lstm, torch.nn.LSTM)
     cell = torch.nn.LSTMCell(11 + 13, 23).double()
     cell.load_state_dict({name.removesuffix("_l0"): value for name, value in lstm.state_dict().items()})
     h, c = (torch.tanh(linear(a.mean(dim=1))) for linear in model.bridge.linears)
     for place in range(TARGET.shape[1]):
-        score = attention.vector(torch.tanh(attention.query(h)[:, None] + attention.key(a)))[..., 0]
+        score = attention.score_proj(torch.tanh(attention.q_proj(h)[:, None] + attention.k_proj(a)))[..., 0]
         z = (score.exp() / score.exp().sum(dim=1, keepdim=True))[:, :, None].mul(a).sum(dim=1)
         z = z / (1 + torch.exp(-decoder.gate(h)))
         word = model.target_embedding.weight[TARGET[:, place]]
         h, c = cell(torch.cat([word, z], dim=1), (h, c))
-        expected = word + h @ decoder.said.weight.T + z @ decoder.seen.weight.T
+        expected = word + h @ decoder.hidden_proj.weight.T + z @ decoder.context_proj.weight.T
         found = read(model, source, TARGET[:, : place + 1])[:, -1]
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 

@@ -29,7 +29,7 @@ def model_of(case: Case) -> ConvSeq2Seq:
 
 def through_torch(block: torch.nn.Module, hidden: Tensor, before: int, after: int, kernel: int) -> Tensor:
     """GLU(Conv1d) in torch's layout.  (B N H) -> (B N H)."""
-    mix = block.convolution.mix
+    mix = block.convolution.linear
     weight_DCK = mix.weight.unflatten(1, (kernel, -1)).transpose(1, 2)
     padded = F.pad(hidden.transpose(1, 2), (before, after))
     return F.glu(F.conv1d(padded, weight_DCK, mix.bias), dim=1).transpose(1, 2)
@@ -38,21 +38,21 @@ def through_torch(block: torch.nn.Module, hidden: Tensor, before: int, after: in
 def formulas(model: ConvSeq2Seq, source: Tensor, target: Tensor, length_scaled: bool) -> Tensor:
     """Sections 3.2 and 3.3 for sentences without padding, layer by layer."""
     kernel = model.config.kernel
-    source_embedded = model.source_embedding.weight[source] + model.source_positions.table[: source.shape[1]]
+    source_embedded = model.source_embedding.weight[source] + model.source_positions.weight[: source.shape[1]]
     hidden = model.encoder_in(source_embedded)
     for block in model.encoder:
         hidden = (through_torch(block, hidden, (kernel - 1) // 2, kernel // 2, kernel) + hidden) * SCALE
     keys = model.encoder_out(hidden)
     values = (keys + source_embedded) * SCALE
-    embedded = model.target_embedding.weight[target] + model.target_positions.table[: target.shape[1]]
+    embedded = model.target_embedding.weight[target] + model.target_positions.weight[: target.shape[1]]
     hidden = model.decoder_in(embedded)
     for block in model.decoder:
         mixed = through_torch(block, hidden, kernel - 1, 0, kernel)
-        question = (block.cross_attention.query(mixed) + embedded) * SCALE
+        question = (block.cross_attention.q_proj(mixed) + embedded) * SCALE
         answer = torch.softmax(question @ keys.transpose(1, 2), dim=-1) @ values
         if length_scaled:
             answer = answer * (source.shape[1] * math.sqrt(1.0 / source.shape[1]))
-        mixed = (mixed + block.cross_attention.merge(answer)) * SCALE
+        mixed = (mixed + block.cross_attention.out_proj(answer)) * SCALE
         hidden = (mixed + hidden) * SCALE
     return model.decoder_out(hidden)
 
@@ -69,7 +69,7 @@ def test_it_is_its_formulas(case: Case, length_scaled: bool) -> None:
 def test_one_way_of_asking_serves_all_layers_or_each_has_its_own() -> None:
     for each, ways in ((LADDER, 1), (PAPER, 3)):
         model = model_of(each)
-        assert len({id(block.cross_attention.query.weight) for block in model.decoder}) == ways
+        assert len({id(block.cross_attention.q_proj.weight) for block in model.decoder}) == ways
 
 
 def test_a_state_does_not_grow_with_what_was_read() -> None:

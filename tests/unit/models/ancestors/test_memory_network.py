@@ -47,17 +47,17 @@ def summed(table: Tensor, text: list[int]) -> Tensor:
 def test_a_story_is_read_as_the_paper_says(tying: str, empty: bool) -> None:
     model = network(tying=tying, empty_facts=empty)
     *facts, question = STORY
-    words, times = [table.weight for table in model.words], [table.weight for table in model.times]
-    u = summed(words[0] if model.asked is None else model.asked.weight, question)
+    words, times = [table.weight for table in model.embeddings], [table.weight for table in model.time_embeddings]
+    u = summed(words[0] if model.question_embedding is None else model.question_embedding.weight, question)
     for hop in range(3):
-        a, c = (hop, hop + 1) if model.carry is None else (0, 1)
+        a, c = (hop, hop + 1) if model.hop_proj is None else (0, 1)
         m, o = (
             torch.stack([summed(words[k], fact) + times[k][2 - place] for place, fact in enumerate(facts)])
             for k in (a, c)
         )
         if empty:  # seven places, of which four have no fact
             m, o = (torch.cat([real, torch.zeros(4, 5, dtype=real.dtype)]) for real in (m, o))
-        u = (m @ u).softmax(0) @ o + (u if model.carry is None else model.carry.weight @ u)
+        u = (m @ u).softmax(0) @ o + (u if model.hop_proj is None else model.hop_proj.weight @ u)
     reading = model(*inputs(STORY))
     torch.testing.assert_close(reading.pooled[0], u)
     torch.testing.assert_close(model.head(reading)[0], model.head.output.weight @ u + model.head.output.bias)
@@ -65,10 +65,10 @@ def test_a_story_is_read_as_the_paper_says(tying: str, empty: bool) -> None:
 
 def test_an_answer_that_is_a_word_has_its_vector_in_the_last_table() -> None:
     model = network(label_tokens=(11, -1, 2))
-    assert isinstance(model.head, AnswerHead) and model.head.own is not None
+    assert isinstance(model.head, AnswerHead) and model.head.label_embedding is not None
     reading = model(*inputs(STORY))
-    last = model.words[-1].weight
-    expected = torch.stack([last[11], model.head.own.weight[0], last[2]]) @ reading.pooled[0]
+    last = model.embeddings[-1].weight
+    expected = torch.stack([last[11], model.head.label_embedding.weight[0], last[2]]) @ reading.pooled[0]
     torch.testing.assert_close(model.head(reading)[0], expected)
     model.head(reading)[0, 0].backward()
     assert last.grad is not None and bool(last.grad[11].abs().sum() > 0)

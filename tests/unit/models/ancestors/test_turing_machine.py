@@ -58,7 +58,7 @@ def test_without_heads_it_is_the_lstm_of_torch() -> None:
     model = machine(config, VocabularySizes(29, 31)).double().eval()
     theirs = torch.nn.LSTM(5, 7, num_layers=2, batch_first=True).double()
     with torch.no_grad():
-        for depth, layer in enumerate(model.layers):
+        for depth, layer in enumerate(model.controller):
             new, keep, take, show = layer.weight.split(7)
             whole = torch.cat([take, keep, new, show])
             getattr(theirs, f"weight_ih_l{depth}").copy_(whole[:, :-7])
@@ -76,8 +76,8 @@ def test_without_heads_it_is_the_lstm_of_torch() -> None:
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("ntm_lstm", {"layers": 4 * 100 * (9 + 20 + 100 + 1)}),
-        ("ntm_feed_forward", {"layers": 100 * (9 + 20 + 1)}),
+        ("ntm_lstm", {"controller": 4 * 100 * (9 + 20 + 100 + 1)}),
+        ("ntm_feed_forward", {"controller": 100 * (9 + 20 + 1)}),
     ],
 )
 def test_parameters_are_those_of_the_parts_that_the_paper_names(name: str, parts: dict[str, int]) -> None:
@@ -90,11 +90,11 @@ def test_parameters_are_those_of_the_parts_that_the_paper_names(name: str, parts
     expected = {
         **parts,
         "heads": (100 + 1) * (2 * (20 + 1 + 1 + 3 + 1) + 2 * 20),
-        "answer": (100 + 20 + 1) * 9,
-        "first_hidden": 100,
-        "first_cell": 100,
-        "first_weights": 2 * 128,
-        "first_found": 20,
+        "readout": (100 + 20 + 1) * 9,
+        "initial_hidden": 100,
+        "initial_cell": 100,
+        "initial_weights": 2 * 128,
+        "initial_read": 20,
     }
     assert found == expected
     assert sum(found.values()) == {"ntm_lstm": 62_857, "ntm_feed_forward": 13_857}[name]

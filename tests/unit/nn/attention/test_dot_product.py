@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.nn.attention.dot_product import attention_scores, attention_weights, fused_attention
-from transduce.nn.attention.multi_head import CrossAttention, Heads, HeadShape, PackedLinear, SelfAttention
+from transduce.nn.attention.multi_head import CrossAttention, HeadShape, MultiHeadAttention, PackedLinear, SelfAttention
 from transduce.nn.mask import and_causal
 from transduce.nn.state import KeyValues
 
@@ -62,11 +62,11 @@ def test_the_fused_triangle_is_the_written_triangle() -> None:
     torch.testing.assert_close(fused_attention(query, key, value, None, True), written, rtol=0, atol=1e-12)
 
 
-def listen(heads: Heads) -> dict[str, Tensor]:
+def listen(attention: MultiHeadAttention) -> dict[str, Tensor]:
     """Attach to every tap; the returned table fills when the heads are used."""
     heard: dict[str, Tensor] = {}
     for name in ("query", "key", "value", "score", "weight"):
-        tap = getattr(heads, name)
+        tap = getattr(attention, name)
         tap.register_forward_hook(lambda _, __, output, name=name: heard.__setitem__(name, output))
     return heard
 
@@ -79,7 +79,7 @@ def test_listening_changes_the_kernel_and_not_the_answer(causal: bool, padded: b
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)
     allowed[1, ..., 4:] = False
     fused = attention(hidden, allowed if padded else None, causal)
-    heard = listen(attention.heads)
+    heard = listen(attention)
     torch.testing.assert_close(attention(hidden, allowed if padded else None, causal), fused, rtol=0, atol=1e-12)
     weight = heard["weight"]
     assert weight.shape == (BATCH, HEADS, KEYS, KEYS)
@@ -93,16 +93,16 @@ def test_listening_changes_the_kernel_and_not_the_answer(causal: bool, padded: b
 
 def test_nobody_listening_means_the_weights_are_never_made() -> None:
     attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM)).eval()
-    assert not attention.heads.weight.listening
-    handle = attention.heads.weight.register_forward_hook(lambda *_: None)
-    assert attention.heads.weight.listening
+    assert not attention.weight.is_hooked
+    handle = attention.weight.register_forward_hook(lambda *_: None)
+    assert attention.weight.is_hooked
     handle.remove()
-    assert not attention.heads.weight.listening
+    assert not attention.weight.is_hooked
 
 
 def test_what_a_listener_returns_takes_the_place_of_the_weights() -> None:
     attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM)).double().eval()
-    attention.heads.weight.register_forward_hook(lambda _, __, weight: torch.zeros_like(weight))
+    attention.weight.register_forward_hook(lambda _, __, weight: torch.zeros_like(weight))
     assert bool((attention(normal(1, KEYS, MODEL_DIM)) == 0).all())
 
 
@@ -110,9 +110,9 @@ def test_what_a_listener_returns_takes_the_place_of_the_weights() -> None:
 def test_self_attention_equals_torchs_module(bias: bool) -> None:
     ours = SelfAttention(21, HeadShape.plain(3, 7, 7), bias).double()
     theirs = nn.MultiheadAttention(21, 3, bias=bias, batch_first=True, dtype=torch.float64)
-    theirs.in_proj_weight.data, theirs.out_proj.weight.data = ours.query_key_value.weight, ours.heads.merge.weight
+    theirs.in_proj_weight.data, theirs.out_proj.weight.data = ours.qkv_proj.weight, ours.out_proj.weight
     if bias:
-        theirs.in_proj_bias.data, theirs.out_proj.bias.data = ours.query_key_value.bias, ours.heads.merge.bias
+        theirs.in_proj_bias.data, theirs.out_proj.bias.data = ours.qkv_proj.bias, ours.out_proj.bias
     hidden = normal(BATCH, QUERIES, 21)
     real = torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
     expected, _ = theirs(hidden, hidden, hidden, key_padding_mask=~real)
@@ -124,7 +124,7 @@ def test_cross_attention_reads_the_memory_once_and_answers_any_number_of_rows() 
     memory, rows = normal(BATCH, KEYS, MODEL_DIM), normal(BATCH, 5, MODEL_DIM)
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)
     allowed[0, ..., 3:] = False
-    key, value = attention.read(memory)
+    key, value = attention.project_memory(memory)
     assert key.shape == (BATCH, HEADS, KEYS, KEY_DIM)
     assert value.shape == (BATCH, HEADS, KEYS, VALUE_DIM)
     together = attention(rows, key, value, allowed)

@@ -46,11 +46,11 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
 DECODING = [name for name in KERNELS if name != "low_rank"]
 
 
-def draw(length: int = LENGTH, one_vector: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+def draw(length: int = LENGTH, shares_query_and_key: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(length)
     shapes = [(BATCH, HEADS, length, KEY_DIM)] * 2 + [(BATCH, HEADS, length, VALUE_DIM)]
     query, key, value = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
-    return query, F.normalize(query, dim=-1) if one_vector else key, value
+    return query, F.normalize(query, dim=-1) if shares_query_and_key else key, value
 
 
 PADDED = torch.arange(LENGTH) < torch.tensor([LENGTH, 11])[:, None]
@@ -75,7 +75,7 @@ def test_a_window_or_a_stride_as_long_as_the_text_is_full_attention(kernel: Kern
 
 
 def test_one_bucket_is_full_attention_of_shared_queries_and_keys() -> None:
-    query, key, value = draw(one_vector=True)
+    query, key, value = draw(shares_query_and_key=True)
     bias_NN = torch.zeros(LENGTH, LENGTH, dtype=torch.float64).fill_diagonal_(-1e9)
     expected = F.scaled_dot_product_attention(query, key, value, attn_mask=bias_NN)
     for rounds in (1, 3):
@@ -145,7 +145,7 @@ def steps(kernel: Kernel, query: Tensor, key: Tensor, value: Tensor) -> tuple[Te
 @pytest.mark.parametrize("name", DECODING)
 def test_the_recurrent_form_equals_the_parallel_form(name: str) -> None:
     kernel = made(KERNELS[name]())
-    query, key, value = draw(143, kernel.one_vector)
+    query, key, value = draw(143, kernel.shares_query_and_key)
     found, _ = steps(kernel, query, key, value)
     torch.testing.assert_close(found, kernel(query, key, value, None, True, NOTHING), **EXACT)
 
@@ -154,7 +154,7 @@ def test_the_recurrent_form_equals_the_parallel_form(name: str) -> None:
 def test_what_is_remembered_of_a_prompt_is_what_stepping_through_it_leaves(name: str) -> None:
     """The next token finds the same, after prompts of different lengths; the second row is its first 11 tokens."""
     kernel, lengths = made(KERNELS[name]()), torch.tensor([LENGTH, 11])
-    query, key, value = draw(LENGTH + 1, kernel.one_vector)
+    query, key, value = draw(LENGTH + 1, kernel.shares_query_and_key)
     parts = [each[:, :, :LENGTH] for each in (query, key, value)]
     past = kernel.remember(*parts, lengths)
     expected = kernel(query, key, value, None, True, NOTHING)
@@ -170,9 +170,9 @@ def test_weights_that_are_shown_are_those_that_were_used(name: str, padded: bool
     if causal and name == "low_rank":
         return  # encoders only
     kernel = made(KERNELS[name]())
-    query, key, value = draw(one_vector=kernel.one_vector)
+    query, key, value = draw(shares_query_and_key=kernel.shares_query_and_key)
     allowed = PADDED if padded else None
-    _, weight = kernel.look(query, key, allowed, causal)
+    weight = kernel.weights(kernel.scores(query, key, allowed, causal), key, allowed)
     found = kernel(query, key, value, allowed, causal, NOTHING)
     real = PADDED if padded else torch.ones_like(PADDED)
     torch.testing.assert_close(found.transpose(1, 2)[real], (weight @ value).transpose(1, 2)[real], **EXACT)
@@ -197,9 +197,9 @@ def test_patterns_are_what_their_settings_say() -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_gradients_flow_past_padding(name: str) -> None:
     kernel = made(KERNELS[name]())
-    query, key, value = (each.requires_grad_() for each in draw(one_vector=kernel.one_vector))
+    query, key, value = (each.requires_grad_() for each in draw(shares_query_and_key=kernel.shares_query_and_key))
     kernel(query, key, value, PADDED, False, NOTHING).transpose(1, 2)[PADDED].sum().backward()
-    for each in (query, value) if kernel.one_vector else (query, key, value):
+    for each in (query, value) if kernel.shares_query_and_key else (query, key, value):
         assert each.grad is not None and each.grad.isfinite().all() and each.grad.abs().max() > 0
         assert each.grad[1, :, 11:].abs().max() == 0
 
@@ -231,7 +231,7 @@ def test_no_tensor_grows_with_the_square_of_the_length_not_even_a_mask(name: str
     kernel = made(LowRank(SCALE, 5, 2048) if name == "low_rank" else KERNELS[name]())
     sizes = []
     for length in (512, 2048):
-        query, key, value = draw(length, kernel.one_vector)
+        query, key, value = draw(length, kernel.shares_query_and_key)
         allowed = torch.arange(length) < torch.tensor([length, length - 3])[:, None]
         sizes.append(largest(lambda: kernel(query, key, value, allowed, causal, NOTHING)))  # noqa: B023
     if name == "strided":  # n·n / stride; a stride of √n is the user's choice
@@ -260,7 +260,7 @@ def test_a_step_reads_no_more_than_its_pattern(name: str) -> None:
     """After 600 tokens the largest tensor that a step makes is not larger than after 300, but for every stride-th."""
     kernel, most = made(KERNELS[name]()), []
     for length in (300, 600):
-        query, key, value = draw(length + 1, kernel.one_vector)
+        query, key, value = draw(length + 1, kernel.shares_query_and_key)
         first = (query[:, :, :length], key[:, :, :length], value[:, :, :length])
         past = steps(kernel, *first)[1]
         if name in ("hashed", "strided"):  # which remember every token: room for it is made before the measured step
@@ -275,7 +275,7 @@ def test_a_step_reads_no_more_than_its_pattern(name: str) -> None:
 @pytest.mark.parametrize("name", ["window", "strided", "low_rank", "hashed"])
 def test_weights_are_dropped_out_while_training(name: str) -> None:
     kernel = made(KERNELS[name]())
-    query, key, value = draw(one_vector=kernel.one_vector)
+    query, key, value = draw(shares_query_and_key=kernel.shares_query_and_key)
     value = torch.ones_like(value)
     torch.manual_seed(5)
     dropped = kernel(query, key, value, None, False, Dropout(0.5)).detach()
@@ -327,7 +327,7 @@ def test_a_performers_gradients_are_finite_where_keys_are_large() -> None:
 def test_a_hashed_step_does_not_compare_all_that_it_reads_with_one_another() -> None:
     rounds, reach = 3, 256
     kernel = made(Hashed(SCALE, KEY_DIM, 4, rounds, reach))
-    query, key, value = draw(5, kernel.one_vector)
+    query, key, value = draw(5, kernel.shares_query_and_key)
     past = steps(kernel, query[:, :, :4], key[:, :, :4], value[:, :, :4])[1]
     vectors, position = [each[:, :, 4] for each in (query, key, value)], torch.full((BATCH,), 4)
     most = largest(lambda: kernel.step(NewToken(*vectors, position, position >= 0, 4), past))
@@ -337,7 +337,7 @@ def test_a_hashed_step_does_not_compare_all_that_it_reads_with_one_another() -> 
 @pytest.mark.parametrize("name", DECODING)
 def test_a_step_in_bfloat16_is_the_step_in_float64_rounded(name: str) -> None:
     kernel = made(KERNELS[name]())
-    vectors = draw(one_vector=kernel.one_vector)
+    vectors = draw(shares_query_and_key=kernel.shares_query_and_key)
     exact, _ = steps(kernel, *vectors)
     rounded, _ = steps(kernel.bfloat16(), *(vector.bfloat16() for vector in vectors))
     assert rounded.dtype == torch.bfloat16
@@ -347,8 +347,8 @@ def test_a_step_in_bfloat16_is_the_step_in_float64_rounded(name: str) -> None:
 def test_directions_of_random_features_are_orthogonal_and_as_long_as_gaussian_vectors() -> None:
     features = RandomFeatures(16, 512, 0.25)
     initialize(features, seed=1)
-    block = features.directions[16:32]
+    block = features.projection[16:32]
     gram = block @ block.t()
     assert (gram - gram.diag().diag()).abs().max() < 1e-4
-    assert float(features.directions.norm(dim=1).mean()) == pytest.approx(math.sqrt(16), rel=0.03)
-    assert not features.directions.requires_grad
+    assert float(features.projection.norm(dim=1).mean()) == pytest.approx(math.sqrt(16), rel=0.03)
+    assert not features.projection.requires_grad

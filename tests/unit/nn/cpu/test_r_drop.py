@@ -46,5 +46,5 @@ def test_two_equal_passes_are_one_pass() -> None:
     generator = torch.Generator().manual_seed(2)
     hidden, weight = torch.randn(7, 5, generator=generator), torch.randn(13, 5, generator=generator)
     output = torch.randint(0, 13, (7,), generator=generator)
-    paired = paired_cross_entropy((hidden, hidden), weight, None, output, 0.1, length_penalty=5.0)
+    paired = paired_cross_entropy((hidden, hidden), weight, None, output, 0.1, alpha=5.0)
     assert float(paired.smoothed) == pytest.approx(float(linear_cross_entropy(hidden, weight, None, output, 0.1)[0]))
