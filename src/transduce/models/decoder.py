@@ -28,7 +28,7 @@ from transduce.nn.feed_forward import GatedFeedForward
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 from transduce.nn.position import Positions
-from transduce.nn.relative_position import RelativeEmbeddings, Relation, RelativePositions
+from transduce.nn.relative_position import Relation, RelativeEmbeddings, RelativePositions
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
 
 # A stack of decoder blocks that reads on: several tokens through its blocks, a single one the short way.
