@@ -28,9 +28,10 @@ from measuring import require_files
 from torch import Tensor, nn
 
 from transduce.data.batches import START, collate, validation_batches
-from transduce.data.prepare import prepare
-from transduce.data.store import STREAM, Prepared, load_prepared
+from transduce.data.prepared import Prepared
+from transduce.data.store import STREAM
 from transduce.recipe import Recipe, read_recipe
+from transduce.tasks.catalog import load_prepared, prepare
 
 HERE = Path(__file__).parents[1]
 RECIPE = HERE / "recipes" / "shakespeare.toml"
@@ -164,7 +165,7 @@ CONTENDERS = {"transduce": ours, "plain_torch": plain}
 
 def contend(name: str, recipe: Recipe, folder: Path) -> None:
     """Be one contender: for each number on standard input so many updates, at the end the loss."""
-    learn, judge, parameters = CONTENDERS[name](recipe, load_prepared(folder, block=BLOCK))
+    learn, judge, parameters = CONTENDERS[name](recipe, load_prepared(folder, block_size=BLOCK))
     print(json.dumps({"parameters": parameters}), flush=True)
     for line in sys.stdin:
         began = time.perf_counter()

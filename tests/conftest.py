@@ -20,8 +20,8 @@ from hypothesis import settings
 from tests.unit.cli.example import RECIPE
 from tests.unit.training.example import recipe
 from transduce.cli.main import run
-from transduce.data.prepare import prepare
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.prepared import Prepared
+from transduce.tasks.catalog import load_prepared, prepare
 
 torch.set_num_threads(1)
 # What a machine is busy with is no fault of a property: no example is timed.

@@ -1,6 +1,6 @@
 """The five tables of a run: read, filled in, and saved with the run; `run` carries them out.
 
-    [data]       which pairs                         data.DataConfig
+    [data]       which corpora                       one of tasks/*/config.py
     [tokenizer]  what a token is                     text.TokenizerConfig
     [model]      name or preset, and its sizes       one of models.catalog
     [training]   how it learns                       training.TrainingConfig
@@ -19,10 +19,8 @@ from typing import Any
 import torch
 
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
-from transduce.data.config import DataConfig, corpus_pairs, reads_once
-from transduce.data.corruption import largest_corrupted
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.store import USUAL_BLOCK, Prepared, read_data_table
+from transduce.data.config import DataConfig, PlainTextConfig, reads_once
+from transduce.data.prepared import Prepared
 from transduce.errors import MissingInput, SettingsError, brief, suggestion
 from transduce.evaluation.metrics import METRICS
 from transduce.inference.search.options import SearchOptions, generation_options
@@ -30,11 +28,16 @@ from transduce.models import catalog
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import SHARED
 from transduce.storage.layout import RECIPE
+from transduce.tasks.catalog import DEFAULT_BLOCK_SIZE, read_data_table
 from transduce.tasks.initial_checkpoint import Origin, fit, habits, open_origin, peak_rate, settled
 from transduce.tasks.language_modeling.defaults import advise_text, advise_text_tokenizer, measure
+from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.tasks.text_encoding.defaults import advise_reader, refuse_misreading, with_head
+from transduce.tasks.translation.config import SpanCorruptionConfig
+from transduce.tasks.translation.corpus import corpus_pairs
 from transduce.tasks.translation.defaults import KINDS, Advice, advise, advise_going_on, advise_tokenizer, survey
-from transduce.text.plain import TextFile, read_documents
+from transduce.tasks.translation.span_corruption import largest_corrupted
+from transduce.text.plain import read_documents
 from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
@@ -49,7 +52,7 @@ CHOSEN = {"tokenizer", "model", "training"}
 class Recipe:
     """What to run."""
 
-    data: DataConfig | ReadingConfig
+    data: DataConfig
     tokenizer: TokenizerConfig
     model: Config
     training: TrainingConfig
@@ -101,15 +104,15 @@ class Recipe:
         return write_toml(self.to_tables())
 
 
-def read_tokenizer_table(data: DataConfig | ReadingConfig, table: Table, where: str) -> TokenizerConfig:
+def read_tokenizer_table(data: DataConfig, table: Table, where: str) -> TokenizerConfig:
     """Read [tokenizer], which has marks for the spans that are left out where the corpus leaves some out."""
-    usual = {"sentinels": SENTINELS} if data.corrupt and "folder" not in table else {}
+    usual = {"sentinels": SENTINELS} if _corrupts(data) and "folder" not in table else {}
     return TokenizerConfig.from_table(usual | table, where)
 
 
-def _usual_training(data: DataConfig | ReadingConfig) -> Table:
+def _usual_training(data: DataConfig) -> Table:
     """What is usual for a kind of corpus, where it is not what is usual otherwise."""
-    return {"label_smoothing": 0.0} if data.is_text or isinstance(data, ReadingConfig) else {}
+    return {"label_smoothing": 0.0} if isinstance(data, PlainTextConfig | TextEncodingConfig) else {}
 
 
 def _search(model: Config, wishes: Table) -> Table:
@@ -117,23 +120,27 @@ def _search(model: Config, wishes: Table) -> Table:
     return generation_options(wishes) if catalog.is_language_model(model) else wishes
 
 
-def _with_block(data: DataConfig | ReadingConfig, model: Config, where: str) -> DataConfig | ReadingConfig:
+def _with_block(data: DataConfig, model: Config, where: str) -> DataConfig:
     """Say how plain text is cut, unless that is said."""
-    if isinstance(data, ReadingConfig) or not data.is_text:
+    if not isinstance(data, PlainTextConfig):
         return data
     most = _largest_block(data, model)
     if most is not None and most < 2:
         raise SettingsError(
             f"{where}: a model of {_limit(model)} positions reads too few tokens of plain text at a time to learn "
-            f"anything of it; set model.max_positions to {4 if data.corrupt else 2} or more (256 is usual)"
+            f"anything of it; set model.max_positions to {4 if _corrupts(data) else 2} or more (256 is usual)"
         )
-    return data.but(block_size=data.block_size or most or USUAL_BLOCK)
+    return data.but(block_size=data.block_size or most or DEFAULT_BLOCK_SIZE)
+
+
+def _corrupts(data: DataConfig) -> bool:
+    return isinstance(data, SpanCorruptionConfig)
 
 
 def _largest_block(data: DataConfig, model: Config) -> int | None:
     """The most tokens of a block that a model can read, whole or with spans taken out; None where nothing bounds it."""
     limit = _limit(model)
-    return limit if limit is None or not data.corrupt else largest_corrupted(limit)
+    return limit if limit is None or not _corrupts(data) else largest_corrupted(limit)
 
 
 def _limit(model: Config) -> int | None:
@@ -145,29 +152,33 @@ def _limit(model: Config) -> int | None:
 def _refuse_mismatch(recipe: Recipe, where: str) -> None:
     """Say no to a model that cannot learn from such a corpus."""
     data, training = recipe.data, recipe.training
-    if isinstance(data, ReadingConfig):
+    if isinstance(data, TextEncodingConfig):
         return
     name, continues = catalog.name_of(recipe.model), catalog.is_language_model(recipe.model)
     reason = None
-    if continues and not data.is_text:
+    if continues and not isinstance(data, PlainTextConfig):
         reason = f"{name} is a language model, and learns from plain text: data.train = {{text = 'corpus.txt'}}"
-    elif continues and data.corrupt:
-        reason = f"data.corrupt makes pairs, and {name} reads no source; leave it out, or choose t5"
-    elif data.is_text and not continues and not data.corrupt:
-        reason = f"plain text is for a language model, as gpt, or for a {name} with data.corrupt = 'spans'"
-    elif data.is_text and not recipe.tokenizer.joint:
+    elif continues and _corrupts(data):
+        reason = f"data.objective makes pairs, and {name} reads no source; leave it out, or choose t5"
+    elif isinstance(data, PlainTextConfig) and not continues and not _corrupts(data):
+        reason = f"plain text is for a language model, as gpt, or for a {name} with data.objective = 'span_corruption'"
+    elif isinstance(data, PlainTextConfig) and not recipe.tokenizer.joint:
         reason = "plain text has one side and needs one tokenizer; leave out tokenizer.joint = false"
-    elif data.is_text and training.metric != "loss":
+    elif isinstance(data, PlainTextConfig) and training.metric != "loss":
         reason = f"training.metric = '{training.metric}' is for pairs; of plain text the loss is what is measured"
     elif training.metric not in (known := ("loss", *METRICS)):
         reason = f"training.metric = '{training.metric}' is for readers; pairs are measured by {', '.join(known)}"
     elif training.metric != "loss" and not training.decode_examples:
         reason = f"choosing by training.metric = '{training.metric}' needs translations; set decode_examples above 0"
-    elif data.is_text and training.bpe_dropout:
+    elif isinstance(data, PlainTextConfig) and training.bpe_dropout:
         reason = "training.bpe_dropout cuts pairs anew in every epoch, not plain text; leave it out"
     elif continues and (training.source_vectors or training.target_vectors):
         reason = f"source_vectors and target_vectors are for models with two sides, which {name} has not"
-    elif data.is_text and (most := _largest_block(data, recipe.model)) is not None and (data.block_size or 0) > most:
+    elif (
+        isinstance(data, PlainTextConfig)
+        and (most := _largest_block(data, recipe.model)) is not None
+        and (data.block_size or 0) > most
+    ):
         reason = f"data.block_size = {data.block_size} is more than the model reads at once, {most}; change one of them"
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
@@ -197,10 +208,10 @@ def read_recipe(
         tables, reasons = _started(tables, where, prepared)
     elif not CHOSEN & given.keys():
         data = read_data_table(_table(tables, "data", where), f"{where}: data")
-        if isinstance(data, ReadingConfig):
-            advice = advise_reader(data.task)
-        elif data.is_text:
-            advice = advise_text(_characters(data, prepared), tables.get("tokenizer"), data.corrupt is not None)
+        if isinstance(data, TextEncodingConfig):
+            advice = advise_reader(data.objective)
+        elif isinstance(data, PlainTextConfig):
+            advice = advise_text(_characters(data, prepared), tables.get("tokenizer"), _corrupts(data))
         else:
             texts, count = (_pairs(data), None) if prepared is None else (prepared.train.texts(), len(prepared.train))
             advice = advise(survey(texts, count), tables.get("tokenizer"))
@@ -209,18 +220,18 @@ def read_recipe(
     return recipe, reasons
 
 
-def choose_tokenizer(data: DataConfig | ReadingConfig, given: Table) -> tuple[Table, list[str]]:
+def choose_tokenizer(data: DataConfig, given: Table) -> tuple[Table, list[str]]:
     """Complete a table [tokenizer] as `read_recipe` does for a recipe of [data] alone; and say why.
 
     Who says what a token is has chosen; and standard input can be read once only, so that nothing is chosen by it.
     """
     if {*KINDS, "folder"} & given.keys():
         return given, []
-    if isinstance(data, ReadingConfig):
-        advice = Advice(advise_reader(data.task).tables, ["WordPiece, as BERT has it"])
+    if isinstance(data, TextEncodingConfig):
+        advice = Advice(advise_reader(data.objective).tables, ["WordPiece, as BERT has it"])
     elif any(map(reads_once, data.corpora)):
         return given, []
-    elif data.is_text:
+    elif isinstance(data, PlainTextConfig):
         advice = advise_text_tokenizer(_characters(data, None), given)
     else:
         advice = advise_tokenizer(survey(_pairs(data)), given)
@@ -240,8 +251,8 @@ def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Tabl
     if {"learning_rate", "warmup", "updates", "schedule"} <= tables["training"].keys():
         return tables, []
     data = read_data_table(_table(tables, "data", where), f"{where}: data")
-    if isinstance(data, ReadingConfig):
-        advice = advise_reader(data.task)
+    if isinstance(data, TextEncodingConfig):
+        advice = advise_reader(data.objective)
         chosen = _yielding(advice.tables["training"], tables["training"])
         return merge({"training": chosen}, tables), advice.reasons[1:]
     advice = advise_going_on(*_amount(data, prepared, origin), *peak_rate(origin), tables["training"])
@@ -252,7 +263,7 @@ def _started(tables: Table, where: str, prepared: Prepared | None) -> tuple[Tabl
 
 def _amount(data: DataConfig, prepared: Prepared | None, origin: Origin) -> tuple[str, float]:
     """Say how much there is to learn from, in words and in target tokens, about."""
-    if data.is_text:
+    if isinstance(data, PlainTextConfig):
         characters = _characters(data, prepared)
         by_characters = origin.found.target_tokenizer.kind in ("character", "byte")
         return f"{characters:,} characters of text", characters / (1 if by_characters else 4)
@@ -263,9 +274,9 @@ def _amount(data: DataConfig, prepared: Prepared | None, origin: Origin) -> tupl
 
 def _looked_at(data: DataConfig, prepared: Prepared | None) -> Iterator[tuple[str, str]]:
     """The text that a vocabulary is judged by; plain text has no source, and once prepared is not kept."""
-    if not data.is_text:
+    if not isinstance(data, PlainTextConfig):
         return _pairs(data) if prepared is None else prepared.train.texts()
-    files = (corpus for corpus in data.corpora if isinstance(corpus, TextFile) and prepared is None)
+    files = data.corpora if prepared is None else ()
     return (("", piece.text) for file in files for piece in read_documents(file))
 
 
@@ -290,13 +301,12 @@ def _characters(data: DataConfig, prepared: Prepared | None) -> int:
     if prepared is not None and prepared.report.train.text is not None:
         return prepared.report.train.text.characters
     _refuse_stdin(data)
-    files = (corpus for corpus in data.corpora if isinstance(corpus, TextFile))
-    return measure(piece.text for file in files for piece in read_documents(file))
+    return measure(piece.text for file in data.corpora for piece in read_documents(file))
 
 
 def _pairs(data: DataConfig) -> Iterator[tuple[str, str]]:
     _refuse_stdin(data)
-    return ((pair.source, pair.target) for pair in corpus_pairs(data.train))
+    return ((pair.source, pair.target) for pair in corpus_pairs(data.corpora))
 
 
 def _table(tables: Table, name: str, where: str, otherwise: Table | None = None) -> Table:

@@ -12,10 +12,8 @@ from typing import Any
 import torch
 
 from transduce.config import Table, difference, merge, write_toml
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.config import DataConfig, PlainTextConfig
+from transduce.data.prepared import Prepared
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models import catalog
@@ -24,9 +22,10 @@ from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage.atomic import atomic_file
 from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE
 from transduce.storage.manifest import sha256
+from transduce.tasks.catalog import load_prepared, prepare
 from transduce.tasks.initial_checkpoint import fingerprint, given_tokenizers
+from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.text.encoder_input import label_tokens
-from transduce.text.plain import TextFile
 from transduce.training.checkpoint import SETTINGS, Checkpoints
 from transduce.training.compatibility import outline, refuse_too_large, refuse_too_long, refuse_unfit, refuse_unmeasured
 from transduce.training.distributed.ranks import Ranks, joined
@@ -126,7 +125,9 @@ def _set_up(
     if not ranks.leads:
         ranks.wait()  # until the leader has prepared
         recipe = resume_recipe(folder)
-        return _trainer(recipe, load_prepared(folder / DATA, block=recipe.data.block_size), folder, ranks, reporter)
+        return _trainer(
+            recipe, load_prepared(folder / DATA, block_size=_block_size(recipe.data)), folder, ranks, reporter
+        )
     with contextlib.nullcontext() if resume else empty_on_error(folder):
         if not resume or resume_recipe(folder).training.updates != recipe.training.updates:
             _write(recipe, folder)
@@ -200,7 +201,7 @@ def _corpus(
             found = load_prepared(prepared)
             _refuse_foreign_corpus(found, recipe)
             place.symlink_to(found.folder.resolve())
-    return load_prepared(place, block=recipe.data.block_size)
+    return load_prepared(place, block_size=_block_size(recipe.data))
 
 
 def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: bool = False) -> Model:
@@ -257,21 +258,23 @@ def without_labels(recipe: Recipe) -> Recipe:
 
 def model_notes(recipe: Recipe, corpus: Prepared) -> Table:
     """What a model folder says besides its settings."""
-    if isinstance(recipe.data, ReadingConfig):
+    if isinstance(recipe.data, TextEncodingConfig):
         data = recipe.data
-        kept = {name: getattr(data, name) for name in ("task", "language", "max_length", "stride", "no_answer")}
+        kept = {
+            name: getattr(data, name) for name in ("objective", "language", "max_length", "stride", "allow_no_answer")
+        }
         columns = data.of_split("train")[0].to_table()
-        kept_names = ("text", "second", "label", *(["format"] if columns.get("format") == "babi" else []))
+        kept_names = ("text", "second_text", "label", *(["format"] if columns.get("format") == "babi" else []))
         columns = {name: columns[name] for name in kept_names if columns.get(name) is not None}
         return {**kept, "labels": list(corpus.report.labels or ()), "columns": columns}
     notes: Table = {
-        "source_language": recipe.data.source_language,
-        "target_language": recipe.data.target_language,
+        "source_language": getattr(recipe.data, "source_language", None),
+        "target_language": getattr(recipe.data, "target_language", None),
         "search": recipe.search.to_table(),
     }
     if corpus.report.tags is not None:
         notes["tags"] = corpus.report.tags.to_table()
-    if isinstance(recipe.data.corpora[0], TextFile):
+    if isinstance(recipe.data, PlainTextConfig):
         notes |= {"document": recipe.data.corpora[0].document, "block_size": recipe.data.block_size}
     return notes
 
@@ -316,9 +319,13 @@ def _refuse_foreign_corpus(corpus: Prepared, recipe: Recipe) -> None:
         )
 
 
-def _unblocked(data: DataConfig | ReadingConfig) -> DataConfig | ReadingConfig:
-    """Leave out into which blocks plain text is cut, which preparing does not depend on."""
-    return data if isinstance(data, ReadingConfig) else data.but(block_size=None)
+def _block_size(data: DataConfig) -> int | None:
+    return data.block_size if isinstance(data, PlainTextConfig) else None
+
+
+def _unblocked(data: DataConfig) -> DataConfig:
+    """Leave out the block size of plain text, which the prepared files do not depend on."""
+    return data.but(block_size=None) if isinstance(data, PlainTextConfig) else data
 
 
 def _refuse_changes(trainer: Trainer, recipe: Recipe) -> None:

@@ -11,15 +11,16 @@ from pydantic.fields import FieldInfo
 
 from tests.documents.markdown import ROOT
 from transduce.config import Config
-from transduce.data.again import PreparedPairs
-from transduce.data.config import DataConfig
 from transduce.data.pictures import DrawnPictures
-from transduce.data.reading.config import ReadingConfig, ReadingFiles
 from transduce.data.synthetic import SyntheticTask
 from transduce.inference.search.options import SearchOptions
 from transduce.models.block import BlockConfig
 from transduce.models.catalog import MODELS
 from transduce.models.transformer import TransformerConfig
+from transduce.tasks.language_modeling.config import LanguageModelingConfig
+from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
+from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
+from transduce.tasks.translation.corpus import PreparedPairs
 from transduce.text.corpus import CorpusFiles
 from transduce.text.plain import TextFile
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -37,18 +38,24 @@ corpus](../how-to/train.md) says anything. No default means: none, or worked out
 This page is made of the program's own settings, and a test compares the two.
 """
 SECTIONS: list[tuple[str, str, type[Config]]] = [
-    ("## `[data]`: pairs or plain text", "", DataConfig),
+    ("## `[data]` of translation: pairs", "", TranslationConfig),
     (
         "### A corpus of pairs",
         "`{source = …, target = …}` or `{path = …}`, in `train`, `validation`, `test`.",
         CorpusFiles,
     ),
-    ("### A corpus of plain text", "`{text = …}`, for language models and T5.", TextFile),
     ("### A task that makes its pairs", '`{task = "reverse", size = 10_000}`.', SyntheticTask),
     ("### Pictures that are drawn", '`{pictures = "seen", size = 10_000}`, for captioners.', DrawnPictures),
     ("### Pairs of another run", "`{prepared = …}`; what `--extra-validation RUN` stands for.", PreparedPairs),
-    ("## `[data]` of a reader", "With a `task`, the table is a reader's.", ReadingConfig),
-    ("### A file of examples", "`{path = …}`, in `train`, `validation`, `test`.", ReadingFiles),
+    ("## `[data]` of language modelling: plain text", "", LanguageModelingConfig),
+    ("### A corpus of plain text", "`{text = …}`, for language models and T5.", TextFile),
+    (
+        "## `[data]` of span corruption: plain text",
+        'With `objective = "span_corruption"`, pairs are made of the text for an encoder-decoder model such as T5.',
+        SpanCorruptionConfig,
+    ),
+    ("## `[data]` of text encoding: examples", "With any other `objective`.", TextEncodingConfig),
+    ("### A file of examples", "`{path = …}`, in `train`, `validation`, `test`.", ExampleFiles),
     ("## `[tokenizer]`", "", TokenizerConfig),
     ("## `[training]`", "", TrainingConfig),
     ("## `[search]`", "", SearchOptions),

@@ -20,7 +20,6 @@ from tests.invariants.cases import Case, make_model
 from tests.unit.test_layers import LAYERS, PACKAGE
 from transduce import __version__
 from transduce import model_folder as checkpoint
-from transduce.data import folder
 from transduce.models.catalog import MODELS
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import TransformerConfig
@@ -140,5 +139,5 @@ def test_the_changelog_is_of_this_version_and_says_which_saved_models_it_loads()
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.split(r"^## ", text, flags=re.MULTILINE)[1]
     assert newest.startswith(f"{__version__}\n")
-    assert checkpoint.FORMAT == resume.FORMAT == folder.FORMAT == 1
+    assert checkpoint.FORMAT == resume.FORMAT == 1
     assert "### Saved models" in newest and "model folders of format 1" in newest

@@ -10,11 +10,11 @@ import pytest
 import transduce
 from tests.stories import simple_stories
 from transduce.data.pictures import DrawnPictures
-from transduce.data.reading.config import ReadingConfig
 from transduce.data.synthetic import SyntheticTask
 from transduce.inference.load import load_reader
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
+from transduce.tasks.text_encoding.config import TextEncodingConfig
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 RECIPES = sorted(FOLDER.glob("*.toml"))
@@ -72,7 +72,7 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
         recipe, _ = read_recipe(path, [*changes, f"data.train.text={tmp_path / 'text'}"])
         assert isinstance(transduce.load(train(recipe, tmp_path / "run"))("A small"), str)
         return
-    if isinstance(read_recipe(path)[0].data, ReadingConfig):
+    if isinstance(read_recipe(path)[0].data, TextEncodingConfig):
         (tmp_path / "stories").write_text("\n".join(simple_stories(20, seed=1)))
         recipe, _ = read_recipe(path, [*changes, f"data.train=[{{path='{tmp_path / 'stories'}', format='babi'}}]"])
         reader = load_reader(train(recipe, tmp_path / "run"))

@@ -10,8 +10,6 @@ import pytest
 import transduce
 from transduce.cli.main import run
 from transduce.data.pictures import DrawnPictures
-from transduce.data.prepare import prepare
-from transduce.data.store import load_prepared
 from transduce.errors import DataError, SettingsError
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.ancestors.captioner import captioner_small
@@ -19,6 +17,7 @@ from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
+from transduce.tasks.catalog import load_prepared, prepare
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 from transduce.training.compatibility import refuse_too_long

@@ -23,7 +23,7 @@ def recipe(place: Path, tables: Table) -> Recipe:
 def test_a_reader_takes_what_fits_and_its_head_is_new(tmp_path: Path) -> None:
     train(recipe_of(tmp_path, "mask"), tmp_path / "read")
     (tmp_path / "tag").write_text(text("tag"))
-    tables = merge(TABLES, {"data": {"task": "tag", "train": {"path": str(tmp_path / "tag")}}})
+    tables = merge(TABLES, {"data": {"objective": "tag", "train": {"path": str(tmp_path / "tag")}}})
     del tables["tokenizer"], tables["model"]
     changes: Table = {"initial_checkpoint": str(tmp_path / "read"), "freeze": ["[!h]*"], "updates": 3}
     heard: list[str] = []

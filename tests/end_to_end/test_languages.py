@@ -12,12 +12,12 @@ import torch
 import transduce
 from tests.unit.cli.example import change_config, complaint
 from transduce.cli.main import run
-from transduce.data.again import PreparedPairs
 from transduce.data.batches import START
-from transduce.data.store import load_prepared
 from transduce.errors import DataError, SettingsError
 from transduce.inference.search.options import Request
 from transduce.recipe import read_recipe, resume_recipe
+from transduce.tasks.catalog import load_prepared
+from transduce.tasks.translation.corpus import PreparedPairs
 from transduce.training.feed import Feed
 
 RECIPE = """

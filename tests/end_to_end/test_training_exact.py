@@ -9,13 +9,21 @@ import pytest
 import torch
 
 from tests.unit.training.example import Listener, StopAt, resumed, run, same, snapshot, stopped_at, trainer
+from transduce.data.prepared import Prepared
 from transduce.data.ragged import Ragged
-from transduce.data.store import PairStore, Prepared
+from transduce.data.store import PairStore
 from transduce.storage.journal import read_journal
 from transduce.training.interruption import Interrupted, Interruption
 from transduce.training.reporter import Step
 
-REGULARISED = {"ema_decay": 0.9, "r_drop": 2.0, "r_drop_after": 4, "gradient_checkpointing": True, "threads": 2, "micro_batch_tokens": 29}
+REGULARISED = {
+    "ema_decay": 0.9,
+    "r_drop": 2.0,
+    "r_drop_after": 4,
+    "gradient_checkpointing": True,
+    "threads": 2,
+    "micro_batch_tokens": 29,
+}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +203,9 @@ def test_two_half_batches_accumulated_are_one_batch(prepared: Prepared, tmp_path
     corpus = equal_lengths(prepared)
     settings = {"updates": 5, "epsilon": 1e-4, "validate_every": 5}
     whole = trainer(corpus, tmp_path / "whole", {"dropout": 0.0}, batch_tokens=40, **settings)
-    halves = trainer(corpus, tmp_path / "halves", {"dropout": 0.0}, batch_tokens=20, gradient_accumulation=2, **settings)
+    halves = trainer(
+        corpus, tmp_path / "halves", {"dropout": 0.0}, batch_tokens=20, gradient_accumulation=2, **settings
+    )
     listeners = [run(whole), run(halves)]
     for one, two in zip(*(listener.steps for listener in listeners), strict=True):
         assert (one.update, one.epoch, one.tokens) == (two.update, two.epoch, two.tokens) == (one.update, two.epoch, 40)

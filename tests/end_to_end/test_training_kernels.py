@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.unit.training.example import recipe, resumed, run, same, snapshot, stopped_at, trainer
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.model_folder import load_model
 from transduce.run import train
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.unit.training.example import run, trainer
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.inference.search import sampling
 from transduce.inference.search.options import SearchOptions
 from transduce.nn.cpu import cross_entropy

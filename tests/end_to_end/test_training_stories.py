@@ -12,8 +12,7 @@ from tests.stories import PLACES, simple_stories
 from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.config import Table
 from transduce.data.batches import START
-from transduce.data.prepare import prepare
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.prepared import Prepared
 from transduce.inference.load import load_reader
 from transduce.model_folder import load_model
 from transduce.models.ancestors.memory_network import MemoryNetworkConfig
@@ -21,6 +20,7 @@ from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.recipe import Recipe, resume_recipe
 from transduce.run import train, with_labels
+from transduce.tasks.catalog import load_prepared, prepare
 from transduce.training.interruption import Interrupted
 from transduce.training.reading_feed import ReadingFeed
 from transduce.training.trainer import Trainer
@@ -29,7 +29,7 @@ LIST = "milk,apple"
 """An answer that is no word of its story."""
 ASKED = f"1 Anna took the milk.\n2 Anna took the apple.\n3 What is Anna carrying? \t{LIST}\n"
 TABLES: Table = {
-    "data": {"task": "classify", "max_length": 120, "validation_fraction": 0.1, "duplicates": "keep"},
+    "data": {"objective": "classify", "max_length": 120, "validation_fraction": 0.1, "duplicates": "keep"},
     "tokenizer": {"kind": "word", "min_frequency": 1, "lowercase": True},
     "model": {"preset": "memn2n", "model_dim": 7, "max_facts": 11},
     "training": {

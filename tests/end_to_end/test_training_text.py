@@ -12,13 +12,13 @@ import torch
 
 from tests.unit.training.example import Listener, StopAt
 from transduce.config import Table, merge
-from transduce.data.store import load_prepared
 from transduce.errors import SettingsError
 from transduce.inference.translator import load
 from transduce.model_folder import load_model
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 from transduce.storage.manifest import sha256
+from transduce.tasks.catalog import load_prepared
 from transduce.training import run_folder
 from transduce.training.interruption import Interrupted
 
@@ -80,7 +80,7 @@ def tables(corpus: Path, **changes: Table) -> Table:
 
 
 SPANS: Table = {
-    "data": {"corrupt": "spans", "block_size": 41},
+    "data": {"objective": "span_corruption", "block_size": 41},
     "model": {"name": "t5", "max_positions": 1024},
     "training": {"batch_tokens": 89},
 }
@@ -131,7 +131,7 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 def test_validation_is_the_loss_over_every_token_and_its_bits_over_the_bytes(trained: tuple[Path, Listener]) -> None:
     folder, heard = trained
     contents = load_model(folder)
-    prepared = load_prepared(folder / run_folder.DATA, block=BLOCK)
+    prepared = load_prepared(folder / run_folder.DATA, block_size=BLOCK)
     assert prepared.validation is not None and prepared.report.validation is not None
     count, loss = 0, 0.0
     for row in range(len(prepared.validation)):  # one block after the other, by torch's own cross-entropy
@@ -219,7 +219,7 @@ def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path
     ("changes", "sentence"),
     [
         ({"model": {"name": "transformer"}}, "plain text is for a language model"),
-        ({"data": {"corrupt": "spans"}}, "gpt reads no source"),
+        ({"data": {"objective": "span_corruption"}}, "gpt reads no source"),
         ({"tokenizer": {"joint": False}}, "one side and needs one tokenizer"),
         ({"training": {"metric": "bleu"}}, "is for pairs; of plain text the loss"),
         ({"training": {"bpe_dropout": 0.1}}, "not plain text"),
@@ -244,5 +244,5 @@ def test_settings_are_chosen_by_how_much_text_there_is(corpus: Path) -> None:
     assert (chosen.training.schedule, chosen.training.label_smoothing) == ("cosine", 0.0)
     assert (chosen.search.method, chosen.search.temperature) == ("sample", 0.8)
     assert reasons[0].endswith("characters of text") and "gpt_mini" in reasons[2]
-    spans, _ = read_recipe(None, ["data.corrupt=spans"], {"data": {"train": {"text": str(corpus)}}})
+    spans, _ = read_recipe(None, ["data.objective=span_corruption"], {"data": {"train": {"text": str(corpus)}}})
     assert spans.tokenizer.sentinels == 100 and spans.data.block_size == 256

@@ -12,8 +12,7 @@ import torch
 from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.config import Table, merge
 from transduce.data.batches import START
-from transduce.data.prepare import prepare
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError
 from transduce.inference.text_encoder import TextEncoder
 from transduce.model_folder import load_model
@@ -21,6 +20,7 @@ from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train, with_labels
+from transduce.tasks.catalog import load_prepared, prepare
 from transduce.tasks.text_encoding.evaluation import assess_reader
 from transduce.training.interruption import Interrupted
 from transduce.training.reading_feed import ReadingFeed
@@ -65,7 +65,7 @@ def text(task: str) -> str:
 def recipe_of(folder: Path, task: str, **changes: Table) -> Recipe:
     path = folder / f"{task}{'.tsv' if task == 'classify' else '.jsonl' if task == 'answer' else ''}"
     path.write_text(text(task), encoding="utf-8")
-    data = {"data": {"task": task, "train": {"path": str(path)}}}
+    data = {"data": {"objective": task, "train": {"path": str(path)}}}
     return Recipe.from_tables(merge(merge(TABLES, data), changes), "a test")
 
 
@@ -232,7 +232,7 @@ def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> N
         if changes.get("model", {}).get("name"):
             tables["model"] = {}
         path = tmp_path / "a.tsv"
-        data = {"data": {"task": "classify", "train": {"path": str(path)}}}
+        data = {"data": {"objective": "classify", "train": {"path": str(path)}}}
         with pytest.raises(SettingsError, match=said):
             Recipe.from_tables(merge(merge(tables, data), changes), "a test")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="reads texts and writes none"):

@@ -90,7 +90,7 @@ def test_a_reader_labels_every_word_with_the_one_that_stands_opposite(tmp_path: 
         name: {"path": str(tmp_path / f"{file}.conll")} for name, file in (("train", "train"), ("validation", "test"))
     }
     tables: Table = {
-        "data": {"task": "tag", **files, "max_length": 16},
+        "data": {"objective": "tag", **files, "max_length": 16},
         "model": {**model, **SMALL},
         "training": {"updates": 1200},
     }

@@ -182,7 +182,7 @@ STORIES: Table = {
 def test_questions_about_unseen_stories_are_answered_and_the_fact_that_answers_is_looked_at(tmp_path: Path) -> None:
     for name, seed in (("train", 1), ("test", 2)):
         (tmp_path / name).write_text("\n".join(simple_stories(2000 if name == "train" else 300, seed)))
-    data = {"task": "classify", "train": {"path": str(tmp_path / "train"), "format": "babi"}, "duplicates": "keep"}
+    data = {"objective": "classify", "train": {"path": str(tmp_path / "train"), "format": "babi"}, "duplicates": "keep"}
     recipe = Recipe.from_tables(merge(STORIES, {"data": data}), "a test")
     reader = load_reader(train(recipe, tmp_path / "run"))
     found = assess_reader(reader, str(tmp_path / "test"))["label_accuracy"]

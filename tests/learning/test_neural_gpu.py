@@ -48,7 +48,7 @@ def test_it_reverses_sequences_it_has_never_seen(tmp_path: Path) -> None:
     unseen = write(tmp_path / "test.conll", TASK.but(seed=7, size=1000, min_length=4), seen)
     assert len(unseen) > 500
     data = {
-        "task": "tag",
+        "objective": "tag",
         "train": {"path": str(tmp_path / "train.conll")},
         "validation": {"path": str(tmp_path / "test.conll")},
         "max_length": 16,

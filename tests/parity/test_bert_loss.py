@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.parity.test_bert import batch, twins
-from transduce.data.reading.batch import ReadingBatch
+from transduce.tasks.text_encoding.batches import ReadingBatch
 from transduce.training.reading_objective import reading_loss, score_cross_entropy
 
 transformers = pytest.importorskip("transformers", reason="compares with transformers; install the extra dev")

@@ -265,7 +265,7 @@ def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path
 def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> None:
     tokenizer = train_reading_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1), TEXTS * 3)
     settings = BertConfig(model_dim=16, num_heads=2, ffn_dim=24, num_layers=1, max_positions=64, head="span")
-    habits = {"max_length": 40, "stride": 7, "no_answer": True}
+    habits = {"max_length": 40, "stride": 7, "allow_no_answer": True}
     contents = ModelFolder(_drawn(settings, tokenizer.size), settings, tokenizer, tokenizer, {**habits})
     export(contents, tmp_path / "theirs")
     transformers.BertForQuestionAnswering.from_pretrained(tmp_path / "theirs")

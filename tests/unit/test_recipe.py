@@ -16,7 +16,6 @@ import torch
 import transduce
 from tests.unit.training.example import TABLES, Listener, recipe
 from transduce.config import merge, write_toml
-from transduce.data.prepare import prepare
 from transduce.errors import CannotCreate, MissingInput, ModelFolderError, SettingsError, TransduceError
 from transduce.model_folder import load_model, load_weights
 from transduce.models.rnn import RnnConfig
@@ -27,6 +26,7 @@ from transduce.storage.journal import read_journal
 from transduce.storage.json_file import read_json
 from transduce.storage.layout import MANIFEST
 from transduce.storage.manifest import save_manifest
+from transduce.tasks.catalog import prepare
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Step
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
 from transduce.errors import TransduceError
 from transduce.recipe import Recipe
 from transduce.run import train
+from transduce.tasks.catalog import prepare
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.verify_resume import _compare, verify_resume
 
 RECIPE = {
@@ -40,7 +40,9 @@ def test_a_run_that_was_killed_is_the_same_run_after_resuming(
         pairs = [f"{' '.join(text)}\t{' '.join(reversed(text))}\n" for text in ("abc", "bca", "acb", "ccb") * 9]
         files, prepared = folder / "pairs.tsv", folder / "prepared"
         files.write_text("".join(pairs), encoding="utf-8")
-        recipe = replace(recipe, data=DataConfig.from_table({"train": {"path": str(files)}, "duplicates": "keep"}, ""))
+        recipe = replace(
+            recipe, data=TranslationConfig.from_table({"train": {"path": str(files)}, "duplicates": "keep"}, "")
+        )
         prepare(recipe.data, recipe.tokenizer, prepared)
         files.unlink()
     recipe = replace(recipe, training=recipe.training.but(ema_decay=0.9))

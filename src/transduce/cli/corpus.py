@@ -58,7 +58,7 @@ def corpus_tables(options: dict[str, Any]) -> Table:
 
 def _prepared(folder: str) -> Table | list[Table]:
     """Name the validation pairs of a run or prepared corpus; of several languages each by itself."""
-    from transduce.data.again import PreparedPairs
+    from transduce.tasks.translation.corpus import PreparedPairs
 
     tags = PreparedPairs(prepared=folder).tags()
     one: Table = {"prepared": folder}

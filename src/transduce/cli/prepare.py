@@ -39,9 +39,8 @@ def command(output: str, as_json: bool, **options: Any) -> None:
     Without a validation corpus some pairs are held out. What is not said of the tokenizer is chosen from the corpus,
     as `transduce train` does; but nothing is of standard input, which can be read once only.
     """
-    from transduce.data.prepare import prepare
-    from transduce.data.store import read_data_table
     from transduce.recipe import CHOSEN, choose_tokenizer, read_tokenizer_table
+    from transduce.tasks.catalog import prepare, read_data_table
     from transduce.tasks.initial_checkpoint import given_tokenizers
 
     where = options["recipe"] or "the command line"

@@ -13,7 +13,7 @@ from transduce.config import Table, counted
 from transduce.errors import SettingsError
 
 if TYPE_CHECKING:
-    from transduce.data.store import Prepared
+    from transduce.data.prepared import Prepared
 
 _EXAMPLES = """
 \b
@@ -127,7 +127,7 @@ def _assignments(options: dict[str, Any]) -> list[str]:
 
 def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepared | None]:
     """Return the tables that the command line names, which a recipe may complete, and the prepared corpus if named."""
-    from transduce.data.store import load_prepared
+    from transduce.tasks.catalog import load_prepared
 
     corpora = corpus_tables(options)
     if corpora and prepared is not None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from transduce.data.config import DataConfig
 from transduce.errors import DataError, MissingInput
 from transduce.storage.atomic import atomic_file
 from transduce.text.corpus import CorpusFiles
@@ -94,8 +93,8 @@ def split(words: Iterable[str], validation: int = VALIDATION_WORDS, test: int = 
     return Split(*(sorted(part) for part in parts))
 
 
-def write_demo_corpus(folder: Path) -> DataConfig:
-    """Write train.tsv, validation.tsv and test.tsv (one line per word and pronunciation) and return their settings.
+def write_demo_corpus(folder: Path) -> dict[str, CorpusFiles]:
+    """Write train.tsv, validation.tsv and test.tsv (one line per word and pronunciation) and return them by name.
 
     Made for a character tokenizer on the source and a word tokenizer on the target, whose words are the phonemes.
     """
@@ -105,5 +104,4 @@ def write_demo_corpus(folder: Path) -> DataConfig:
         lines = [f"{word}\t{spoken}\n" for word in chosen for spoken in words[word]]
         with atomic_file(folder / f"{name}.tsv") as temporary:
             temporary.write_text("".join(lines), encoding="utf-8")
-    train, validation, test = (CorpusFiles(path=str(folder / f"{name}.tsv")) for name in parts)
-    return DataConfig(train=train, validation=validation, test=test, source_language="en", target_language="arpabet")
+    return {name: CorpusFiles(path=str(folder / f"{name}.tsv")) for name in parts}

@@ -23,7 +23,7 @@ REASONS = {
     "columns": "a column or a label is missing",
     "label": "the label has a line break, a tab or another control character",
     "no_place": "an answer does not stand where it is said to in its context",
-    "unanswered": "the question has no answer (data.no_answer = true would teach that)",
+    "unanswered": "the question has no answer (data.allow_no_answer = true would teach that)",
     "no_window": "no piece of max_length tokens holds the whole answer",
     "too_short": "the document is too short to be learnt from",
     "left_over": "it ends a document with a single token, which makes no pair of sentences",

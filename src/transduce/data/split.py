@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.audit import MARKS
-from transduce.data.config import RATIO_FLOOR
 from transduce.data.ragged import RaggedWriter
 from transduce.data.report import MAX_EXAMPLES, Side, SplitReport, Tally
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tag import NO_LEAD, Lead
 from transduce.text.tokenizer.word_cache import WordCache
+
+RATIO_FLOOR = 5
+"""A side counts as at least this many tokens when two lengths are compared."""
 
 Lengths = NDArray[np.int64]
 Chosen = NDArray[np.bool_]

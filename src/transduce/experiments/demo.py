@@ -24,6 +24,7 @@ from transduce.storage.filesystem import storage_errors
 from transduce.storage.json_file import write_json
 from transduce.storage.layout import RECIPE
 from transduce.storage.lock import locked
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.tasks.translation.evaluation import Assessment, TestSet, assess, read_test_set
 from transduce.training.reporter import Reporter
 
@@ -63,7 +64,9 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     """Train, test on unseen words, draw; yield lines to print. An earlier demo in the folder is replaced."""
     corpus = folder.parent / f"{folder.name}-corpus"
     _make_room(folder, corpus)
-    data = write_demo_corpus(corpus)
+    data = TranslationConfig.from_table(
+        {**write_demo_corpus(corpus), "source_language": "en", "target_language": "arpabet"}, "the demo"
+    )
     recipe = Recipe.from_tables(merge({"data": data.to_table()}, SETTINGS), "the demo's recipe")
     yield f"learning to pronounce English in {folder}"
     began = time.monotonic()

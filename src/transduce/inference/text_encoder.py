@@ -61,7 +61,7 @@ class TextEncoder:
             labels,
             self.notes.get("max_length"),
             self.notes.get("stride") or 64,
-            bool(self.notes.get("no_answer")),
+            bool(self.notes.get("allow_no_answer")),
         )
 
     @property

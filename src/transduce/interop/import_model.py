@@ -45,7 +45,7 @@ TORCH = "torch_transformer"
 GENERATION = "generation_config.json"
 OUR_HABITS = "transduce"
 """Where `config.json` of a reader that we exported keeps what `transformers` leave to the asker, …"""
-HABITS = {"max_length": 8, "stride": 1, "no_answer": True}
+HABITS = {"max_length": 8, "stride": 1, "allow_no_answer": True}
 """… which is this, each with the least that makes sense."""
 EMBEDDINGS = (
     ("source_embedding.weight", "embedding.weight", "embedding.tokens.weight"),

@@ -13,13 +13,15 @@ from itertools import islice
 from pathlib import Path
 
 from transduce.config import Table, merge, read_toml
-from transduce.data.prepare import Given
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.config import PlainTextConfig
+from transduce.data.prepared import Prepared
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError
 from transduce.model_folder import Description, describe_model, find_model
 from transduce.models import catalog
 from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE
 from transduce.storage.manifest import sha256
+from transduce.tasks.catalog import load_prepared
+from transduce.tasks.translation.preparation import Given
 from transduce.text.language import Spoken, spoken
 from transduce.text.tokenizer import AnyTokenizer, is_joint
 from transduce.text.tokenizer.tokenizer import WITH_FOLDER, TokenizerConfig
@@ -185,7 +187,9 @@ def fit(origin: Origin, pairs: Iterable[tuple[str, str]]) -> list[str]:
     sides = (("source", origin.found.source_tokenizer), ("target", origin.found.target_tokenizer))
     new = _coverages(origin, pairs)
     before = None if origin.data is None else _prepared(origin.data)
-    own = None if before is None or before.data.is_text else _coverages(origin, before.train.texts())
+    own = (
+        None if before is None or isinstance(before.data, PlainTextConfig) else _coverages(origin, before.train.texts())
+    )
     reasons = []
     for side, (name, tokenizer) in enumerate(sides):
         if not new[side].words:

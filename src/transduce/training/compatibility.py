@@ -8,8 +8,8 @@ import torch
 
 from transduce.config import Config
 from transduce.data.config import DataConfig
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.store import PairStore, Prepared
+from transduce.data.prepared import Prepared
+from transduce.data.store import PairStore
 from transduce.errors import SettingsError, brief
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
@@ -19,7 +19,7 @@ from transduce.training.config import TrainingConfig
 
 
 def refuse_unfit(
-    data: DataConfig | ReadingConfig, config: Config, training: TrainingConfig, search: SearchOptions
+    data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions
 ) -> None:
     """Say no, before hours go into preparing, to what could not be done or would mean nothing."""
     model, name = outline(config, VocabularySizes(1, 1)), catalog.name_of(config)
@@ -34,7 +34,7 @@ def refuse_unfit(
         reason += "; leave it out"
     elif training.relaxation_updates and not [*relaxed_sets(model)]:
         reason = f"training.relaxation_updates joins the sets of weights of a Neural GPU, and a {name} has none; leave it out"
-    elif training.metric != "loss" and data.validation is None and not data.validation_fraction:
+    elif training.metric != "loss" and not data.of_split("validation") and not data.validation_fraction:
         reason = f"training.metric = '{training.metric}' chooses by validation, and there is none; give data.validation"
         reason += ", or set data.validation_fraction above 0"
     if reason is not None:

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import torch
 
 from transduce.data.batches import POOL_SIZE, Batch, Batches, Position, collate
-from transduce.data.corruption import Corruption
-from transduce.data.store import PairStore, Prepared
+from transduce.data.prepared import Prepared
+from transduce.data.store import PairStore
 from transduce.rng import Rows
+from transduce.tasks.translation.span_corruption import Corruption
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.training.config import TrainingConfig
 
@@ -90,7 +91,7 @@ class Feed:
 
 def corruption_of(prepared: Prepared, seed: int) -> Corruption | None:
     """What makes pairs of a corpus's blocks, where the recipe wants that."""
-    if prepared.data.corrupt is None:
+    if prepared.data.kind != "span_corruption":
         return None
     tokenizer = prepared.target_tokenizer
     return Corruption(tokenizer.sentinels, tokenizer.end, prepared.train.blocks.block, seed)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError
 from transduce.models.interface import Model
+from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.training.config import TrainingConfig
 from transduce.training.feed import Feed
 from transduce.training.reading_feed import ReadingFeed
@@ -16,7 +16,7 @@ from transduce.training.workers import Workers
 
 def build_feed(prepared: Prepared, config: TrainingConfig, model: Model) -> Feed | ReadingFeed:
     """Return the batches of a run."""
-    if isinstance(prepared.data, ReadingConfig):
+    if isinstance(prepared.data, TextEncodingConfig):
         return ReadingFeed(prepared, config, model.device)
     return Feed(prepared, config, model.device, (model.max_source, model.max_target))
 
@@ -27,7 +27,7 @@ def build_validator(
     """Return what judges a run on its validation split; None where there is none."""
     if prepared.validation is None:
         return None
-    kind = ReadingValidator if isinstance(prepared.data, ReadingConfig) else Validator
+    kind = ReadingValidator if isinstance(prepared.data, TextEncodingConfig) else Validator
     return kind(workers, prepared, prepared.validation, config)
 
 

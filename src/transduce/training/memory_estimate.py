@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from transduce.data.batches import Batch
-from transduce.data.reading.batch import ReadingBatch
-from transduce.data.reading.config import ReadingConfig, Task
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
+from transduce.tasks.text_encoding.batches import ReadingBatch
+from transduce.tasks.text_encoding.config import Objective, TextEncodingConfig
 from transduce.training.distributed.sharding import local
 from transduce.training.objective import AnyBatch
 from transduce.training.step import Updater
@@ -130,8 +130,8 @@ def fitting_micro_batch(updater: Updater, corpus: Prepared, micro_batch_tokens: 
 
 def _longest(corpus: Prepared, tokens: int) -> AnyBatch:
     """One slice of pairs as long as the longest; what they say does not matter."""
-    if isinstance(corpus.data, ReadingConfig):
-        return _longest_reading(corpus.data.task, corpus.report.train.source.longest + 2, tokens)
+    if isinstance(corpus.data, TextEncodingConfig):
+        return _longest_reading(corpus.data.objective, corpus.report.train.source.longest + 2, tokens)
     longest_source, longest_target = corpus.longest
     rows = max(1, tokens // (1 + max(longest_source, longest_target)))
     source = torch.full((rows, longest_source + 1), corpus.source_tokenizer.end)
@@ -146,7 +146,7 @@ def _longest(corpus: Prepared, tokens: int) -> AnyBatch:
     )
 
 
-def _longest_reading(task: Task, length: int, tokens: int) -> ReadingBatch:
+def _longest_reading(task: Objective, length: int, tokens: int) -> ReadingBatch:
     """The same for a reader; of every seventh piece something is wanted, as of hidden ones."""
     rows = max(1, tokens // length)
     texts = torch.zeros(rows, length, dtype=torch.int64)

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from transduce import __version__
-from transduce.data.store import Prepared
+from transduce.data.config import PlainTextConfig
+from transduce.data.prepared import Prepared
 from transduce.evaluation.metrics import show_score
 from transduce.model_folder import ModelFolder
 from transduce.models import catalog
@@ -107,7 +108,7 @@ def _writer(contents: ModelFolder, corpus: Prepared) -> _Face:
     name, sizes = catalog.name_of(contents.config), contents.model.sizes
     continues = catalog.is_language_model(contents.config)
     verb, use = ("generate", "Let it go on with a text") if continues else ("translate", "Translate with it")
-    is_text = corpus.data.is_text
+    is_text = isinstance(corpus.data, PlainTextConfig)
     return _Face(
         title=f"{name}, trained on text" if is_text else f"{name}, {source or 'source'} → {target or 'target'}",
         tags="text-generation" if is_text else "translation, sequence-to-sequence",

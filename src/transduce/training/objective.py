@@ -5,12 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from transduce.data.batches import Batch
-from transduce.data.reading.batch import ReadingBatch
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer
 from transduce.nn.auxiliary_loss import listening
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.cpu.r_drop import paired_cross_entropy
 from transduce.nn.dropout import begin_pass
+from transduce.tasks.text_encoding.batches import ReadingBatch
 from transduce.training.reading_objective import reading_loss
 
 AnyBatch = Batch | ReadingBatch

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import torch
 
 from transduce.data.batches import POOL_SIZE, Batches, Position
-from transduce.data.reading.batch import ReadingBatch, collate_reading
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.reading.masking import Masking
-from transduce.data.store import PairStore, Prepared
+from transduce.data.prepared import Prepared
+from transduce.data.store import PairStore
 from transduce.rng import Rows
+from transduce.tasks.text_encoding.batches import ReadingBatch, collate_reading
+from transduce.tasks.text_encoding.config import TextEncodingConfig
+from transduce.tasks.text_encoding.masking import Masking
 from transduce.training.config import TrainingConfig
 
 MASKED_POOL_SIZE = 8_192
@@ -22,10 +23,10 @@ class ReadingFeed:
     """The batches of a run of a reader."""
 
     def __init__(self, prepared: Prepared, config: TrainingConfig, device: torch.device) -> None:
-        assert isinstance(prepared.data, ReadingConfig)
+        assert isinstance(prepared.data, TextEncodingConfig)
         self.prepared, self.config, self.device, self.data = prepared, config, device, prepared.data
         self._masking = None
-        if self.data.task == "mask":
+        if self.data.objective == "mask":
             self._masking = Masking(self.data, prepared.source_tokenizer, config.seed)
         pool_size = config.bucket_size or (MASKED_POOL_SIZE if self._masking else POOL_SIZE)
         self.batches = Batches.of(
@@ -36,7 +37,7 @@ class ReadingFeed:
         """Yield batches from a position on, each with the position after it."""
         specials = self.prepared.source_tokenizer.specials
         for after, (store, rows) in self.batches.starting(position, self._pool):
-            yield after, collate_reading(store, rows, specials, self.data.task).to(self.device)
+            yield after, collate_reading(store, rows, specials, self.data.objective).to(self.device)
 
     def _pool(self, epoch: int, pool: int) -> list[tuple[PairStore, Rows]]:
         if self._masking is None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from transduce.data.reading.batch import ReadingBatch
 from transduce.models.head import LanguageHead, SpanHead
 from transduce.models.interface import EncoderModel, Head, Reading
 from transduce.nn.auxiliary_loss import listening
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.cpu.r_drop import paired_cross_entropy
 from transduce.nn.dropout import begin_pass
+from transduce.tasks.text_encoding.batches import ReadingBatch
 
 
 def reading_loss(model: EncoderModel, batch: ReadingBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:

@@ -9,15 +9,16 @@ from typing import Any
 import torch
 
 from transduce.data.batches import validation_batches
-from transduce.data.reading.batch import collate_reading
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.reading.masking import Masking
-from transduce.data.store import PairStore, Prepared
+from transduce.data.prepared import Prepared
+from transduce.data.store import PairStore
 from transduce.errors import SettingsError
 from transduce.evaluation.labels import judge_answers
 from transduce.evaluation.metrics import perplexity
 from transduce.inference.text_encoding import ReadingEngine, answers_to
 from transduce.models.interface import EncoderModel
+from transduce.tasks.text_encoding.batches import collate_reading
+from transduce.tasks.text_encoding.config import TextEncodingConfig
+from transduce.tasks.text_encoding.masking import Masking
 from transduce.training.config import TrainingConfig
 from transduce.training.reading_objective import reading_loss
 from transduce.training.reporter import Sample, Validation
@@ -34,11 +35,11 @@ class ReadingValidator:
     """Validates one reader on one split, always the same examples in the same order."""
 
     def __init__(self, workers: Workers, prepared: Prepared, store: PairStore, config: TrainingConfig) -> None:
-        assert isinstance(prepared.data, ReadingConfig)
+        assert isinstance(prepared.data, TextEncodingConfig)
         self.workers, self.config, self.data = workers, config, prepared.data
         self.tokenizer, self.labels = prepared.source_tokenizer, prepared.report.labels or ()
         self.texts = [text for text in store.texts() if text[0]]
-        if self.data.task == "mask":
+        if self.data.objective == "mask":
             masking = Masking(self.data, self.tokenizer, FIXED_SEED)
             store = PairStore.of(*masking.examples(store, range(len(store)), 0))
         self.store = store
@@ -48,7 +49,7 @@ class ReadingValidator:
         """Look at every example once, so many tokens at a time."""
         loss, asked, correct = self._judge(micro_batch_tokens or self.config.micro_batch_size)
         gold, said = self._answers()
-        scores = judge_answers(self.data.task, gold, said) if said else {}
+        scores = judge_answers(self.data.objective, gold, said) if said else {}
         shown = zip(self.texts[:SAMPLES], said[:SAMPLES], strict=False)
         return Validation(
             update=update,
@@ -74,7 +75,7 @@ class ReadingValidator:
         batches = validation_batches(self.store, micro_batch_tokens)
 
         def judge(model: EncoderModel, part: int) -> tuple[float, int, int]:
-            batch = collate_reading(self.store, batches[part], self.tokenizer.specials, self.data.task)
+            batch = collate_reading(self.store, batches[part], self.tokenizer.specials, self.data.objective)
             with torch.inference_mode():
                 result = reading_loss(model, batch.to(self.device), smoothing=0.0)
             return float(result.plain), batch.num_target_tokens, int(result.correct)
@@ -90,9 +91,9 @@ class ReadingValidator:
         def ask(model: EncoderModel, part: int) -> list[Any]:
             some = questions[part * ASKED_TOGETHER : (part + 1) * ASKED_TOGETHER]
             engine = ReadingEngine(
-                model, self.tokenizer, self.labels, self.data.max_length, self.data.stride, self.data.no_answer
+                model, self.tokenizer, self.labels, self.data.max_length, self.data.stride, self.data.allow_no_answer
             )
-            return answers_to(engine, self.data.task, some)
+            return answers_to(engine, self.data.objective, some)
 
         said = [answer for some in self.workers.each(ask, parts) for answer in some] if parts else []
         return [json.loads(gold) for _, gold in self.texts], said

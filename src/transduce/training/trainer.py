@@ -16,7 +16,8 @@ from typing import TypeVar
 
 from transduce.config import Table
 from transduce.data.batches import Position
-from transduce.data.store import Prepared
+from transduce.data.config import PlainTextConfig
+from transduce.data.prepared import Prepared
 from transduce.errors import TransduceError
 from transduce.evaluation.metrics import finite
 from transduce.models.interface import Model
@@ -292,5 +293,5 @@ class Trainer:
             ranks=self.ranks.world,
             device=str(self.updater.device),
             memory=self._in_memory(lambda size: expected_peak(self.updater, self.prepared, size), reporter),
-            rows="blocks" if self.prepared.data.is_text else "pairs",
+            rows="blocks" if isinstance(self.prepared.data, PlainTextConfig) else "pairs",
         )

@@ -11,7 +11,9 @@ import torch
 
 from transduce.data.batches import collate, validation_batches
 from transduce.data.blocks import Blocks
-from transduce.data.store import PairStore, Prepared
+from transduce.data.config import PlainTextConfig
+from transduce.data.prepared import Prepared
+from transduce.data.store import PairStore
 from transduce.evaluation.metrics import METRICS, bits_per_byte, perplexity
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
@@ -43,7 +45,7 @@ class Validator:
         tags = prepared.report.tags
         self.lead = len(prepared.target_tokenizer.opening) if tags is None else tags.lengths[1]
         """Tokens that every answer begins with."""
-        self.decoded = range(min(len(store), config.decode_examples) if not prepared.data.is_text else 0)
+        self.decoded = range(min(len(store), config.decode_examples) if not isinstance(prepared.data, PlainTextConfig) else 0)
         self.device = workers.models[0].device
         report = prepared.report.validation if store is prepared.validation else prepared.report.extra_validation
         counted = None if report is None or not isinstance(store.targets, Blocks) else report.text

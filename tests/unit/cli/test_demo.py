@@ -9,20 +9,19 @@ import pytest
 
 from tests.unit.cli.example import complaint, snapshot
 from transduce.cli.main import run
-from transduce.data.config import DataConfig
 from transduce.experiments import demo
+from transduce.text.corpus import CorpusFiles
 
 WORDS = {f"{a}{b}": f"{a.upper()} {b.upper()}" for a in "abcdefgh" for b in "ijklmnop"}
 
 
-def small_corpus(folder: Path) -> DataConfig:
+def small_corpus(folder: Path) -> dict[str, CorpusFiles]:
     """Write the words as the demo's corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"{word}\t{spoken}\n" for word, spoken in WORDS.items()]
     for name, part in {"train": lines[16:], "validation": lines[:8], "test": lines[8:16]}.items():
         (folder / f"{name}.tsv").write_text("".join(part))
-    corpora = {name: {"path": str(folder / f"{name}.tsv")} for name in ("train", "validation", "test")}
-    return DataConfig.from_table(corpora, "the test")
+    return {name: CorpusFiles(path=str(folder / f"{name}.tsv")) for name in ("train", "validation", "test")}
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def test_train_on_text_and_go_on_with_it(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert "1 document read, 1 kept" in capsys.readouterr().out
     assert run(["train", "--prepared", "p", *options, "--preset", "gpt_mini", "--output", "again"]) == 0
-    spans = ["--text", "corpus.txt", "--document", "file", "--set", "data.corrupt=spans"]
+    spans = ["--text", "corpus.txt", "--document", "file", "--set", "data.objective=span_corruption"]
     assert run(["prepare", *spans, "--tokenizer", "character", "--output", "spans"]) == 0
     assert run(["train", "--prepared", "spans", *options, "--preset", "t5_mini", "--output", "filled"]) == 0
     assert run(["train", "--source", "corpus.txt", "--target", "corpus.txt", "--document", "line"]) == 2

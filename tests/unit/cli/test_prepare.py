@@ -11,7 +11,7 @@ import pytest
 
 from transduce.cli.corpus import PreparationProgress
 from transduce.cli.main import run
-from transduce.data.store import load_prepared
+from transduce.tasks.catalog import load_prepared
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transduce.cli.main import run
-from transduce.data.store import load_prepared
+from transduce.tasks.catalog import load_prepared
 
 
 @pytest.fixture

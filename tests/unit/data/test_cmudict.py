@@ -53,7 +53,7 @@ def test_more_held_out_words_than_there_are_is_an_error() -> None:
 
 def test_the_demo_corpus_holds_out_whole_words(tmp_path: Path) -> None:
     needs_dictionary()
-    data = pronunciation.write_demo_corpus(tmp_path)
+    corpora = pronunciation.write_demo_corpus(tmp_path)
     words = pronunciation.pronunciations()
     assert words["cat"] == ["K AE T"]
     assert len(words) > 120_000
@@ -61,8 +61,7 @@ def test_the_demo_corpus_holds_out_whole_words(tmp_path: Path) -> None:
     assert len(phonemes) == 39  # ARPAbet of this dictionary, without stress
     sides = {}
     for name in ("train", "validation", "test"):
-        corpus = getattr(data, name)
-        pairs = list(read_pairs(corpus))
+        pairs = list(read_pairs(corpora[name]))
         sides[name] = {pair.source for pair in pairs}
         assert all(pair.target in words[pair.source] for pair in pairs)
         assert len(pairs) == sum(len(words[word]) for word in sides[name])

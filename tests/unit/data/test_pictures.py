@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from transduce.data.config import DataConfig
 from transduce.data.pictures import COLOURS, KINDS, RELATIONS, SIDE, DrawnPictures, Scene, spans
 from transduce.errors import SettingsError
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.picture import PALETTE
 
 
@@ -98,13 +98,15 @@ def test_shapes_of_one_size_fill_it_and_differ(size: int) -> None:
 
 
 def test_a_recipe_can_name_drawn_pictures_and_nonsense_is_refused() -> None:
-    data = DataConfig.from_table({"train": {"pictures": "seen", "size": 3}}, "a test")
+    data = TranslationConfig.from_table({"train": {"pictures": "seen", "size": 3}}, "a test")
     assert isinstance(data.train, DrawnPictures) and data.train.name == "seen pictures (seed 1)"
     single = scenes("seen", 30, max_shapes=1)
     assert all(len(scene.shapes) == 1 for scene in single) and all(len(scene.caption.split()) == 3 for scene in single)
     with pytest.raises(SettingsError, match="pictures"):
-        DataConfig.from_table({"train": {"pictures": "some", "size": 3}}, "a test")
+        TranslationConfig.from_table({"train": {"pictures": "some", "size": 3}}, "a test")
     with pytest.raises(SettingsError, match="min_shapes 2 is above max_shapes 1"):
-        DataConfig.from_table({"train": {"pictures": "seen", "size": 3, "min_shapes": 2, "max_shapes": 1}}, "a test")
+        TranslationConfig.from_table(
+            {"train": {"pictures": "seen", "size": 3, "min_shapes": 2, "max_shapes": 1}}, "a test"
+        )
     with pytest.raises(SettingsError, match="one shape has no relation that could be held out; set max_shapes = 2"):
         scenes("held_out", max_shapes=1)

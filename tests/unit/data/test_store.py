@@ -12,22 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.data import folder as folder_module
+from transduce.data import prepared as prepared_module
 from transduce.data import ragged as ragged_module
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
 from transduce.data.ragged import Ragged, RaggedWriter, read_strings
-from transduce.data.store import load_prepared
 from transduce.errors import DataError, MissingInput, TransduceError
 from transduce.storage.json_file import read_json
 from transduce.storage.manifest import save_manifest
+from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("store") / "prepared"
-    data = DataConfig.from_table({"train": {"task": "sort", "size": 101}}, "here")
+    data = TranslationConfig.from_table({"train": {"task": "sort", "size": 101}}, "here")
     prepare(data, TokenizerConfig(kind="word", joint=False), folder)
     return folder
 
@@ -101,7 +100,7 @@ import numpy as np
 from transduce.data import ragged
 from transduce.data.batches import Batches, collate
 from transduce.data.store import PairStore
-from transduce.text.specials import Specials
+from transduce.text.tokenizer.special import Specials
 from transduce.data.ragged import Ragged
 ragged.MAPPED_BYTES = int(sys.argv[2])
 folder = Path(sys.argv[1])
@@ -172,7 +171,7 @@ def test_a_flipped_bit_is_found_in_every_file(original: Path, tmp_path: Path) ->
 
 
 def test_a_truncated_file_is_found_whatever_its_size(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_module, "SMALL_FILE", 0)
+    monkeypatch.setattr(prepared_module, "SMALL_FILE", 0)
     path = prepared / "train" / "target.tokens.bin"
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(DataError, match=r"target\.tokens\.bin: has .* bytes instead of"):
@@ -180,7 +179,7 @@ def test_a_truncated_file_is_found_whatever_its_size(prepared: Path, monkeypatch
 
 
 def test_large_files_are_hashed_only_when_asked(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_module, "SMALL_FILE", 0)
+    monkeypatch.setattr(prepared_module, "SMALL_FILE", 0)
     path = prepared / "train" / "source.tokens.bin"
     content = path.read_bytes()
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
@@ -200,9 +199,10 @@ def test_a_manifest_that_is_none_is_refused(prepared: Path, manifest: str) -> No
         load_prepared(prepared)
 
 
-def test_a_newer_format_is_refused_with_advice(prepared: Path) -> None:
-    save_manifest(prepared, read_json(prepared / "manifest.json") | {"format": 99})
-    with pytest.raises(DataError, match="format 99"):
+@pytest.mark.parametrize("number", [1, 99])
+def test_another_format_is_rejected_with_advice(prepared: Path, number: int) -> None:
+    save_manifest(prepared, read_json(prepared / "manifest.json") | {"format": number})
+    with pytest.raises(DataError, match=f"format {number}"):
         load_prepared(prepared)
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.data.config import DataConfig
 from transduce.data.synthetic import SyntheticTask, TaskName
 from transduce.errors import SettingsError
+from transduce.tasks.translation.config import TranslationConfig
 
 
 def pairs_of(task: TaskName, **settings: int) -> list[tuple[list[str], list[str]]]:
@@ -80,7 +80,7 @@ def test_impossible_tasks_are_refused_with_their_reason() -> None:
         ({}, "train: name the text"),
     ):
         with pytest.raises(SettingsError, match=reason):
-            DataConfig.from_table({"train": table}, "recipe.toml: [data]")
+            TranslationConfig.from_table({"train": table}, "recipe.toml: [data]")
 
 
 def test_the_longest_numbers_can_be_added() -> None:
@@ -91,9 +91,9 @@ def test_the_longest_numbers_can_be_added() -> None:
 
 def test_a_language_that_cannot_be_a_tag_is_refused_where_it_would_be_one() -> None:
     pairs, named = {"path": "a.tsv"}, {"path": "b.tsv", "target_language": "fr"}
-    assert DataConfig.from_table({"train": pairs, "target_language": "German (Austria)"}, "it").languages == []
-    with pytest.raises(SettingsError, match=r"'German \(Austria\)' cannot be asked for: write a name such as de"):
-        DataConfig.from_table({"train": [pairs, named], "target_language": "German (Austria)"}, "it")
+    assert TranslationConfig.from_table({"train": pairs, "target_language": "German (Austria)"}, "it").languages == []
+    with pytest.raises(SettingsError, match=r"target_language 'German \(Austria\)'"):
+        TranslationConfig.from_table({"train": [pairs, named], "target_language": "German (Austria)"}, "it")
 
 
 def test_a_table_of_data_survives_being_saved() -> None:
@@ -102,12 +102,12 @@ def test_a_table_of_data_survives_being_saved() -> None:
         "validation": {"path": "x.tsv"},
         "test": {"source": "a.txt", "target": "b.txt"},
     }
-    data = DataConfig.from_table(table, "here")
-    assert DataConfig.from_table(data.to_table(), "there") == data
+    data = TranslationConfig.from_table(table, "here")
+    assert TranslationConfig.from_table(data.to_table(), "there") == data
     assert data.but(max_length=9).max_length == 9
 
 
 def test_standard_input_is_one_corpus_only() -> None:
     with pytest.raises(SettingsError, match="only one of the corpora"):
         stdin = {"path": "-", "format": "tsv"}
-        DataConfig.from_table({"train": stdin, "test": stdin}, "here")
+        TranslationConfig.from_table({"train": stdin, "test": stdin}, "here")

@@ -10,7 +10,6 @@ import torch
 
 from tests.invariants.cases import PAD, START, case, draw_tokens, make_model
 from transduce.data.batches import Batch
-from transduce.data.reading.batch import ReadingBatch
 from transduce.errors import SettingsError
 from transduce.inference.alignment import cross_attention
 from transduce.models.catalog import build
@@ -18,6 +17,7 @@ from transduce.models.interface import VocabularySizes
 from transduce.models.universal import Universal, UniversalConfig, UniversalEncoder, UniversalEncoderConfig
 from transduce.nn.auxiliary_loss import listening
 from transduce.nn.position import sinusoids
+from transduce.tasks.text_encoding.batches import ReadingBatch
 from transduce.text.tokenizer.special import Specials
 from transduce.training.objective import batch_loss
 from transduce.training.reading_objective import reading_loss

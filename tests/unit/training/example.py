@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transduce.config import Table, merge
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig

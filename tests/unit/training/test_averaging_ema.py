@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.unit.training.example import Listener, run, small_model, trainer
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.model_folder import load_weights, weights_of
 from transduce.training.averaging import Ema
 from transduce.training.finish import put_final_weights

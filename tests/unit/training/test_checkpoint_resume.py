@@ -11,7 +11,7 @@ import torch
 
 from tests.unit.training.example import run, small_model, trainer
 from transduce.data.batches import Position
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError, StorageError
 from transduce.model_folder import load_weights, save_weights, weights_of
 from transduce.storage.json_file import read_json, write_json

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from transduce.data.batches import Batch, Position
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError
+from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig
 from transduce.training.feed import Feed, Limits
@@ -31,7 +31,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     (folder / "source").write_text("\n".join(sources) + "\n", encoding="utf-8")
     (folder / "target").write_text("\n".join(line.upper() for line in sources) + "\n", encoding="utf-8")
     files = {"source": str(folder / "source"), "target": str(folder / "target")}
-    data = DataConfig.from_table({"train": files, "validation_fraction": 0.0}, "a test")
+    data = TranslationConfig.from_table({"train": files, "validation_fraction": 0.0}, "a test")
     prepare(data, TokenizerConfig(kind="bpe", vocab_size=400), folder / "prepared")
     return load_prepared(folder / "prepared")
 

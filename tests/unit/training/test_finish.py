@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.unit.training.example import Listener, run, trainer
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError
 from transduce.model_folder import load_weights, put_weights, weights_of
 from transduce.training.averaging import average_weights

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.unit.training.example import small_model
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.model_folder import ModelFolder, save_model, weights_of
 from transduce.models.transformer import TransformerConfig

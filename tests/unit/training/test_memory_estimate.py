@@ -12,7 +12,7 @@ import torch
 
 from tests.unit.training.example import Listener, StopAt, run, small_model, trainer
 from tests.unit.training.test_trainer import resumed, snapshot
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import TransduceError
 from transduce.training import memory_estimate as memory
 from transduce.training.interruption import Interrupted

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.training.example import TABLES, small_model
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.model_folder import ModelFolder
 from transduce.models.transformer import Transformer
 from transduce.training.config import TrainingConfig

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.training.example import run, trainer
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.training import system_memory as resident
 from transduce.training.system_memory import resident_bytes
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.unit.training.example import Listener, resumed, run, same, snapshot, trainer
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import TransduceError
 from transduce.storage.journal import read_journal
 from transduce.training.optimizer import gradient_norm

@@ -10,7 +10,7 @@ import sacrebleu
 import torch
 
 from tests.unit.training.example import TABLES, small_model
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.inference.scoring import score_targets
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.unit.training.example import small_model
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.models.interface import AnyTransducer
 from transduce.training.workers import Workers
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.training.example import run, small_model, trainer
 from tests.unit.training.test_trainer import same, snapshot
-from transduce.data.store import Prepared
+from transduce.data.prepared import Prepared
 from transduce.training.workers import ROUNDS, WARM_UP, Calibration, Workers
 
 SPEEDS = [({6: 10, 3: 30, 1: 20}, 3), ({6: 9, 3: 8, 1: 2}, 6), ({6: 1, 3: 1, 1: 5}, 1), ({6: 19, 3: 20, 1: 9}, 6)]

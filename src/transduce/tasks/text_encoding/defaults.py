@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 from transduce.config import Config
 from transduce.data.config import DataConfig
-from transduce.data.reading.config import ReadingConfig
 from transduce.errors import SettingsError
 from transduce.evaluation.labels import SCORES
 from transduce.models import catalog
+from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.tasks.translation.defaults import Advice
 from transduce.training.config import TrainingConfig
 
@@ -43,29 +43,35 @@ def advise_reader(task: str) -> Advice:
     return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-def with_head(data: DataConfig | ReadingConfig, model: Config, given: Mapping[str, Any], where: str) -> Config:
+def with_head(data: DataConfig, model: Config, given: Mapping[str, Any], where: str) -> Config:
     """Give a reader the head that its task needs; `given` is the [model] table, which may not ask for another."""
-    if not isinstance(data, ReadingConfig) or not catalog.is_text_encoder(model):
+    if not isinstance(data, TextEncodingConfig) or not catalog.is_text_encoder(model):
         return model
     known = get_args(type(model).model_fields["head"].annotation)
     if data.head not in known:
-        raise SettingsError(f"{where}: a {catalog.name_of(model)} has no head for the task {data.task}; use a bert")
+        raise SettingsError(
+            f"{where}: a {catalog.name_of(model)} has no head for the objective {data.objective}; use a bert"
+        )
     head = given.get("head", data.head)
     if head not in (data.head, "none"):
-        raise SettingsError(f"{where}: the task {data.task} needs model.head = '{data.head}', not '{head}'")
-    return model.but(head=data.head, **({"next_sentence": data.next_sentence} if data.task == "mask" else {}))
+        raise SettingsError(f"{where}: the objective {data.objective} needs model.head = '{data.head}', not '{head}'")
+    return model.but(head=data.head, **({"next_sentence": data.next_sentence} if data.objective == "mask" else {}))
 
 
-def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training: TrainingConfig, where: str) -> None:
+def refuse_misreading(data: DataConfig, model: Config, training: TrainingConfig, where: str) -> None:
     """Say no to a reader without a task, a task without a reader, and texts longer than a reader reads."""
     name = catalog.name_of(model)
     reason = None
-    if not isinstance(data, ReadingConfig):
+    if not isinstance(data, TextEncodingConfig):
         if catalog.is_text_encoder(model):
-            reason = f"a {name} reads texts and writes none; say in data.task what it should learn: mask, classify, "
+            reason = (
+                f"a {name} reads texts and writes none; say in data.objective what it should learn: mask, classify, "
+            )
             reason += "tag or answer"
     elif not catalog.is_text_encoder(model):
-        reason = f"data.task = '{data.task}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
+        reason = (
+            f"data.objective = '{data.objective}' is for readers, and a {name} is none; set model.preset = 'bert_mini'"
+        )
     elif (stories := _stories(data)) and not catalog.reads_stories(model):
         reason = f"{stories} holds stories, and a {name} reads two texts; set model.preset = 'memn2n'"
     elif (limit := _learnt_positions(model)) is not None and data.max_length > limit:
@@ -75,8 +81,10 @@ def refuse_misreading(data: DataConfig | ReadingConfig, model: Config, training:
         )
     elif given := [setting for setting in FOR_PAIRS if getattr(training, setting)]:
         reason = f"training.{given[0]} is for pairs; leave it out for a reader"
-    elif training.metric not in (known := ("loss", *SCORES[data.task])):
-        reason = f"training.metric = '{training.metric}': the task {data.task} is measured by {', '.join(known)}"
+    elif training.metric not in (known := ("loss", *SCORES[data.objective])):
+        reason = (
+            f"training.metric = '{training.metric}': the objective {data.objective} is measured by {', '.join(known)}"
+        )
     if reason is not None:
         raise SettingsError(f"{where}: {reason}")
 
@@ -86,7 +94,7 @@ def _learnt_positions(model: Config) -> int | None:
     return getattr(model, "max_positions", None) if getattr(model, "positions", "none") == "learned" else None
 
 
-def _stories(data: ReadingConfig) -> str | None:
+def _stories(data: TextEncodingConfig) -> str | None:
     """Name the first file of stories, if there is one."""
     every = [files for name in ("train", "validation", "test") for files in data.of_split(name)]
-    return next((files.path for files in every if files.layout(data.task) == "babi"), None)
+    return next((files.path for files in every if files.layout(data.objective) == "babi"), None)

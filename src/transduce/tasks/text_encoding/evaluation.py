@@ -12,12 +12,6 @@ import torch
 
 from transduce.config import Table
 from transduce.data.batches import validation_batches
-from transduce.data.reading.batch import collate_reading
-from transduce.data.reading.config import ReadingConfig, ReadingFiles
-from transduce.data.reading.corpus import Example, read_examples
-from transduce.data.reading.document import documents
-from transduce.data.reading.encoding import Row, encoder_for
-from transduce.data.reading.masking import Masking
 from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.labels import JUDGEMENTS
@@ -26,6 +20,11 @@ from transduce.evaluation.significance import SAMPLES, intervals
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.text_encoding import answers_to
 from transduce.models.head import LanguageHead
+from transduce.tasks.text_encoding.batches import collate_reading
+from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
+from transduce.tasks.text_encoding.corpus import Example, documents, read_examples
+from transduce.tasks.text_encoding.encoding import Row, encoder_for
+from transduce.tasks.text_encoding.masking import Masking
 from transduce.training.reading_objective import reading_loss
 
 TOGETHER = 1024
@@ -44,11 +43,13 @@ def assess_reader(reader: TextEncoder, path: str, columns: Table | None = None, 
     """
     if reader.task == "none":
         raise SettingsError("this reader has no head that could be right or wrong; train one for a task first")
-    files = ReadingFiles.from_table({**(reader.notes.get("columns") or {}), **(columns or {}), "path": path}, path)
-    settings = {name: reader.notes[name] for name in ("max_length", "stride", "no_answer") if reader.notes.get(name)}
-    data = ReadingConfig.from_table({"task": reader.task, "train": files.to_table(), **settings}, path)
-    examples = read_examples(files, data.task)
-    if data.task == "mask":
+    files = ExampleFiles.from_table({**(reader.notes.get("columns") or {}), **(columns or {}), "path": path}, path)
+    settings = {
+        name: reader.notes[name] for name in ("max_length", "stride", "allow_no_answer") if reader.notes.get(name)
+    }
+    data = TextEncodingConfig.from_table({"objective": reader.task, "train": files.to_table(), **settings}, path)
+    examples = read_examples(files, data.objective)
+    if data.objective == "mask":
         asks = isinstance(reader.model.head, LanguageHead) and reader.model.head.next_sentence is not None
         return _masked(reader, data.but(next_sentence=asks), examples)
     gold: list[Any] = []
@@ -56,22 +57,22 @@ def assess_reader(reader: TextEncoder, path: str, columns: Table | None = None, 
     left_out: dict[str, int] = {}
     while some := list(islice(examples, TOGETHER)):
         usable = [example for example in some if _reason(example, data, left_out) is None]
-        said += answers_to(reader.engine, data.task, [example.texts for example in usable])
-        gold += [_true(example, data.task) for example in usable]
+        said += answers_to(reader.engine, data.objective, [example.texts for example in usable])
+        gold += [_true(example, data.objective) for example in usable]
     if not gold:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) or "it is empty"
         raise DataError(f"{path}: has no example that can be used ({reasons}); check its columns")
-    judgement = JUDGEMENTS[data.task](gold, said)
+    judgement = JUDGEMENTS[data.objective](gold, said)
     found = intervals(judgement.scores, judgement.examples, samples)
     scores = {name: middle.score for name, middle in found.items()}
     sure = {name: middle.to_json() for name, middle in found.items()}
-    unknown = _unknown_labels(data.task, gold, reader.engine.labels)
+    unknown = _unknown_labels(data.objective, gold, reader.engine.labels)
     return {"examples": len(gold), "left_out": left_out, "unknown_labels": unknown, **scores, "intervals": sure}
 
 
-def _reason(example: Example, data: ReadingConfig, left_out: dict[str, int]) -> str | None:
+def _reason(example: Example, data: TextEncodingConfig, left_out: dict[str, int]) -> str | None:
     reason = example.fault
-    if reason is None and data.task == "answer" and not example.answers and not data.no_answer:
+    if reason is None and data.objective == "answer" and not example.answers and not data.allow_no_answer:
         reason = "unanswered"
     if reason is not None:
         left_out[reason] = left_out.get(reason, 0) + 1
@@ -93,7 +94,7 @@ def _unknown_labels(task: str, gold: Sequence[Any], known: Sequence[str]) -> Tab
     return {"count": unknown.total(), "examples": [label for label, _ in unknown.most_common(MOST_NAMED)]}
 
 
-def _masked(reader: TextEncoder, data: ReadingConfig, lines: Iterator[Example]) -> Table:
+def _masked(reader: TextEncoder, data: TextEncodingConfig, lines: Iterator[Example]) -> Table:
     """Loss, perplexity and accuracy of hidden pieces, always the same ones."""
     tokenizer = reader.tokenizer
     encoder = encoder_for(data, tokenizer, ())

@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transduce.data.config import PlainTextConfig
 from transduce.data.lexicon import Lexicon, Sample, learn_lexicon
+from transduce.data.prepared import Prepared
 from transduce.data.ragged import Ragged, RaggedWriter
-from transduce.data.store import Prepared, load_prepared
 from transduce.errors import DataError, MissingInput
 from transduce.model_folder import load_model
 from transduce.storage.layout import DATA, SHORTLIST
+from transduce.tasks.catalog import load_prepared
 from transduce.text.corpus import CorpusFiles, Pair, read_pairs
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer import AnyTokenizer, is_joint
@@ -203,7 +205,7 @@ def _prepared(run: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> Prepa
             f"{run / DATA}: was prepared with other tokenizers than the model's; give the model's own folder, "
             "with --source and --target"
         )
-    if found.data.is_text:
+    if isinstance(found.data, PlainTextConfig):
         raise DataError(f"{run / DATA}: is plain text, which has no pairs to count; give some: --source and --target")
     return found
 

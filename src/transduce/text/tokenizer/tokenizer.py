@@ -88,7 +88,7 @@ class TokenizerConfig(Config):
 
     sentinels: int | None = pydantic.Field(default=None, ge=0, le=10_000)
     """Tokens that stand for what was taken out of a text, `<extra_id_0>` and so on; of vocab_size. A hundred where
-    data.corrupt needs them."""
+    data.objective = span_corruption needs them."""
 
     folder: str | None = None
     """A run or model folder whose tokenizers are used, instead of new ones that learn from the corpus; the settings

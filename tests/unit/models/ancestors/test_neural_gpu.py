@@ -62,7 +62,7 @@ TAGS = "\n".join(f"a{n} x\nb y\n" for n in range(40))
 def recipe(folder: Path, task: str = "tag", text: str = TAGS) -> Recipe:
     (folder / "a.tsv").write_text(text, encoding="utf-8")
     tables: Table = {
-        "data": {"task": task, "train": {"path": str(folder / "a.tsv")}, "max_length": 8, "validation_fraction": 0.1},
+        "data": {"objective": task, "train": {"path": str(folder / "a.tsv")}, "max_length": 8, "validation_fraction": 0.1},
         "tokenizer": {"kind": "word", "min_frequency": 1, "joint": True},
         "model": {"preset": "neural_gpu", "model_dim": 5, "height": 2, "num_sets": 2},
         "training": {"batch_tokens": 200, "updates": 3, "validate_every": 3, "threads": 1, "relaxation_updates": 2},

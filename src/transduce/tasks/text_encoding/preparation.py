@@ -18,17 +18,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.folder import atomic_corpus, write_manifest
+from transduce.data.prepared import new_folder, write_manifest
 from transduce.data.ragged import RaggedWriter
-from transduce.data.reading.config import ReadingConfig, ReadingFiles
-from transduce.data.reading.corpus import Example, read_examples
-from transduce.data.reading.document import documents
-from transduce.data.reading.encoding import Encoder, Row, encoder_for
 from transduce.data.report import Report, Side, SplitReport, Tally
 from transduce.data.split import SideCount, token_bytes
 from transduce.errors import DataError, SettingsError
 from transduce.storage.json_file import write_json
 from transduce.storage.layout import REPORT, TOKENIZER
+from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
+from transduce.tasks.text_encoding.corpus import Example, documents, read_examples
+from transduce.tasks.text_encoding.encoding import Encoder, Row, encoder_for
+from transduce.tasks.translation.preparation import Given
 from transduce.text.corpus import Pair
 from transduce.text.lines import is_stream, shown
 from transduce.text.tokenizer import AnyTokenizer
@@ -51,7 +51,7 @@ Unit = list[Example]
 class _Survey:
     """What pass one found in one file: hashes of its units, in their order."""
 
-    files: ReadingFiles
+    files: ExampleFiles
     texts: NDArray[np.uint64]
     """Of the text alone."""
     wholes: NDArray[np.uint64]
@@ -59,22 +59,25 @@ class _Survey:
     usable: NDArray[np.bool_]
 
 
-def prepare_reading(
-    data: ReadingConfig,
+def prepare_examples(
+    data: TextEncodingConfig,
     tokenizer: TokenizerConfig,
     folder: Path,
     progress: Progress | None = None,
-    given: AnyTokenizer | None = None,
+    given: Given | None = None,
 ) -> Report:
     """Audit and tokenise examples into `folder`, which is written whole or not at all, and report what was found.
 
     `given` is a tokenizer that is there already; another is learned.
     """
-    with atomic_corpus(folder) as temporary:
-        report = _Preparation(data, tokenizer, temporary, progress or (lambda stage, count: None), given).run()
-        write_json(temporary / REPORT, report.to_table())
+    if given is not None and tokenizer.extend is not None:
+        raise SettingsError("--extend-vocabulary is for models that generate text; a text encoder keeps its tokens")
+    known = None if given is None else given.source
+    with new_folder(folder) as aside:
+        report = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), known).run()
+        write_json(aside / REPORT, report.to_table())
         sizes = {"source": token_bytes(report.source_vocabulary), "target": WANTED_BYTES}
-        write_manifest(temporary, {"data": data.to_table(), "tokenizer": tokenizer.to_table()}, sizes)
+        write_manifest(aside, data, tokenizer, sizes)
     return report
 
 
@@ -83,7 +86,7 @@ class _Preparation:
 
     def __init__(
         self,
-        data: ReadingConfig,
+        data: TextEncodingConfig,
         tokenizer: TokenizerConfig,
         folder: Path,
         progress: Progress,
@@ -92,18 +95,26 @@ class _Preparation:
         self.data, self.tokenizer, self.folder, self.progress, self.given = data, tokenizer, folder, progress, given
         self.labels: set[str] = set()
 
+    @property
+    def _skips_unanswered(self) -> bool:
+        return self.data.objective == "answer" and not self.data.allow_no_answer
+
     def run(self) -> Report:
         splits = [name for name in ("test", "validation", "train") if self.data.of_split(name)]
         surveys = {name: [self._survey(name, files) for files in self.data.of_split(name)] for name in splits}
         if not any(survey.usable.any() for survey in surveys["train"]):
             raise DataError(
                 f"{surveys['train'][0].files.path}: none of the {sum(len(one.texts) for one in surveys['train']):,} "
-                f"examples can be used for the task {self.data.task}; check format and columns"
-                + ("" if self.data.task != "answer" or self.data.no_answer else ", or set data.no_answer=true")
+                f"examples can be used for the objective {self.data.objective}; check format and columns"
+                + (
+                    ""
+                    if self.data.objective != "answer" or self.data.allow_no_answer
+                    else ", or set data.allow_no_answer=true"
+                )
             )
         dropped = self._dropped(surveys)
         held = self._held_out(surveys, dropped["train"])
-        if self.data.task == "mask" and self.data.next_sentence and sum(int((~out).sum()) for out in held) < 2:
+        if self.data.objective == "mask" and self.data.next_sentence and sum(int((~out).sum()) for out in held) < 2:
             raise DataError(
                 "to ask whether a sentence follows, there must be two training documents or more, with a blank line "
                 "between them; set data.next_sentence=false"
@@ -133,9 +144,9 @@ class _Preparation:
             labels=tuple(labels),
         )
 
-    def _units(self, files: ReadingFiles) -> Iterator[Unit]:
-        examples = read_examples(files, self.data.task)
-        return documents(examples) if self.data.task == "mask" else ([example] for example in examples)
+    def _units(self, files: ExampleFiles) -> Iterator[Unit]:
+        examples = read_examples(files, self.data.objective)
+        return documents(examples) if self.data.objective == "mask" else ([example] for example in examples)
 
     def _again(self, one: _Survey) -> Iterator[Unit]:
         """Read a file once more, which must be what it was."""
@@ -147,7 +158,7 @@ class _Preparation:
         if count != len(one.texts):
             raise DataError(f"{one.files.path}: changed while it was being read; try again when nobody writes to it")
 
-    def _survey(self, name: str, files: ReadingFiles) -> _Survey:
+    def _survey(self, name: str, files: ExampleFiles) -> _Survey:
         if is_stream(files.path):
             raise DataError(
                 f"{shown(files.path)}: examples are read several times, and this can be read once only; give a file"
@@ -155,7 +166,7 @@ class _Preparation:
         texts, wholes, usable = [], [], []
         for count, unit in enumerate(self._units(files), start=1):
             self.labels.update(label for example in unit if example.fault is None for label in example.labels)
-            text = _hash(example.texts[-1:] if self.data.task == "answer" else example.texts for example in unit)
+            text = _hash(example.texts[-1:] if self.data.objective == "answer" else example.texts for example in unit)
             texts.append(text)
             wholes.append(_hash((*example.texts, *example.labels, *_said(example)) for example in unit))
             usable.append(all(self._is_usable(example) for example in unit))
@@ -169,7 +180,7 @@ class _Preparation:
         )
 
     def _is_usable(self, example: Example) -> bool:
-        unanswered = self.data.task == "answer" and not self.data.no_answer and not example.answers
+        unanswered = self._skips_unanswered and not example.answers
         return example.fault is None and not unanswered
 
     def _held_out(self, surveys: dict[str, list[_Survey]], dropped: list[Dropped]) -> list[NDArray[np.bool_]]:
@@ -185,7 +196,7 @@ class _Preparation:
     def _dropped(self, surveys: dict[str, list[_Survey]]) -> dict[str, list[Dropped]]:
         """For every file of every split: which units are left out, by reason."""
         found: dict[str, list[Dropped]] = {name: [{} for _ in several] for name, several in surveys.items()}
-        if self.data.task == "mask":
+        if self.data.objective == "mask":
             return found
         others = [one.texts for name in surveys if name != "train" for one in surveys[name]]
         known = np.concatenate(others) if others else np.zeros(0, dtype=np.uint64)
@@ -210,7 +221,7 @@ class _Preparation:
         dropped: list[Dropped],
     ) -> tuple[AnyTokenizer, int]:
         if self.given is not None:
-            if self.data.task == "mask" and self.given.mask is None:
+            if self.data.objective == "mask" and self.given.mask is None:
                 raise SettingsError(
                     "the tokenizer that was given has no token that hides a piece, so it was not made for a reader; "
                     "leave it out, and one is learned"
@@ -222,7 +233,7 @@ class _Preparation:
         return train_reading_tokenizer(self.tokenizer, self._texts(train, chosen)), total
 
     def _texts(self, train: list[_Survey], chosen: list[NDArray[np.bool_]]) -> Iterator[str]:
-        joined = self.data.task == "tag"
+        joined = self.data.objective == "tag"
         for one, some in zip(train, chosen, strict=True):
             for unit, wanted in zip(self._again(one), some.tolist(), strict=True):
                 for example in unit if wanted else ():

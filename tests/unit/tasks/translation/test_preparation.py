@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.data.preparation import WORDS, counts, run, texts, tsv
-from transduce.data import prepare as prepare_module
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
+from tests.unit.tasks.prepared import WORDS, counts, run, texts, tsv
 from transduce.data.report import Report
-from transduce.data.store import load_prepared
 from transduce.errors import SettingsError
+from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.translation import preparation as preparation_module
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
@@ -130,7 +129,7 @@ def test_equal_pairs_of_two_languages_are_two_pairs(tmp_path: Path) -> None:
     for name in ("de", "nl"):
         (tmp_path / f"{name}.tsv").write_text(f"OK\tOK\nOK\tOK\na 3\td 3\nb\t{name}\n")
     train = [{"path": str(tmp_path / f"{name}.tsv"), "target_language": name} for name in ("de", "nl")]
-    data = DataConfig.from_table({"train": train, "validation_fraction": 0.0}, "a test")
+    data = TranslationConfig.from_table({"train": train, "validation_fraction": 0.0}, "a test")
     report = prepare(data, TokenizerConfig(kind="word", min_frequency=1), tmp_path / "prepared")
     assert [corpus.kept for corpus in report.train.corpora] == [3, 3]
 
@@ -170,7 +169,7 @@ def test_large_vocabularies_take_four_bytes_a_token(tmp_path: Path) -> None:
 def test_tokenizers_of_a_large_corpus_learn_from_a_fixed_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare_module, "TOKENIZER_PAIRS", 100)
+    monkeypatch.setattr(preparation_module, "TOKENIZER_PAIRS", 100)
     prepared = run(tmp_path, [(f"s{row}", f"t{row}") for row in range(1000)], WORDS)
     assert 60 < prepared.report.tokenizer_pairs < 140
     assert prepared.source_tokenizer.size == 2 * prepared.report.tokenizer_pairs + 4
@@ -180,7 +179,9 @@ def test_tokenizers_of_a_large_corpus_learn_from_a_fixed_sample(
 def test_several_corpora_stand_one_after_the_other(tmp_path: Path) -> None:
     first = tsv(tmp_path / "first.tsv", [("a", "b"), ("", "b"), ("c", "d"), ("e", "e")])
     second = tsv(tmp_path / "second.tsv", [("f", "g"), ("in test", "h")]).but(weight=0.5)
-    data = DataConfig(train=(first, second), test=tsv(tmp_path / "test.tsv", [("in test", "i")]), validation_fraction=0)
+    data = TranslationConfig(
+        train=(first, second), test=tsv(tmp_path / "test.tsv", [("in test", "i")]), validation_fraction=0
+    )
     prepare(data, WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     assert prepared.data == data
@@ -204,7 +205,7 @@ def test_a_pair_of_several_corpora_stays_where_it_weighs_most(tmp_path: Path) ->
         tsv(tmp_path / "heavy.tsv", [("g", "h"), ("a", "b"), ("a", "b")]).but(weight=3.0),
         tsv(tmp_path / "light_too.tsv", [("c", "d"), ("i", "j")]),
     ]
-    prepare(DataConfig(train=tuple(corpora), validation_fraction=0), WORDS, tmp_path / "out")
+    prepare(TranslationConfig(train=tuple(corpora), validation_fraction=0), WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     assert texts(prepared) == [("c", "d"), ("e", "f"), ("g", "h"), ("a", "b"), ("i", "j")]
     assert prepared.train.parts == ((2, 1.0), (2, 3.0), (1, 1.0))
@@ -216,7 +217,7 @@ def test_sources_held_out_are_held_out_of_every_corpus(tmp_path: Path) -> None:
         tsv(tmp_path / f"{name}.tsv", [(f"source {row % 101}", f"{name} {row}") for row in range(503)])
         for name in ("first", "second")
     ]
-    prepare(DataConfig(train=tuple(corpora), validation_fraction=0.1), WORDS, tmp_path / "out")
+    prepare(TranslationConfig(train=tuple(corpora), validation_fraction=0.1), WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     learnt, held = texts(prepared), texts(prepared, "validation")
     assert 80 < len(held) <= 101 and len(learnt) + len(held) == 1006
@@ -230,24 +231,24 @@ def test_sources_held_out_are_held_out_of_every_corpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ({"train": []}, "an empty list names no pairs"),
+        ({"train": []}, "empty; give at least one"),
         ({"train": [{"path": "a.tsv"}, {"path": "b.tsv", "wieght": 2.0}]}, "did you mean 'weight'?"),
         ({"train": [{"path": "a.tsv", "weight": 0.0}]}, "weight = 0.0 is not possible"),
         ({"train": [{"path": "-", "format": "tsv"}, {"source": "-", "target": "a"}]}, "standard input"),
         ({"train": {"path": "a.tsv"}, "test": {"path": "b.tsv", "weight": 2.0}}, "leave it out of test"),
-        ({"train": [3]}, "pairs are named by a table"),
+        ({"train": [3]}, "a corpus is a table"),
     ],
 )
 def test_impossible_mixtures_are_refused(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence.replace("?", r"\?")):
-        DataConfig.from_table(table, "here")
+        TranslationConfig.from_table(table, "here")
 
 
 def test_a_mixture_is_read_back_from_its_table() -> None:
     table = {"train": [{"task": "copy", "size": 3, "weight": 2}, {"path": "b.tsv", "weight": 0.25}, {"path": "c.tsv"}]}
-    data = DataConfig.from_table(table, "here")
+    data = TranslationConfig.from_table(table, "here")
     assert [corpus.weight for corpus in data.corpora] == [2.0, 0.25, None]
-    assert DataConfig.from_table(data.to_table(), "here") == data
+    assert TranslationConfig.from_table(data.to_table(), "here") == data
 
 
 def test_the_report_reads_aloud_and_survives_json(tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_the_report_reads_aloud_and_survives_json(tmp_path: Path) -> None:
 
 def test_synthetic_tasks_are_prepared_like_files(tmp_path: Path) -> None:
     task = {"task": "reverse", "size": 500, "min_length": 5}
-    data = DataConfig.from_table({"train": task, "test": {**task, "size": 50, "seed": 2}}, "here")
+    data = TranslationConfig.from_table({"train": task, "test": {**task, "size": 50, "seed": 2}}, "here")
     prepare(data, WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     assert prepared.test is not None and len(prepared.test) == 50

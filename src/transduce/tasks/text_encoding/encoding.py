@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.reading.corpus import Example
-from transduce.data.reading.document import paired, segments
+from transduce.tasks.text_encoding.config import TextEncodingConfig
+from transduce.tasks.text_encoding.corpus import Example, paired, segments
 from transduce.text.encoder_input import (
     WordPieces,
     answer_wanted,
@@ -38,7 +37,7 @@ class Row:
 class Encoder(ABC):
     """Makes rows of examples."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
+    def __init__(self, data: TextEncodingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
         self.data, self.tokenizer = data, tokenizer
         self.numbers = {label: number for number, label in enumerate(labels)}
 
@@ -68,7 +67,7 @@ class LabelEncoder(Encoder):
 class TagEncoder(Encoder):
     """Words with their labels."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
+    def __init__(self, data: TextEncodingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
         super().__init__(data, tokenizer, labels)
         self.pieces = WordPieces(tokenizer)
 
@@ -96,7 +95,7 @@ class AnswerEncoder(Encoder):
         rows, notes = list[Row](), list[Note]()
         for example in examples:
             question, context = example.texts
-            if not example.answers and not self.data.no_answer:
+            if not example.answers and not self.data.allow_no_answer:
                 notes.append((example, "unanswered"))
                 continue
             several = windows(self.tokenizer, question, context, self.data.max_length, self.data.stride)
@@ -119,7 +118,7 @@ class AnswerEncoder(Encoder):
 class MaskEncoder(Encoder):
     """A document; what is wanted of a row is only which document it is of, the rest is drawn in every epoch."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
+    def __init__(self, data: TextEncodingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
         super().__init__(data, tokenizer, labels)
         self.document = 0
 
@@ -150,6 +149,6 @@ _ENCODERS: dict[str, type[Encoder]] = {
 }
 
 
-def encoder_for(data: ReadingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> Encoder:
+def encoder_for(data: TextEncodingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> Encoder:
     """Return what makes rows for a task."""
-    return _ENCODERS[data.task](data, tokenizer, labels)
+    return _ENCODERS[data.objective](data, tokenizer, labels)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from transduce.data.audit import Progress
-from transduce.data.config import DataConfig
+from transduce.data.config import PlainTextConfig
 from transduce.data.ragged import RaggedWriter, read_strings
 from transduce.data.report import CorpusReport, Finding, Report, Side, SplitReport, TextCount
 from transduce.data.split import token_bytes
@@ -152,7 +152,7 @@ class _Split:
 
 
 def prepare_text(
-    data: DataConfig,
+    data: PlainTextConfig,
     config: TokenizerConfig,
     folder: Path,
     work: Path,

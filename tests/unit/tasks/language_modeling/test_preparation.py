@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transduce.data import text_prepare
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
-from transduce.data.store import STREAM, Prepared, load_prepared
+from transduce.data.prepared import Prepared
+from transduce.data.store import STREAM
 from transduce.errors import DataError, SettingsError
 from transduce.storage.manifest import sha256
+from transduce.tasks.catalog import load_prepared, prepare, read_data_table
+from transduce.tasks.language_modeling import preparation
 from transduce.text import plain
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
@@ -20,7 +20,7 @@ STORIES = "\n\n".join(f"story {number}\nwent on, and ended: ä{'!' * number}" fo
 
 
 def prepared(folder: Path, train: Any, config: TokenizerConfig = LETTERS, **settings: Any) -> Prepared:
-    data = DataConfig.from_table({"train": train, **settings}, "a test")
+    data = read_data_table({"train": train, **settings}, "a test")
     report = prepare(data, config, folder / "out")
     found = load_prepared(folder / "out", thorough=True)
     assert found.report == report
@@ -86,7 +86,7 @@ def test_whole_documents_at_the_end_are_held_out_and_at_most_a_million_character
     assert found.report.train.held_out == len(held)
     share = sum(map(len, held)) / sum(map(len, every))
     assert 0.15 < share <= 0.25
-    monkeypatch.setattr(text_prepare, "MOST_HELD_OUT", 90)
+    monkeypatch.setattr(preparation, "MOST_HELD_OUT", 90)
     assert sum(map(len, documents(prepared(tmp_path, {"text": stories}, validation_fraction=0.25), "validation"))) <= 90
 
 
@@ -103,7 +103,7 @@ def test_a_validation_corpus_of_its_own_and_several_corpora_with_weights(tmp_pat
         tmp_path,
         [{"text": stories}, {"text": str(tmp_path / "b"), "weight": 3.0}],
         validation={"text": str(tmp_path / "c")},
-        block=16,
+        block_size=16,
     )
     assert documents(found, "validation") == ["to choose by"]
     assert documents(found)[-2:] == ["other text", "and more"]
@@ -127,8 +127,9 @@ def test_two_preparations_give_the_same_bytes(tmp_path: Path, stories: str) -> N
     ("table", "sentence"),
     [
         ({"train": [{"text": "a"}, {"path": "b.tsv"}]}, "some corpora are pairs and some are plain text"),
-        ({"train": {"path": "b.tsv"}, "block": 64}, "block is for plain text"),
-        ({"train": {"path": "b.tsv"}, "corrupt": "spans"}, "corrupt is for plain text"),
+        ({"train": {"path": "b.tsv"}, "block_size": 64}, "no setting 'block_size'"),
+        ({"train": {"path": "b.tsv"}, "objective": "span_corruption"}, "plain text"),
+        ({"train": {"text": "a"}, "objective": "spans"}, "span_corruption, mask"),
         ({"train": {"text": "a", "document": "page"}}, "document"),
         ({"train": {"text": "a", "sauce": "b"}}, "sauce"),
         ({"train": {"text": "-"}, "validation": {"text": "-"}}, "standard input can be only one"),
@@ -136,7 +137,7 @@ def test_two_preparations_give_the_same_bytes(tmp_path: Path, stories: str) -> N
 )
 def test_settings_that_make_no_sense_are_one_sentence(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence) as caught:
-        DataConfig.from_table(table, "a test")
+        read_data_table(table, "a test")
     assert "\n" not in str(caught.value)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transduce.config import counted
-from transduce.data.reading.config import ReadingFiles, Task
 from transduce.errors import DataError, suggestion
+from transduce.tasks.text_encoding.config import ExampleFiles, Objective
 from transduce.text.lines import normalise, read_lines, read_whole
 
 Answer = tuple[str, int]
@@ -44,7 +44,7 @@ class Example:
     """Why it cannot be used; a key of `report.REASONS`."""
 
 
-def read_examples(files: ReadingFiles, task: Task) -> Iterator[Example]:
+def read_examples(files: ExampleFiles, task: Objective) -> Iterator[Example]:
     """Yield the examples of a file; for mask, every line is one, and a blank one ends a document."""
     layout = files.layout(task)
     if layout == "lines":
@@ -58,8 +58,8 @@ def read_examples(files: ReadingFiles, task: Task) -> Iterator[Example]:
     return _answers(files.path) if task == "answer" else _labelled(files, layout == "jsonl")
 
 
-def _labelled(files: ReadingFiles, is_json: bool) -> Iterator[Example]:
-    second = files.second
+def _labelled(files: ExampleFiles, is_json: bool) -> Iterator[Example]:
+    second = files.second_text
     if is_json:
         names = [str(name) for name in (files.text or "text", second, files.label or "label") if name is not None]
         _refuse_shared(names, files.path)
@@ -144,7 +144,7 @@ def _objects(path: str, normalised: bool = True) -> Iterator[tuple[int, dict[str
         yield number, table
 
 
-def _sentences(files: ReadingFiles) -> Iterator[Example]:
+def _sentences(files: ExampleFiles) -> Iterator[Example]:
     """CoNLL: a word per line with its columns, a blank line between sentences; in CoNLL-U, # begins a remark and
     words that are written together (1-2) or left out (1.1) stand on lines of their own, which are not words."""
     split_by_tabs = files.is_conllu
@@ -298,3 +298,43 @@ def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
             yield place, (*facts, plain(question)), told[0].strip()
         else:
             yield place
+
+
+# Documents of plain text, and the rows that a masked language model learns from.
+LONGEST = 4096
+"""Sentences of a document; one that goes on counts as several, so that memory does not grow with it."""
+
+
+def documents(lines: Iterable[Example]) -> Iterator[list[Example]]:
+    """Gather lines up to a blank one."""
+    gathered: list[Example] = []
+    for line in lines:
+        if line.texts[0]:
+            gathered.append(line)
+        if gathered and (not line.texts[0] or len(gathered) == LONGEST):
+            yield gathered
+            gathered = []
+    if gathered:
+        yield gathered
+
+
+def segments(sentences: Sequence[Sequence[int]], room: int) -> list[list[int]]:
+    """Put whole sentences together as long as they fit; one that does not fit at all is cut."""
+    found: list[list[int]] = []
+    for sentence in sentences:
+        parts = [list(sentence[start : start + room]) for start in range(0, len(sentence), room)]
+        for part in parts:
+            if found and len(found[-1]) + len(part) <= room:
+                found[-1] += part
+            else:
+                found.append(part)
+    return found
+
+
+def paired(found: list[list[int]]) -> tuple[list[tuple[list[int], list[int]]], bool]:
+    """Return segments two by two, and whether a single token is left over; a longer rest is cut in its middle."""
+    pairs = [(found[place], found[place + 1]) for place in range(0, len(found) - 1, 2)]
+    if len(found) % 2 == 0:
+        return pairs, False
+    last, middle = found[-1], len(found[-1]) // 2
+    return ([*pairs, (last[:middle], last[middle:])], False) if middle else (pairs, True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
+from transduce.data.prepared import Prepared
 from transduce.data.report import SplitReport
-from transduce.data.store import Prepared, load_prepared
+from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.corpus import CorpusFiles
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
@@ -24,7 +24,7 @@ def run(folder: Path, train: list[tuple[str, str]], tokenizer: TokenizerConfig =
     for name in ("validation", "test"):
         if name in settings:
             settings[name] = tsv(folder / f"{name}.tsv", settings[name])
-    data = DataConfig(**{"train": tsv(folder / "train.tsv", train), "validation_fraction": 0, **settings})
+    data = TranslationConfig(**{"train": tsv(folder / "train.tsv", train), "validation_fraction": 0, **settings})
     report = prepare(data, tokenizer, folder / "out")
     prepared = load_prepared(folder / "out", thorough=True)
     assert prepared.report == report

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transduce.data.prepare import prepare
-from transduce.data.reading.batch import collate_reading
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.reading.masking import FOREIGN, Masking
-from transduce.data.reading.prepare import prepare_reading
-from transduce.data.store import Prepared, load_prepared
+from transduce.data.prepared import Prepared
 from transduce.errors import DataError, SettingsError
+from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.text_encoding.batches import collate_reading
+from transduce.tasks.text_encoding.config import TextEncodingConfig
+from transduce.tasks.text_encoding.masking import FOREIGN, Masking
+from transduce.tasks.text_encoding.preparation import prepare_examples
+from transduce.tasks.translation.preparation import Given
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -24,7 +25,7 @@ WORDS = ["der", "hund", "läuft", "über", "die", "wiese", "und", "bellt", "laut
 
 
 def prepared(folder: Path, size: int = 200, **table: object) -> Prepared:
-    data = ReadingConfig.from_table({"max_length": 16, **table}, "a test")
+    data = TextEncodingConfig.from_table({"max_length": 16, **table}, "a test")
     prepare(data, PIECES.but(vocab_size=size), folder / "data")
     return load_prepared(folder / "data", thorough=True)
 
@@ -36,7 +37,7 @@ def test_labelled_texts_become_rows_and_every_line_is_accounted_for(tmp_path: Pa
     (tmp_path / "test.tsv").write_text(lines[5].replace("\tb", "\td") + "\n", encoding="utf-8")
     found = prepared(
         tmp_path,
-        task="classify",
+        objective="classify",
         train={"path": str(tmp_path / "train.tsv")},
         test={"path": str(tmp_path / "test.tsv")},
         validation_fraction=0.1,
@@ -63,7 +64,10 @@ def test_pairs_have_their_second_text_in_the_second_segment(tmp_path: Path) -> N
     lines = [f"{word} hund\t{word} tor {n}\tx" for n, word in enumerate(WORDS)]
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = prepared(
-        tmp_path, task="classify", train={"path": str(tmp_path / "a.tsv"), "second": 1}, validation_fraction=0.0
+        tmp_path,
+        objective="classify",
+        train={"path": str(tmp_path / "a.tsv"), "second_text": 1},
+        validation_fraction=0.0,
     )
     tokenizer = found.source_tokenizer
     framed = [tokenizer(*line.split("\t")[:2]) for line in lines]
@@ -78,7 +82,7 @@ def test_words_have_their_label_at_their_first_piece_and_long_sentences_are_spli
     sentences = [WORDS[:n] for n in range(1, 13)] + [WORDS * 3]
     text = "\n\n".join("\n".join(f"{word} T{len(word)}" for word in words) for words in sentences)
     (tmp_path / "a.conll").write_text(text + "\n", encoding="utf-8")
-    found = prepared(tmp_path, task="tag", train={"path": str(tmp_path / "a.conll")}, validation_fraction=0.0)
+    found = prepared(tmp_path, objective="tag", train={"path": str(tmp_path / "a.conll")}, validation_fraction=0.0)
     assert found.report.train.findings["split"].kept >= 1
     assert found.report.train.rows is not None and found.report.train.rows > found.report.train.kept == 13
     tokenizer, labels = found.source_tokenizer, found.report.labels or ()
@@ -100,7 +104,7 @@ def test_an_example_is_no_duplicate_of_one_that_cannot_be_used(tmp_path: Path) -
         {"question": "wo?", "context": context, "answers": [{"text": "tor", "answer_start": place}]} for place in places
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
+    found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
     dropped = {reason: finding.dropped for reason, finding in found.report.train.findings.items() if finding.dropped}
     assert dropped == {"no_place": 1, "duplicate": 1} and found.report.train.kept == 1
 
@@ -111,7 +115,7 @@ def test_an_answer_stands_in_the_windows_that_hold_all_of_it(tmp_path: Path) -> 
     example = {"question": "wo?", "context": context, "answers": [{"text": "alten tor", "answer_start": start}]}
     (tmp_path / "a.jsonl").write_text(json.dumps(example) + "\n", encoding="utf-8")
     found = prepared(
-        tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0, stride=6
+        tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0, stride=6
     )
     tokenizer = found.source_tokenizer
     batch = collate_reading(found.train, np.arange(len(found.train)), tokenizer.specials, "answer")
@@ -132,11 +136,11 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     for n in range(120):
         lines += [" ".join(WORDS[(n + shift) % 12] for shift in range(4 + n % 5)) for _ in range(3)] + [""]
     (folder / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    return prepared(folder, 50, task="mask", train={"path": str(folder / "a.txt")}, validation_fraction=0.05)
+    return prepared(folder, 50, objective="mask", train={"path": str(folder / "a.txt")}, validation_fraction=0.05)
 
 
 def masking(plain: Prepared, seed: int = 3, **changes: object) -> Masking:
-    assert isinstance(plain.data, ReadingConfig)
+    assert isinstance(plain.data, TextEncodingConfig)
     return Masking(plain.data.but(**changes), plain.source_tokenizer, seed)
 
 
@@ -150,7 +154,7 @@ def test_hidden_pieces_are_a_function_of_seed_epoch_and_row(plain: Prepared) -> 
 
 def test_pieces_are_hidden_at_the_paper_rates(plain: Prepared) -> None:
     """15 % are asked for; of them 80 % are hidden, 10 % exchanged, 10 % left; half of the pairs are foreign."""
-    make, tokenizer = masking(plain, mask_rate=0.15), plain.source_tokenizer
+    make, tokenizer = masking(plain, mask_probability=0.15), plain.source_tokenizer
     rows = range(len(plain.train))
     asked = hidden = kept = total = foreign = pairs = 0
     for epoch in range(30):
@@ -189,8 +193,8 @@ def test_what_was_hidden_restores_the_row_and_foreign_halves_are_of_other_docume
             assert restored == original
 
 
-def test_whole_words_are_hidden_or_none_of_them(plain: Prepared) -> None:
-    make, tokenizer = masking(plain, whole_words=True, mask_rate=0.3), plain.source_tokenizer
+def test_whole_word_masking_are_hidden_or_none_of_them(plain: Prepared) -> None:
+    make, tokenizer = masking(plain, whole_word_masking=True, mask_probability=0.3), plain.source_tokenizer
     starts = {n for n, piece in enumerate(tokenizer.vocabulary) if not piece.startswith("##")}
     several = 0
     for _, wanted, row in zip(*make.examples(plain.train, range(80), 0), range(80), strict=True):
@@ -206,7 +210,7 @@ def test_whole_words_are_hidden_or_none_of_them(plain: Prepared) -> None:
 
 def test_one_document_cannot_be_asked_whether_sentences_follow(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(" ".join(WORDS) for _ in range(9)), encoding="utf-8")
-    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
+    table = {"objective": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
     with pytest.raises(DataError, match="two training documents or more"):
         prepared(tmp_path, **table)
     found = prepared(tmp_path, **table, next_sentence=False)
@@ -216,12 +220,13 @@ def test_one_document_cannot_be_asked_whether_sentences_follow(tmp_path: Path) -
 
 def test_a_tokenizer_that_was_given_is_kept_and_must_be_able_to_hide(tmp_path: Path, plain: Prepared) -> None:
     (tmp_path / "a.txt").write_text("der hund\nbellt laut\n\nam tor\nvorbei am tor\n", encoding="utf-8")
-    table = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
-    data = ReadingConfig.from_table(table, "a test")
-    prepare_reading(data, PIECES, tmp_path / "data", given=plain.source_tokenizer)
+    table = {"objective": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
+    data = TextEncodingConfig.from_table(table, "a test")
+    prepare_examples(data, PIECES, tmp_path / "data", given=Given(plain.source_tokenizer, plain.source_tokenizer))
     assert load_prepared(tmp_path / "data").source_tokenizer.to_json() == plain.source_tokenizer.to_json()
+    plainer = train_tokenizer("wordpiece", WORDS, PIECES)
     with pytest.raises(SettingsError, match="no token that hides a piece"):
-        prepare_reading(data, PIECES, tmp_path / "data", given=train_tokenizer("wordpiece", WORDS, PIECES))
+        prepare_examples(data, PIECES, tmp_path / "data", given=Given(plainer, plainer))
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
@@ -229,7 +234,7 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
         lines = [f"{WORDS[n]} {name}\t{name}" for n in range(count)]
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     train = [{"path": str(tmp_path / "a.tsv")}, {"path": str(tmp_path / "b.tsv"), "weight": 2.0}]
-    found = prepared(tmp_path, task="classify", train=train, validation_fraction=0.0)
+    found = prepared(tmp_path, objective="classify", train=train, validation_fraction=0.0)
     assert [(part.size, part.weight) for part in found.train.parts] == [(6, 1.0), (4, 2.0)]
 
 
@@ -239,7 +244,7 @@ def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nothing is left of the test examples.*columns 1"):
         prepared(
             tmp_path,
-            task="classify",
+            objective="classify",
             train={"path": str(tmp_path / "a.tsv")},
             test={"path": str(tmp_path / "b.tsv")},
             validation_fraction=0.0,
@@ -249,7 +254,7 @@ def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
 def test_questions_that_are_cut_are_counted(tmp_path: Path) -> None:
     long = {"question": " ".join(WORDS), "context": "am tor", "answers": [{"text": "tor", "answer_start": 3}]}
     (tmp_path / "a.jsonl").write_text(json.dumps(long) + "\n", encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
+    found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
     assert found.report.train.findings["question_cut"].kept == 1
 
 
@@ -257,7 +262,7 @@ def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("hund\tA\ntor\tB\n", encoding="utf-8")
     (tmp_path / "b.conll").write_text(f"{'hundtor' * 4}\tA\n", encoding="utf-8")
     train, test = ({"path": str(tmp_path / f"{name}.conll"), "format": "conll"} for name in "ab")
-    data = ReadingConfig.from_table({"max_length": 8, "task": "tag", "train": train, "test": test}, "a test")
+    data = TextEncodingConfig.from_table({"max_length": 8, "objective": "tag", "train": train, "test": test}, "a test")
     prepare(data, PIECES.but(kind="character", vocab_size=300), tmp_path / "data")
     report = load_prepared(tmp_path / "data").report
     assert report.test is not None
@@ -266,8 +271,8 @@ def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
 
 def test_questions_that_have_no_answer_are_said_to_need_a_setting(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"question": "wo?", "context": "am tor", "answers": []}) + "\n")
-    with pytest.raises(DataError, match=r"none of the 1 examples can be used .*, or set data\.no_answer=true"):
-        prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")})
+    with pytest.raises(DataError, match=r"none of the 1 examples can be used .*, or set data\.allow_no_answer=true"):
+        prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")})
 
 
 def test_an_answer_longer_than_what_is_read_at_once_is_not_taught_as_none(tmp_path: Path) -> None:
@@ -278,7 +283,7 @@ def test_an_answer_longer_than_what_is_read_at_once_is_not_taught_as_none(tmp_pa
         for text, at in rows
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
+    found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
     report = found.report.train
     assert (report.kept, report.findings["no_window"].dropped, report.findings["split"].kept) == (1, 1, 1)
 
@@ -290,7 +295,7 @@ def test_two_answers_to_one_question_are_two_examples(tmp_path: Path) -> None:
         for text, at in rows
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    report = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}).report.train
+    report = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}).report.train
     assert (report.kept + report.held_out, report.findings["duplicate"].dropped) == (2, 1)
 
 
@@ -298,7 +303,7 @@ def test_a_pipe_is_refused_since_examples_are_read_several_times(tmp_path: Path)
     os.mkfifo(tmp_path / "a.tsv")
     for path in (str(tmp_path / "a.tsv"), "-"):
         with pytest.raises(DataError, match="this can be read once only; give a file"):
-            prepared(tmp_path, task="classify", train={"path": path, "format": "tsv"})
+            prepared(tmp_path, objective="classify", train={"path": path, "format": "tsv"})
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,9 +314,9 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeyp
         path.write_text(path.read_text() + "die wiese\ta\n")
         return train_tokenizer("wordpiece", ["am tor hund wiese"], PIECES)
 
-    monkeypatch.setattr("transduce.data.reading.prepare.train_reading_tokenizer", learn)
+    monkeypatch.setattr("transduce.tasks.text_encoding.preparation.train_reading_tokenizer", learn)
     with pytest.raises(DataError, match="changed while it was being read"):
-        prepared(tmp_path, task="classify", train={"path": str(path)}, validation_fraction=0.0)
+        prepared(tmp_path, objective="classify", train={"path": str(path)}, validation_fraction=0.0)
 
 
 def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
@@ -322,7 +327,7 @@ def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
         answers = [{"text": "tor", "answer_start": 3}] if number % 2 else []
         lines.append(json.dumps({"question": "wo?", "context": context, "answers": answers}))
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    found = prepared(tmp_path, task="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.5)
+    found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.5)
     assert found.report.validation is not None
     assert (found.report.train.kept, found.report.validation.kept) == (5, 5)
     assert found.report.train.findings["unanswered"].dropped == 10
@@ -332,8 +337,15 @@ def test_a_token_that_is_left_over_when_sentences_are_paired_is_counted(tmp_path
     """Six tokens fit a half: of the first document "tor" makes no pair, of the second the thirteenth word of one."""
     documents = ["\n".join([" ".join(WORDS[:6]), " ".join(WORDS[6:12]), "tor"]), " ".join([*WORDS[:12], "tor"])]
     (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
-    data = {"task": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0, "max_length": 15}
-    prepare(ReadingConfig.from_table(data, "a test"), TokenizerConfig(kind="word", min_frequency=1), tmp_path / "data")
+    data = {
+        "objective": "mask",
+        "train": {"path": str(tmp_path / "a.txt")},
+        "validation_fraction": 0.0,
+        "max_length": 15,
+    }
+    prepare(
+        TextEncodingConfig.from_table(data, "a test"), TokenizerConfig(kind="word", min_frequency=1), tmp_path / "data"
+    )
     found = load_prepared(tmp_path / "data")
     report = found.report.train
     assert report.findings["left_over"].dropped == 1

@@ -1,8 +1,8 @@
-"""Pairs that were prepared before, as a corpus for another run: what an older model was checked with, say."""
+"""Where pairs come from: files, a synthetic task, drawn pictures, or the prepared corpus of another run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,37 +10,39 @@ import numpy as np
 import pydantic
 
 from transduce.config import Config
-from transduce.data.folder import read_json, read_manifest
+from transduce.data.pictures import DrawnPictures
+from transduce.data.prepared import read_json, read_manifest
 from transduce.data.ragged import Ragged
+from transduce.data.synthetic import SyntheticTask
 from transduce.errors import DataError
 from transduce.storage.layout import DATA, MANIFEST, REPORT
-from transduce.text.corpus import Pair
+from transduce.text.corpus import CorpusFiles, Pair, read_pairs
 from transduce.text.tokenizer.tag import Tags
 
 
 class PreparedPairs(Config):
-    """The text of one split of a prepared corpus, or of the corpus that a run keeps."""
+    """The text of one split of a prepared corpus, or of the corpus in a run folder."""
 
     prepared: str
     """Folder that `transduce prepare` or `transduce train` made."""
     split: Literal["train", "validation", "test"] = "validation"
-    """Which of its pairs."""
+    """Which of its splits."""
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
-    """As of any corpus."""
+    """How often each of its pairs is seen in an epoch, 1 if not given. For training corpora."""
     source_language: str | None = None
     """Language of the sources."""
     target_language: str | None = None
-    """Language of the targets; of a corpus with several, only the pairs of this one are taken."""
+    """Language of the targets; of a corpus with several, only the pairs into this one are taken."""
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """Its name in reports."""
         language = "" if self.target_language is None else f" into {self.target_language}"
         return f"{self.prepared} ({self.split}{language})"
 
     @property
     def folder(self) -> Path:
-        """The prepared corpus itself, where a run was named."""
+        """The prepared corpus itself, where a run folder was given."""
         folder = Path(self.prepared)
         return folder / DATA if (folder / DATA / MANIFEST).is_file() else folder
 
@@ -51,11 +53,11 @@ class PreparedPairs(Config):
         return None if table is None else Tags.from_table(table, str(self.folder / REPORT))
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the pairs in order; lines are counted in the split."""
+        """Yield the pairs in order; line numbers count within the split."""
         folder = self.folder
         manifest = read_manifest(folder)
-        if "task" in manifest.settings.get("data", {}):  # they lie there as pairs do
-            raise DataError(f"{folder}: holds examples for a reader, not pairs; name a corpus of pairs")
+        if manifest.task != "translation":
+            raise DataError(f"{folder}: was prepared for {manifest.task}, and has no pairs; name a corpus of pairs")
         if not any(Path(file).parts[0] == self.split for file in manifest.files):
             raise DataError(f"{folder}: has no {self.split} pairs; name another corpus")
         if f"{self.split}/source.text.bin" not in manifest.files:
@@ -74,3 +76,12 @@ class PreparedPairs(Config):
             if first is None or token in first[row][:2]:
                 source, target = (side[row].tobytes().decode("utf-8") for side in sides)
                 yield Pair(source, target, row + 1)
+
+
+PairCorpus = CorpusFiles | SyntheticTask | DrawnPictures | PreparedPairs
+
+
+def corpus_pairs(corpora: Sequence[PairCorpus]) -> Iterator[Pair]:
+    """Yield the pairs of some corpora, one after the other."""
+    for corpus in corpora:
+        yield from read_pairs(corpus) if isinstance(corpus, CorpusFiles) else corpus.pairs()

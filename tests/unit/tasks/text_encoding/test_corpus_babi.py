@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.stories import simple_stories
-from transduce.data.reading.config import ReadingFiles
-from transduce.data.reading.corpus import read_examples, read_stories
+from transduce.tasks.text_encoding.config import ExampleFiles
+from transduce.tasks.text_encoding.corpus import read_examples, read_stories
 from transduce.text.encoder_input import label_row, story_of
 
 FILE = """1 Bill travelled to the office.
@@ -25,7 +25,7 @@ nonsense
 
 def test_a_question_is_about_the_facts_before_it_in_its_story(tmp_path: Path) -> None:
     (tmp_path / "qa.txt").write_text(FILE)
-    found = list(read_examples(ReadingFiles(path=str(tmp_path / "qa.txt"), format="babi"), "classify"))
+    found = list(read_examples(ExampleFiles(path=str(tmp_path / "qa.txt"), format="babi"), "classify"))
     assert [(example.line, example.texts, example.labels) for example in found if example.fault is None] == [
         (3, ("Bill travelled to the office", "Bill took the football there", "Where is Bill"), ("office",)),
         (
@@ -47,7 +47,7 @@ def test_a_public_file_has_its_thousand_questions() -> None:
     path = Path(__file__).parents[5] / "shared" / "data" / "babi" / "en-qa1_single-supporting-fact_train.txt.gz"
     if not path.exists():
         pytest.skip(f"bAbI is not at {path}; put it there")
-    found = list(read_examples(ReadingFiles(path=str(path), format="babi"), "classify"))
+    found = list(read_examples(ExampleFiles(path=str(path), format="babi"), "classify"))
     assert len(found) == 1000 and not any(example.fault for example in found)
     assert found[0].texts == ("Mary moved to the bathroom", "John went to the hallway", "Where is Mary")
     assert found[0].labels == ("bathroom",)

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.data.preparation import WORDS, everything, run, texts, tsv
+from tests.unit.tasks.prepared import WORDS, everything, run, texts, tsv
 from transduce.data import audit
-from transduce.data import prepare as prepare_module
-from transduce.data.config import DataConfig
-from transduce.data.prepare import prepare
-from transduce.data.store import load_prepared
 from transduce.errors import Busy, CannotCreate, DataError
+from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.translation import preparation as preparation_module
+from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 
@@ -31,7 +30,7 @@ def test_a_corpus_larger_than_every_chunk_gives_the_same_as_in_one(
     before = everything(tmp_path / "out")
     for name, value in (("CHUNK_ROWS", 7), ("HASH_ROWS", 13), ("PART_ROWS", 101)):
         monkeypatch.setattr(audit, name, value)
-    monkeypatch.setattr(prepare_module, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(preparation_module, "CHUNK_ROWS", 7)
     assert texts(run(tmp_path, pairs)) == expected
     assert everything(tmp_path / "out") == before
 
@@ -41,7 +40,7 @@ def test_two_preparations_give_the_same_bytes(tmp_path: Path, kind: Any) -> None
     pairs = [(f"the source {row * 7919 % 1000}", f"die quelle {row}") for row in range(500)]
     corpus = tsv(tmp_path / "train.tsv", pairs)
     for name in ("first", "second"):
-        prepare(DataConfig(train=corpus), TokenizerConfig(kind=kind, vocab_size=500), tmp_path / name)
+        prepare(TranslationConfig(train=corpus), TokenizerConfig(kind=kind, vocab_size=500), tmp_path / name)
     first = everything(tmp_path / "first")
     assert first == everything(tmp_path / "second")
     assert {"manifest.json", "report.json", "tokenizer.json", "validation/source.tokens.bin"} < first.keys()
@@ -83,7 +82,7 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotCreate, match="not a folder"):
         run(tmp_path, [("a", "b")])
     with pytest.raises(CannotCreate, match="cannot be written"):
-        prepare(DataConfig(train=tsv(tmp_path / "t.tsv", [("a", "b")])), WORDS, tmp_path / "out" / "below")
+        prepare(TranslationConfig(train=tsv(tmp_path / "t.tsv", [("a", "b")])), WORDS, tmp_path / "out" / "below")
 
 
 def test_an_empty_folder_and_an_older_preparation_are_replaced(tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_an_interruption_leaves_the_old_preparation_and_nothing_else(tmp_path: P
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(DataConfig(train=tsv(tmp_path / "t.tsv", [("c", "d")])), WORDS, tmp_path / "out", interrupt)
+        prepare(TranslationConfig(train=tsv(tmp_path / "t.tsv", [("c", "d")])), WORDS, tmp_path / "out", interrupt)
     assert everything(tmp_path / "out") == before
     assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv", "t.tsv"}
 
@@ -117,7 +116,7 @@ def test_what_a_killed_attempt_left_is_cleaned_up(tmp_path: Path) -> None:
 
 
 def test_two_at_once_are_told_apart(tmp_path: Path) -> None:
-    data = DataConfig(train=tsv(tmp_path / "t.tsv", [("a", "b")]), validation_fraction=0)
+    data = TranslationConfig(train=tsv(tmp_path / "t.tsv", [("a", "b")]), validation_fraction=0)
     seen = []
 
     def meanwhile(stage: str, count: int) -> None:
@@ -135,11 +134,13 @@ def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from transduce.data.prepare import DataConfig, TokenizerConfig, prepare\n"
+        "from transduce.tasks.catalog import prepare\n"
+        "from transduce.tasks.translation.config import TranslationConfig\n"
+        "from transduce.text.tokenizer.tokenizer import TokenizerConfig\n"
         "from transduce.errors import StorageError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "try:\n"
-        "    data = DataConfig.from_table({'train': {'path': sys.argv[1]}}, 'here')\n"
+        "    data = TranslationConfig.from_table({'train': {'path': sys.argv[1]}}, 'here')\n"
         "    prepare(data, TokenizerConfig(kind='byte'), Path(sys.argv[2]))\n"
         "except StorageError as error:\n"
         "    print(error)\n"
@@ -153,7 +154,7 @@ def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
 def test_one_corpus_in_a_list_is_that_corpus(tmp_path: Path) -> None:
     corpus = tsv(tmp_path / "train.tsv", [(f"s{row}", f"t{row % 7}") for row in range(50)])
     for name, train in (("alone", corpus), ("listed", (corpus,))):
-        prepare(DataConfig(train=train), WORDS, tmp_path / name)
+        prepare(TranslationConfig(train=train), WORDS, tmp_path / name)
     alone, listed = everything(tmp_path / "alone"), everything(tmp_path / "listed")
     assert {name for name in alone if alone[name] != listed[name]} == {"manifest.json"}
 
@@ -161,8 +162,10 @@ def test_one_corpus_in_a_list_is_that_corpus(tmp_path: Path) -> None:
 PEAK = """
 import re, sys
 from pathlib import Path
-from transduce.data.prepare import DataConfig, TokenizerConfig, prepare
-data = DataConfig.from_table({"train": {"path": sys.argv[1]}}, "here")
+from transduce.tasks.catalog import prepare
+from transduce.tasks.translation.config import TranslationConfig
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+data = TranslationConfig.from_table({"train": {"path": sys.argv[1]}}, "here")
 prepare(data, TokenizerConfig(kind="byte"), Path(sys.argv[2]))
 print(int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024)
 """

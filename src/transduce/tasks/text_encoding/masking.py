@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.reading.config import ReadingConfig
 from transduce.data.store import PairStore
+from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.text.tokenizer import AnyTokenizer
 
 FOLLOWS, FOREIGN = 0, 1
@@ -30,7 +30,7 @@ _GOES_ON = "##"
 class Masking:
     """Makes examples out of the rows of one split."""
 
-    def __init__(self, data: ReadingConfig, tokenizer: AnyTokenizer, seed: int) -> None:
+    def __init__(self, data: TextEncodingConfig, tokenizer: AnyTokenizer, seed: int) -> None:
         assert tokenizer.mask is not None, "a tokenizer without a mask was refused before"
         self.data, self.seed, self.mask, self.end = data, seed, tokenizer.mask, tokenizer.end
         special = [*tokenizer.specials, self.mask, *([] if tokenizer.unknown is None else [tokenizer.unknown])]
@@ -78,8 +78,8 @@ class Masking:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the tokens with some hidden, and for each 0 or what stood there + 1."""
         places = np.flatnonzero(tokens != self.end)
-        count = max(1, round(self.data.mask_rate * len(places)))
-        if self.data.whole_words:
+        count = max(1, round(self.data.mask_probability * len(places)))
+        if self.data.whole_word_masking:
             chosen = self._words(tokens, places, count, generator)
         else:
             chosen = generator.permutation(places)[:count]

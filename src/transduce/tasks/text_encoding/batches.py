@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.data.reading.config import Task
 from transduce.data.store import PairStore
 from transduce.rng import Rows
+from transduce.tasks.text_encoding.config import Objective
 from transduce.text.tokenizer.special import Specials
 
 NOTHING = -1
@@ -70,7 +70,7 @@ class ReadingBatch:
         )
 
 
-def collate_reading(store: PairStore, rows: Rows, special: Specials, task: Task) -> ReadingBatch:
+def collate_reading(store: PairStore, rows: Rows, special: Specials, task: Objective) -> ReadingBatch:
     """Put rows together."""
     tokens, lengths = store.sources.take(rows)
     tokens_BN = _filled(tokens, lengths, special.pad, shift=1, width=int(lengths.max(initial=0)) + 2)

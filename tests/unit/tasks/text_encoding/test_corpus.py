@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from transduce.data.reading.config import ReadingConfig, ReadingFiles
-from transduce.data.reading.corpus import Example, read_examples
-from transduce.data.reading.document import documents, paired, segments
 from transduce.errors import DataError, SettingsError
+from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
+from transduce.tasks.text_encoding.corpus import Example, documents, paired, read_examples, segments
 
 
-def written(folder: Path, name: str, text: str) -> ReadingFiles:
+def written(folder: Path, name: str, text: str) -> ExampleFiles:
     (folder / name).write_text(text, encoding="utf-8")
-    return ReadingFiles(path=str(folder / name))
+    return ExampleFiles(path=str(folder / name))
 
 
 def test_a_tsv_has_text_and_label_by_number(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ def test_labels_of_words_are_checked_as_those_of_texts_are(tmp_path: Path) -> No
 
 def test_a_tsv_has_columns_by_the_names_of_its_first_line(tmp_path: Path) -> None:
     files = written(tmp_path, "a.tsv", "gold\tfirst\tsecond\nyes\tA cat.\tAn animal.\n")
-    named = files.but(text="first", second="second", label="gold")
+    named = files.but(text="first", second_text="second", label="gold")
     assert list(read_examples(named, "classify")) == [Example(2, ("A cat.", "An animal."), ("yes",))]
     with pytest.raises(DataError, match="no column 'frist'; did you mean 'first'"):
         list(read_examples(named.but(text="frist"), "classify"))
@@ -66,7 +65,7 @@ def test_conllu_leaves_out_remarks_and_what_is_no_word(tmp_path: Path) -> None:
     found = list(read_examples(written(tmp_path, "a.conllu", text), "tag"))
     assert [example.texts for example in found] == [("Do", "n't", "go"), ("Yes",)]
     assert found[0].labels == ("AUX", "PART", "VERB")
-    other = read_examples(ReadingFiles(path=str(tmp_path / "a.conllu"), label=2), "tag")
+    other = read_examples(ExampleFiles(path=str(tmp_path / "a.conllu"), label=2), "tag")
     assert next(other).labels == ("do", "not", "go")
 
 
@@ -103,7 +102,7 @@ def test_conll_has_its_label_last_and_a_broken_line_spoils_its_sentence(tmp_path
         (("Bonn",), ("B-LOC",)),
     ]
     assert [example.fault for example in found] == [None, "columns", None]
-    fixed = ReadingFiles(path=str(tmp_path / "a.conll"), label=2)
+    fixed = ExampleFiles(path=str(tmp_path / "a.conll"), label=2)
     assert [example.fault for example in read_examples(fixed, "tag")] == [None, "columns", None]
 
 
@@ -140,7 +139,7 @@ def test_squads_json_may_be_one_long_line(tmp_path: Path, monkeypatch: pytest.Mo
     broken = tmp_path / "b.json"
     broken.write_bytes(b'[\n{"question":\n"\xff"}]')
     with pytest.raises(DataError, match=r"b\.json:3: not UTF-8 \(byte 0xff at column 2\)"):
-        list(read_examples(ReadingFiles(path=str(broken)), "answer"))
+        list(read_examples(ExampleFiles(path=str(broken)), "answer"))
     monkeypatch.setattr("transduce.text.lines.MAX_WHOLE_BYTES", 100)
     with pytest.raises(DataError, match=r"is larger than .* write its parts as lines of JSONL"):
         list(read_examples(files, "answer"))
@@ -179,17 +178,23 @@ def test_segments_hold_whole_sentences_as_long_as_they_fit() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"task": "classify", "train": {"path": "a.tsv", "format": "conll"}}, "reads tsv or jsonl or babi, not conll"),
-        ({"task": "tag", "train": {"path": "a", "second": 1}}, "a second text is for labels of pairs"),
-        ({"task": "tag", "train": {"path": "a"}, "test": {"path": "b", "weight": 2.0}}, "a weight is for training"),
-        ({"task": "tag", "train": []}, "names no examples"),
-        ({"task": "tag", "train": {"pth": "a"}}, "did you mean 'path'"),
-        ({"task": "tga", "train": {"path": "a"}}, "task"),
+        (
+            {"objective": "classify", "train": {"path": "a.tsv", "format": "conll"}},
+            "reads tsv or jsonl or babi, not conll",
+        ),
+        ({"objective": "tag", "train": {"path": "a", "second_text": 1}}, "second_text"),
+        (
+            {"objective": "tag", "train": {"path": "a"}, "test": {"path": "b", "weight": 2.0}},
+            "a weight is for training",
+        ),
+        ({"objective": "tag", "train": []}, "empty; give at least one"),
+        ({"objective": "tag", "train": {"pth": "a"}}, "did you mean 'path'"),
+        ({"objective": "tga", "train": {"path": "a"}}, "objective"),
     ],
 )
 def test_what_makes_no_sense_is_refused(table: dict[str, object], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        ReadingConfig.from_table(table, "recipe")
+        TextEncodingConfig.from_table(table, "recipe")
 
 
 def test_columns_that_are_not_there_are_counted_and_never_taken_for_others(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,16 @@ from transduce.data.audit import (
     mark_leaks,
     spool,
 )
-from transduce.data.config import CHARACTERS_PER_TOKEN, DataConfig, Source, corpus_pairs
-from transduce.data.folder import atomic_corpus, write_manifest
-from transduce.data.reading.config import ReadingConfig
-from transduce.data.reading.prepare import prepare_reading
+from transduce.data.config import PlainTextConfig
+from transduce.data.prepared import new_folder, write_manifest
 from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport, Tally
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
-from transduce.data.text_prepare import prepare_text
 from transduce.errors import DataError, SettingsError
 from transduce.storage.json_file import write_json
 from transduce.storage.layout import REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
+from transduce.tasks.language_modeling.preparation import prepare_text
+from transduce.tasks.translation.config import TranslationConfig
+from transduce.tasks.translation.corpus import PairCorpus, corpus_pairs
 from transduce.text.tokenizer import AnyTokenizer, is_joint
 from transduce.text.tokenizer.extension import extend, with_tags
 from transduce.text.tokenizer.tag import NO_LEAD, Lead, Tags, listed
@@ -50,10 +50,12 @@ from transduce.text.tokenizer.training import train_tokenizers
 
 TOKENIZER_PAIRS = 1_000_000
 """Most pairs that tokenizers learn from; of larger corpora about this many are taken, by their hash."""
+CHARACTERS_PER_TOKEN = 40
+"""A line of more characters per allowed token than this is too long without being tokenised."""
 
 
-def prepare(
-    data: DataConfig | ReadingConfig,
+def prepare_pairs(
+    data: TranslationConfig | PlainTextConfig,
     tokenizer: TokenizerConfig,
     folder: Path,
     progress: Progress | None = None,
@@ -63,19 +65,16 @@ def prepare(
 
     `given` are the tokenizers that `tokenizer.folder` names; others are learned.
     """
-    assert (given is None) == (tokenizer.folder is None), "whoever names a folder has to open it"
-    if isinstance(data, ReadingConfig):
-        return prepare_reading(data, tokenizer, folder, progress, None if given is None else _read_by(given, tokenizer))
-    with atomic_corpus(folder) as temporary:
-        preparation = _Preparation(data, tokenizer, temporary, progress or (lambda stage, count: None), given)
+    with new_folder(folder) as aside:
+        preparation = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), given)
         report = preparation.run()
         shutil.rmtree(preparation.work)
-        write_json(temporary / REPORT, report.to_table())
+        write_json(aside / REPORT, report.to_table())
         sizes = {
             "source": token_bytes(report.source_vocabulary),
             "target": token_bytes(report.target_vocabulary),
         }
-        write_manifest(temporary, {"data": data.to_table(), "tokenizer": tokenizer.to_table()}, sizes)
+        write_manifest(aside, data, tokenizer, sizes)
     return report
 
 
@@ -89,18 +88,16 @@ class Given(NamedTuple):
     """The languages that their model can be asked for."""
 
 
-def _read_by(given: Given, config: TokenizerConfig) -> AnyTokenizer:
-    """The tokenizer of a reader, which has one side and is taken as it is."""
-    if config.extend is not None:
-        raise SettingsError("--extend-vocabulary is for models that write; a reader keeps the tokens that it has")
-    return given.source
-
-
 class _Preparation:
     """One preparation on its way."""
 
     def __init__(
-        self, data: DataConfig, tokenizer: TokenizerConfig, folder: Path, progress: Progress, given: Given | None
+        self,
+        data: Any,
+        tokenizer: TokenizerConfig,
+        folder: Path,
+        progress: Progress,
+        given: Given | None,
     ) -> None:
         self.data = data
         self.tokenizer = tokenizer
@@ -110,6 +107,8 @@ class _Preparation:
         self.folder = folder
         self.work = folder / "work"
         self.progress = progress
+        if isinstance(data, PlainTextConfig):
+            return
         rules = {"copy": data.copies, "leaked_pair": data.leakage, "leaked_source": data.leakage}
         rules["duplicate"] = data.duplicates
         self.dropped = sum(MARKS[reason] for reason, rule in rules.items() if rule == "drop")
@@ -118,7 +117,7 @@ class _Preparation:
         """For each split, one for each of its corpora."""
 
     def run(self) -> Report:
-        if self.data.is_text:
+        if isinstance(self.data, PlainTextConfig):
             known = None if self.given is None else self.given.target
             return prepare_text(self.data, self.tokenizer, self.folder, self.work, self.progress, known)
         corpora = self._read()
@@ -159,7 +158,7 @@ class _Preparation:
             ]
             self.tallies[name] = tallies
             spools[name] = spool(
-                [(corpus_pairs(corpus), tally) for corpus, tally in zip(given, tallies, strict=True)],
+                [(corpus_pairs([corpus]), tally) for corpus, tally in zip(given, tallies, strict=True)],
                 self.work / name,
                 CHARACTERS_PER_TOKEN * self.data.max_length,
                 partial(self.progress, f"reading {name}"),
@@ -240,7 +239,7 @@ class _Preparation:
         self.tags = Tags(of=source.tags)
         return Given(source, source if given.target is given.source else given.target, self.tags)
 
-    def _lead(self, corpus: Source) -> Lead:
+    def _lead(self, corpus: PairCorpus) -> Lead:
         """What goes before the sources and targets of a corpus; what every answer begins with, at least."""
         if self.tags is None:
             return NO_LEAD if self.given is None else Lead([], list(self.given.target.opening))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from transduce.data.blocks import Blocks
-from transduce.data.corruption import (
+from transduce.errors import SettingsError
+from transduce.tasks.translation.span_corruption import (
     Corruption,
     corrupted,
     largest_corrupted,
@@ -16,7 +17,6 @@ from transduce.data.corruption import (
     random_spans,
     spans_of,
 )
-from transduce.errors import SettingsError
 
 SENTINELS = [*range(900, 1000)]
 END = 2

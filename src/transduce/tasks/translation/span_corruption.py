@@ -89,7 +89,7 @@ class Corruption:
         needed = spans_of(block)[1] + 1
         if needed > len(sentinels):
             raise SettingsError(
-                f"data.corrupt: blocks of {block} tokens need {needed} sentinels, and the tokenizer has "
+                f"data.objective: blocks of {block} tokens need {needed} sentinels, and the tokenizer has "
                 f"{len(sentinels)}; set tokenizer.sentinels={needed}, or a smaller data.block_size"
             )
 

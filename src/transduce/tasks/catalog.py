@@ -1,0 +1,82 @@
+"""The tasks by the `[data]` table of a recipe: which settings these are, and how the corpus is prepared and opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from transduce.config import Table
+from transduce.data.config import DataConfig, PlainTextConfig
+from transduce.data.prepared import Prepared, open_prepared, read_manifest
+from transduce.data.report import Report
+from transduce.data.store import PairStore
+from transduce.errors import DataError, SettingsError, suggestion
+from transduce.tasks.language_modeling.config import LanguageModelingConfig
+from transduce.tasks.text_encoding.config import HEADS, TextEncodingConfig
+from transduce.tasks.text_encoding.preparation import prepare_examples
+from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
+from transduce.tasks.translation.preparation import Given, prepare_pairs
+from transduce.tasks.translation.span_corruption import longest_corrupted
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+
+DEFAULT_BLOCK_SIZE = 256
+"""Tokens of a block of plain text where neither the settings nor the model's positions limit it."""
+
+
+def read_data_table(table: Table, where: str) -> DataConfig:
+    """Read a recipe's [data]: the settings of the task that its objective, or else its training corpus, is for."""
+    objectives: dict[str, type[DataConfig]] = {"span_corruption": SpanCorruptionConfig}
+    objectives |= dict.fromkeys(HEADS, TextEncodingConfig)
+    objective, train = table.get("objective"), table.get("train")
+    if objective is not None:
+        if objective not in objectives:
+            hint = suggestion(str(objective), list(objectives))
+            raise SettingsError(f"{where}: objective = '{objective}' is not one of {', '.join(objectives)}{hint}")
+        return objectives[objective].from_table(table, where)
+    corpora = train if isinstance(train, list | tuple) else [train]
+    is_text = any(isinstance(corpus, dict) and "text" in corpus for corpus in corpora)
+    return (LanguageModelingConfig if is_text else TranslationConfig).from_table(table, where)
+
+
+def prepare(
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    folder: Path,
+    progress: Callable[[str, int], None] | None = None,
+    given: Given | None = None,
+) -> Report:
+    """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found.
+
+    `given` are the tokenizers of `tokenizer.folder`; without it new ones are trained.
+    """
+    assert (given is None) == (tokenizer.folder is None), "the caller loads the tokenizers of tokenizer.folder"
+    if isinstance(data, TextEncodingConfig):
+        return prepare_examples(data, tokenizer, folder, progress, given)
+    assert isinstance(data, TranslationConfig | PlainTextConfig)
+    return prepare_pairs(data, tokenizer, folder, progress, given)
+
+
+def load_prepared(folder: Path, thorough: bool = False, block_size: int | None = None) -> Prepared:
+    """Open a prepared corpus; `thorough` checks every byte against the manifest, not only the small files.
+
+    Plain text is cut into blocks of `block_size` tokens, by default as its settings say.
+    """
+    manifest = read_manifest(folder, thorough)
+    try:
+        data = read_data_table(manifest.settings.get("data", {}), str(folder))
+    except SettingsError as error:
+        raise DataError(f"{error}; it was prepared by another version: prepare the corpus again") from None
+    token_bytes = manifest.token_bytes
+    if not isinstance(data, PlainTextConfig):
+        return open_prepared(
+            folder, manifest, data, lambda path, report: PairStore.open(path, dict(token_bytes), report)
+        )
+    size = block_size or data.block_size or DEFAULT_BLOCK_SIZE
+    corrupts = isinstance(data, SpanCorruptionConfig)
+    return open_prepared(
+        folder,
+        manifest,
+        data,
+        lambda path, report: PairStore.open_blocks(path, token_bytes["target"], report, size, 0 if corrupts else 1),
+        longest_corrupted(size) if corrupts else (0, size - 1),
+    )

@@ -1,0 +1,108 @@
+"""The `[data]` table of an encoder-decoder model: pairs of text, or plain text with span corruption."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Literal, Self
+
+import pydantic
+
+from transduce.config import Config, Table
+from transduce.data.config import SPLITS, FilteredDataConfig, PlainTextConfig, Rule, corpus_reader
+from transduce.data.pictures import DrawnPictures
+from transduce.data.synthetic import SyntheticTask
+from transduce.errors import brief
+from transduce.tasks.translation.corpus import PairCorpus, PreparedPairs
+from transduce.text.corpus import CorpusFiles
+from transduce.text.tokenizer.tag import NAME
+
+_KINDS: dict[str, type[Config]] = {"task": SyntheticTask, "pictures": DrawnPictures, "prepared": PreparedPairs}
+"""The class of a corpus by a key of its table; any other is `CorpusFiles`."""
+
+
+def _choose(table: Table) -> type[Config]:
+    if "text" in table:
+        raise ValueError("some corpora are pairs and some are plain text; a model learns from one or the other")
+    return next((_KINDS[name] for name in _KINDS if name in table), CorpusFiles)
+
+
+Corpora = Annotated[
+    PairCorpus | tuple[PairCorpus, ...],
+    corpus_reader(_choose, "{source = 'a.txt', target = 'b.txt'} for pairs, {text = 'c.txt'} for plain text"),
+]
+"""One corpus, or several: mixed by their weights in training, one after the other elsewhere."""
+
+
+class TranslationConfig(FilteredDataConfig):
+    """Pairs to train, validate and test on, and which of them to leave out.
+
+    Pairs with an empty side are always left out. The rules for ratio, duplicates, copies and leakage apply to training
+    pairs (and those held out of them); in a validation or test corpus these are counted and kept, so that scores stay
+    comparable with those of others.
+    """
+
+    kind: ClassVar[str] = "translation"
+
+    train: Corpora
+    """The training pairs: one corpus, or a list of them, each with its `weight`, which is how often its pairs are
+    seen in an epoch. A pair that occurs in several is taken from the one with the highest weight."""
+    validation: Corpora | None = None
+    """The pairs by which checkpoints are selected; without it some are held out of the training pairs."""
+    test: Corpora | None = None
+    """The pairs for final scores; never trained on."""
+    extra_validation: Corpora | None = None
+    """Pairs whose score is reported beside that of the validation pairs, never trained on or selected by: those of a
+    model's earlier training, for example, to see what fine-tuning makes it forget."""
+    source_language: str | None = None
+    """Language of the source, for the model card and for scoring (`de`, `en-GB`, …)."""
+    target_language: str | None = None
+    """Language of the target. Given here it is a note; given for single corpora, the model learns to translate into
+    several languages, one of which is chosen per request."""
+    max_length: int = pydantic.Field(default=256, ge=1, le=1_000_000)
+    """Maximum tokens of a side, without start and end; longer pairs are left out of every split. So are lines of
+    more than 40 characters per allowed token, which are not even tokenised."""
+    max_ratio: float = pydantic.Field(default=9.0, ge=1)
+    """Maximum ratio between the lengths of the two sides in tokens, where the shorter counts as at least 5 tokens:
+    with 9, nothing up to 45 tokens is ever left out."""
+    copies: Rule = "keep"
+    """What to do when source and target are equal. In translation such lines are the most harmful noise there is
+    (Khayrallah and Koehn 2018): drop them. In spelling, normalisation or copying they are part of the task."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_languages(self) -> Self:
+        for name in SPLITS:
+            for corpus in self.of_split(name):
+                if self.languages and self.languages_of(corpus)[1] is None:
+                    raise ValueError(
+                        f"some training corpora have a target_language, {corpus.name} ({name}) has none; set it too"
+                    )
+        for language in self.languages:
+            if not re.fullmatch(NAME, language):
+                raise ValueError(
+                    f"target_language {brief(language)} is not possible: write a name such as de, pt-BR or zh_Hans"
+                )
+        return self
+
+    @property
+    def languages(self) -> list[str]:
+        """The target languages that the model can be asked for; empty unless training corpora name theirs."""
+        if all(corpus.target_language is None for corpus in self.corpora):
+            return []
+        return sorted({language for corpus in self.corpora if (language := self.languages_of(corpus)[1])})
+
+    def languages_of(self, corpus: PairCorpus) -> tuple[str | None, str | None]:
+        """The languages of a corpus's sources and targets: its own, or those given for all."""
+        return corpus.source_language or self.source_language, corpus.target_language or self.target_language
+
+
+class SpanCorruptionConfig(PlainTextConfig):
+    """Plain text of which pairs are made, for an encoder-decoder model (T5).
+
+    15 % of the tokens of a block are replaced by sentinels, in spans of three on average, and are the target (Raffel et
+    al. 2020, section 3.1.4).
+    """
+
+    kind: ClassVar[str] = "span_corruption"
+
+    objective: Literal["span_corruption"]
+    """span_corruption, which tells this text from that of a language model."""
