@@ -1,13 +1,13 @@
-"""A model folder on disk ⇄ model, settings, tokenizers.
+"""A model folder on disk <-> model, settings, tokenizers.
 
-    config.json              format, model name, settings, vocabulary sizes, languages
-    model.safetensors        weights by name; a matrix with two uses stands there once
+    config.json              format, task, model name, settings, vocabulary sizes, languages, search defaults
+    model.safetensors        weights by name; a shared matrix is stored once
     tokenizer.json           or source.tokenizer.json and target.tokenizer.json
-    README.md                the model's card: data, settings, scores
+    README.md                the model card: data, settings, scores
     manifest.json            size and SHA-256 of every other file, written last
 
-No pickle, no code: safetensors, JSON and text. safetensors accepts flipped bits in its data, so the manifest
-is what detects them.
+No pickle, no code: safetensors, JSON and text. safetensors accepts flipped bits in its data; the manifest detects them.
+A folder of format 2 must load forever: tests/unit/stored holds one of each task.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer, VocabularySizes
 from transduce.storage.atomic import atomic_folder
+from transduce.storage.checkpoints import SavedCheckpoints
 from transduce.storage.json_file import read_json, write_json
 from transduce.storage.layout import (
     CONFIG,
@@ -49,7 +50,7 @@ from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """All that a model folder holds, in memory."""
+    """A model folder in memory."""
 
     model: Model
     config: Config
@@ -57,7 +58,7 @@ class ModelFolder:
     target_tokenizer: AnyTokenizer
     """The same object as the source's when one serves both."""
     notes: Table = field(default_factory=dict)
-    """Languages, search defaults and whatever else belongs to the model but not to its arithmetic."""
+    """Languages, search defaults, labels: what belongs to the model but not to its arithmetic."""
 
     @property
     def task(self) -> str:
@@ -66,26 +67,28 @@ class ModelFolder:
 
     @property
     def transducer(self) -> AnyTransducer:
-        """The model, if it is one that writes."""
+        """The model, if it generates text."""
         if not isinstance(self.model, Transducer):
             raise SettingsError(
-                f"a {catalog.name_of(self.config)} reads and does not write; ask it with `transduce read` or "
-                "`transduce embed`, and see how good it is with `transduce evaluate`"
+                f"a {catalog.name_of(self.config)} model does not generate text; use `transduce predict`, "
+                "`transduce embed` or `transduce evaluate`"
             )
         return self.model
 
     @property
-    def reader(self) -> EncoderModel:
-        """The model, if it is one that reads."""
+    def encoder(self) -> EncoderModel:
+        """The model, if it encodes text."""
         if not isinstance(self.model, EncoderModel):
+            use = "generate" if self.task == "language_modeling" else "translate"
             raise SettingsError(
-                f"a {catalog.name_of(self.config)} writes and is not asked about texts; use `transduce translate`"
+                f"a {catalog.name_of(self.config)} model generates text and has no labels to predict; "
+                f"use `transduce {use}`"
             )
         return self.model
 
 
 def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
-    """Write a model folder, whole or not at all."""
+    """Write a model folder atomically, with its model card."""
     with atomic_folder(folder) as temporary:
         sizes = contents.model.sizes
         write_json(
@@ -107,10 +110,10 @@ def save_model(folder: Path, contents: ModelFolder, card: str) -> None:
 
 @dataclass(frozen=True)
 class Description:
-    """All that a model folder holds but its weights."""
+    """A model folder without its weights."""
 
     place: Path
-    """The model folder itself, where a run was named."""
+    """The model folder itself, also if a run folder was given."""
     config: Config
     sizes: VocabularySizes
     source_tokenizer: AnyTokenizer
@@ -119,34 +122,34 @@ class Description:
 
 
 def describe_model(folder: Path, hash_up_to: int | None = None) -> Description:
-    """Read all but the weights of a model folder, or of the model of a run folder.
+    """Read all but the weights of a model folder, or of the model in a run folder.
 
-    Every file is compared with the manifest, those of more than `hash_up_to` bytes by their size alone.
+    Every file is checked against the manifest, those of more than `hash_up_to` bytes by their size alone.
     """
     folder = find_model(folder)
     listed = verify(folder, MODEL_KIND, hash_up_to)["files"]
     for name in (CONFIG, WEIGHTS, *([TOKENIZER] if TOKENIZER in listed else [SOURCE_TOKENIZER, TARGET_TOKENIZER])):
-        if name not in listed:  # strangers may stand there, but nothing is read that the manifest does not vouch for
+        if name not in listed:  # other files may lie there, but only files of the manifest are read
             raise ModelFolderError(f"{folder / MANIFEST}: does not list {name}; copy the folder again")
     table = read_json(folder / CONFIG)
     config, sizes = _read_config(table, folder / CONFIG)
     source, target = load_tokenizers(folder, joint=TOKENIZER in listed)
     if (source.size, target.size) != sizes:
         raise ModelFolderError(
-            f"{folder}: the model knows {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
-            f"{source.size:,} and {target.size:,}; load all files from one folder"
+            f"{folder}: the model vocabularies have {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
+            f"{source.size:,} and {target.size:,}; copy all files from the same folder"
         )
     notes = table.get("notes", {})
     return Description(folder, config, sizes, source, target, notes if isinstance(notes, dict) else {})
 
 
 def load_model(folder: Path) -> ModelFolder:
-    """Read a model folder, or the model of a run folder; anything damaged or foreign is refused by name."""
+    """Load a model folder, or the model in a run folder; an error names the file that is damaged or foreign."""
     found = describe_model(folder)
     folder, config, sizes = found.place, found.config, found.sizes
     weights = load_weights(folder / WEIGHTS)
     try:
-        with torch.device("meta"):  # settings may ask for more memory than there is: shapes are compared without any
+        with torch.device("meta"):  # compare shapes before settings of a damaged folder can exhaust memory
             _check_weights(weights_of(catalog.build(config, sizes)), weights, folder / WEIGHTS)
         model = catalog.build(config, sizes)
     except SettingsError as error:
@@ -156,38 +159,38 @@ def load_model(folder: Path) -> ModelFolder:
 
 
 def find_model(folder: Path) -> Path:
-    """Return the model folder that a person means: the folder itself, or the model inside a run."""
+    """Return the model folder that a path means: the folder itself, or the model in a run folder."""
     try:
         there = folder.is_dir()
     except OSError as error:
         raise MissingInput(f"{folder}: cannot be read ({error.strerror}); check the path") from None
     if not there:
-        raise MissingInput(f"{folder}: there is no such folder; give a run or a model folder")
+        raise MissingInput(f"{folder}: no such folder; give a run or model folder")
     if (folder / CONFIG).exists():
         return folder
     if (folder / MODEL / CONFIG).exists():
         return folder / MODEL
     if (folder / RECIPE).exists():
         raise ModelFolderError(
-            f"{folder}: this run has no model yet; go on with `transduce train --resume {folder}`, or make one of its "
-            f"checkpoints with `transduce train --finish {folder}`"
+            f"{folder}: this run has no model yet; resume it with `transduce train --resume {folder}`, or make a model "
+            f"from its checkpoints with `transduce train --finish {folder}`"
         )
-    raise ModelFolderError(f"{folder}: is neither a run nor a model folder (it has no {CONFIG})")
+    raise ModelFolderError(f"{folder}: is neither a run nor a model folder (no {CONFIG}); give one of these")
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:
-    """Return every parameter once, by name."""
+    """Return every parameter by name, a shared one once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def put_weights(model: Model, weights: dict[str, Tensor], where: Path) -> None:
-    """Copy weights into a model after checking that names, shapes and values are the model's own."""
+    """Copy weights into a model after checking their names, shapes and values."""
     mine = weights_of(model)
     _check_weights(mine, weights, where)
     for name, weight in weights.items():
         if not bool(weight.isfinite().all()):
             raise ModelFolderError(
-                f"{where}: the weight '{name}' holds values that are not finite, so its training has failed; "
+                f"{where}: the weight '{name}' has values that are not finite, so its training diverged; "
                 "train again with a lower training.learning_rate or with training.max_grad_norm"
             )
     with torch.no_grad():
@@ -196,25 +199,29 @@ def put_weights(model: Model, weights: dict[str, Tensor], where: Path) -> None:
 
 
 def _check_weights(mine: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: Path) -> None:
-    """Refuse weights that are not the model's own by name, shape and type."""
+    """Reject weights whose names, shapes or types differ from the model's."""
     if missing := sorted(mine.keys() - weights.keys()):
-        raise ModelFolderError(f"{where}: the weight '{missing[0]}' is missing ({len(missing)} in all)")
+        raise ModelFolderError(
+            f"{where}: the weight '{missing[0]}' is missing ({len(missing)} in all); copy the folder again"
+        )
     if foreign := sorted(weights.keys() - mine.keys()):
-        raise ModelFolderError(f"{where}: the weight '{foreign[0]}' is not part of this model ({len(foreign)} in all)")
+        raise ModelFolderError(
+            f"{where}: the weight '{foreign[0]}' is not part of this model ({len(foreign)} in all); copy the folder again"
+        )
     for name, weight in weights.items():
         if weight.shape != mine[name].shape or not weight.is_floating_point():
             raise ModelFolderError(
                 f"{where}: the weight '{name}' has shape {tuple(weight.shape)} of {weight.dtype}, "
-                f"the model's is {tuple(mine[name].shape)} of {mine[name].dtype}"
+                f"the model's has {tuple(mine[name].shape)} of {mine[name].dtype}; copy {CONFIG} and {WEIGHTS} together"
             )
 
 
 def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors by name; a full disk is an OSError, as for any other file."""
+    """Write tensors by name; a full disk raises OSError, as for any other file."""
     try:
         save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
-        code = re.search(r"os error (\d+)", str(error))  # the library keeps the system's number in its message only
+        code = re.search(r"os error (\d+)", str(error))  # safetensors gives the error code in its message only
         if code is None:
             raise
         raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from None
@@ -225,10 +232,17 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     try:
         weights: dict[str, Tensor] = load_file(path)
     except OSError as error:
-        raise ModelFolderError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise ModelFolderError(f"{path}: cannot be read ({error.strerror or error}); check its permissions") from None
     except SafetensorError as error:
-        raise ModelFolderError(f"{path}: is not a safetensors file ({error})") from None
+        raise ModelFolderError(f"{path}: is not a safetensors file ({error}); copy it again") from None
     return weights
+
+
+def checkpoint_weights(run: Path, update: int) -> dict[str, Tensor]:
+    """Load the weights of a run's checkpoint, or their moving average if the run keeps one; needs no training code."""
+    checkpoints = SavedCheckpoints(run)
+    checkpoints.fingerprint(update)  # verifies every file
+    return load_weights(checkpoints.final_weights(update))
 
 
 def save_tokenizers(folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> None:
@@ -241,7 +255,7 @@ def save_tokenizers(folder: Path, source: AnyTokenizer, target: AnyTokenizer) ->
 
 
 def load_tokenizers(folder: Path, joint: bool) -> tuple[AnyTokenizer, AnyTokenizer]:
-    """Read what `save_tokenizers` wrote."""
+    """Load what `save_tokenizers` wrote."""
     if joint:
         return load_tokenizer(folder / TOKENIZER).sides()
     return load_tokenizer(folder / SOURCE_TOKENIZER), load_tokenizer(folder / TARGET_TOKENIZER)
@@ -255,11 +269,16 @@ def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:
         sizes = VocabularySizes(int(vocabulary["source"]), int(vocabulary["target"]))
         config = catalog.entry(str(table.get("model"))).config.from_table(settings, str(where))
     except (TypeError, KeyError, ValueError, OverflowError):
-        raise ModelFolderError(f"{where}: lacks its vocabulary sizes or settings; copy the folder again") from None
+        raise ModelFolderError(f"{where}: has no vocabulary sizes or settings; copy the folder again") from None
     except SettingsError as error:
         raise ModelFolderError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
     if not all(0 < size <= 10_000_000 for size in sizes):
         raise ModelFolderError(
-            f"{where}: vocabularies of {sizes.source:,} and {sizes.target:,} tokens are not possible"
+            f"{where}: vocabularies of {sizes.source:,} and {sizes.target:,} tokens are not possible; copy it again"
+        )
+    if table.get("task") != catalog.task_of(config):
+        raise ModelFolderError(
+            f"{where}: states the task {str(table.get('task'))[:80]!r}, but a {table.get('model')} model is for "
+            f"{catalog.task_of(config)}; copy the folder again"
         )
     return config, sizes

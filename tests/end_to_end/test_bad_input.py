@@ -154,7 +154,7 @@ MODELS = {
         TRANSLATE, 65, "lacks its vocabulary", config(vocabulary={"source": float("inf"), "target": 1})
     ),
     "a vocabulary of another size": Case(
-        TRANSLATE, 65, "knows 99 and 99 tokens but the tokenizers", config(vocabulary={"source": 99, "target": 99})
+        TRANSLATE, 65, "99 and 99 tokens but the tokenizers", config(vocabulary={"source": 99, "target": 99})
     ),
     "nonsense to search with": Case(
         TRANSLATE, 65, "beam = 0 is not possible", config(notes={"search": {"beam_size": 0}})

@@ -1,10 +1,12 @@
-"""A model folder: whole or refused, by name."""
+"""A model folder: complete, or rejected with the name of the faulty file."""
 
 from __future__ import annotations
 
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,13 +26,12 @@ from transduce.model_folder import (
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
+from transduce.storage.checkpoints import SavedCheckpoints
 from transduce.storage.json_file import read_json, write_json
-from transduce.storage.layout import MANIFEST
+from transduce.storage.layout import CHECKPOINT_KIND, JOURNAL, MANIFEST, MODEL_KIND, OPTIMIZER, PROGRESS, WEIGHTS
 from transduce.storage.manifest import write_manifest
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
-
-KIND = "transduce model"
 
 
 def words(count: int) -> Tokenizer:
@@ -114,13 +115,13 @@ def test_a_strangers_file_beside_the_others_does_no_harm(copy: Path) -> None:
     load_model(copy)
 
 
-def resealed(folder: Path, change: Callable[[dict[str, object]], object]) -> None:
+def changed_config(folder: Path, change: Callable[[dict[str, object]], object]) -> None:
     """Change the settings as somebody would who also mends the manifest."""
     table = read_json(folder / "config.json")
     change(table)
     write_json(folder / "config.json", table)
     (folder / MANIFEST).unlink()
-    write_manifest(folder, KIND)
+    write_manifest(folder, MODEL_KIND)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +138,14 @@ def resealed(folder: Path, change: Callable[[dict[str, object]], object]) -> Non
         (lambda table: table.pop("vocabulary"), "vocabulary sizes"),
         (lambda table: table.update(vocabulary={"source": -3, "target": 11}), "config.json"),
         (lambda table: table.update(settings=None), "config.json"),
+        (lambda table: table.update(task="language_modeling"), "the task 'language_modeling'"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_settings_that_do_not_fit_the_rest_are_refused(
     copy: Path, change: Callable[[dict[str, object]], object], said: str
 ) -> None:
-    resealed(copy, change)
+    changed_config(copy, change)
     with pytest.raises(ModelFolderError) as refusal:
         load_model(copy)
     assert said in str(refusal.value)
@@ -210,7 +212,7 @@ def test_a_folder_that_has_no_model_is_refused_for_what_it_is(tmp_path: Path) ->
     with pytest.raises(ModelFolderError, match="neither a run nor a model folder"):
         find_model(tmp_path)
     (tmp_path / "recipe.toml").write_text("")
-    with pytest.raises(ModelFolderError, match="no model yet; go on with `transduce train --resume"):
+    with pytest.raises(ModelFolderError, match=r"no model yet.*transduce train --resume"):
         find_model(tmp_path)
 
 
@@ -234,9 +236,29 @@ def test_the_manifest_holds_size_and_hash_of_every_other_file(saved: Path) -> No
     import hashlib
 
     manifest = json.loads((saved / MANIFEST).read_text())
-    assert manifest["kind"] == KIND
+    assert manifest["kind"] == MODEL_KIND
     assert manifest["files"] == {
         path.name: {"size": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         for path in sorted(saved.iterdir())
         if path.name != MANIFEST
     }
+
+
+def test_a_checkpoint_and_a_journal_can_be_read_without_training(tmp_path: Path) -> None:
+    """A server shows both, and its layer does not import the trainer."""
+    for number, name in enumerate((WEIGHTS, OPTIMIZER)):
+        place = SavedCheckpoints(tmp_path).path(3)
+        place.mkdir(parents=True, exist_ok=True)
+        save_weights(place / name, {"a": torch.tensor([number + 5.0])})
+    write_json(place / PROGRESS, {})
+    write_manifest(place, CHECKPOINT_KIND, fingerprint={"seed": 7})
+    (tmp_path / JOURNAL).write_text('{"event": "began"}\n')
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from transduce.model_folder import checkpoint_weights; from transduce.storage.journal import read_journal\n"
+        "run = Path(sys.argv[1])\n"
+        "print(checkpoint_weights(run, 3)['a'].item(), read_journal(run / 'journal.jsonl')[0]['event'])\n"
+        "assert not [name for name in sys.modules if name.startswith('transduce.training')]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "5.0 began\n"

@@ -47,7 +47,7 @@ class TextEncoder:
     """Asks one reader. What it can say depends on the head it was trained with."""
 
     def __init__(self, contents: ModelFolder) -> None:
-        self.model, self.notes = contents.reader, contents.notes
+        self.model, self.notes = contents.encoder, contents.notes
         self.tokenizer = contents.source_tokenizer
         self.head = str(getattr(contents.config, "head", "none"))
         self.task = TASKS[self.head]
