@@ -27,8 +27,10 @@ class TransduceError(Exception):
     """The root: anything that the command line prints as one sentence."""
 
     exit_code = 1
-    said = False
-    """Whether another process has said it already."""
+    label = "error: "
+    """Printed before the message; empty for a clean stop."""
+    reported = False
+    """Whether another process has printed it already."""
 
 
 class SettingsError(TransduceError):

@@ -1,4 +1,4 @@
-"""`transduce align`: which words of given translations belong to which words of their sources."""
+"""`transduce align`: word alignments of given translations."""
 
 from __future__ import annotations
 
@@ -6,40 +6,51 @@ from typing import Any
 
 import click
 
-from transduce.cli.options import language_options
+from transduce.cli.options import (
+    device_option,
+    format_option,
+    language_options,
+    make_command,
+    model_argument,
+    pair_corpus,
+    pair_options,
+)
+from transduce.cli.terminal import note, print_json
 
 _EXAMPLES = """
-\b
-Examples:
-  transduce align runs/de-en --source test.de --target test.en > test.align
-  transduce align runs/de-en --path pairs.tsv
-  transduce translate runs/de-en input.de --align
+transduce align runs/de-en --source test.de --target test.en > test.align
+transduce align runs/de-en --path pairs.tsv
+transduce translate runs/de-en input.de --align
 """
 
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("run")
+@make_command(_EXAMPLES)
+@model_argument
+@pair_options
 @language_options
-@click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
-@click.option("--target", metavar="FILE", help="Their translations.")
-@click.option("--path", metavar="FILE", help="TSV or JSONL pairs instead.")
-@click.option("--format", type=click.Choice(["tsv", "jsonl"]), help="What --path is, where its name does not say it.")
-def command(run: str, to: str | None, of: str | None, **files: Any) -> None:
-    """Align pairs by the attention of the model in RUN, one line for each: `0-0 1-2`, source word first, from 0.
+@device_option()
+@format_option
+def command(run: str, device: str, output_format: str, **options: Any) -> None:
+    """Align sources and translations word by word with the attention of MODEL, a run or model folder.
 
-    Words are what stands between spaces. Every word of a translation is aligned to one of its source. A pair that is
-    too long to be read at once gets an empty line, and is counted.
+    Prints one line for each pair in Pharaoh format: `0-0 1-2`, source word first, counted from 0. Words are separated
+    by spaces. Each target word is aligned to one source word. Pairs longer than the model's maximum get an empty line.
     """
     from transduce.inference.alignment import pharaoh
     from transduce.inference.translator import load, windows
-    from transduce.text.corpus import CorpusFiles, read_pairs
+    from transduce.nn.device import move
+    from transduce.text.corpus import read_pairs
 
-    corpus = CorpusFiles.from_table({name: value for name, value in files.items() if value}, "the command line")
+    corpus = pair_corpus(options)
     translator, too_long = load(run), 0
-    translator.languages.ask_for(to, of)
+    move(translator.model, device)
+    translator.languages.ask_for(options["target_language"], options["source_language"])
     for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):
         for links in translator.align(window):
             too_long += links is None
-            click.echo(pharaoh(links or ()))
+            if output_format == "json":
+                print_json({"alignment": links})
+            else:
+                click.echo(pharaoh(links or ()))
     if too_long:
-        click.echo(f"note: pairs too long for the model to read at once, not aligned: {too_long:,}", err=True)
+        note(f"pairs longer than the model's maximum, not aligned: {too_long:,}")

@@ -1,43 +1,55 @@
-"""`transduce cost`: what a model costs before it is trained."""
+"""`transduce cost`: parameters, FLOPs and memory of a model before it is trained."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from transduce.cli.options import format_option, make_command, option_group
+from transduce.cli.terminal import print_json
+
 if TYPE_CHECKING:
     from transduce.inspection.cost import Cost
 
-Tokens = click.IntRange(1, 100_000_000)
-Length = click.IntRange(1, 20_000)
+_EXAMPLES = """
+transduce cost --preset paper_base --vocab-size 37000
+transduce cost --preset small --vocab-size 8000 --set model.num_layers=2 --format json
+transduce cost --recipe recipes/multi30k.toml --vocab-size 8000 --batch-tokens 8192
+"""
+
+_model = option_group("Model options")
+_workload = option_group("Workload options")
+_Size = click.IntRange(1, 100_000_000)
+_Length = click.IntRange(1, 20_000)
 
 
-@click.command("cost")
-@click.option("--preset", help="A model by name: paper_base, paper_big, small, tiny, …")
-@click.option("--recipe", type=click.Path(path_type=Path), help="The model of a recipe's [model] table.")
-@click.option("--vocab-size", type=Tokens, required=True, help="Tokens of the vocabulary.")
-@click.option("--source-vocab-size", type=Tokens, help="Tokens of the source's vocabulary, where it has its own.")
-@click.option("--set", "changes", multiple=True, metavar="model.KEY=VALUE", help="Change a setting of the model.")
-@click.option("--source-length", type=Length, default=32, show_default=True, help="Tokens of a source sentence.")
-@click.option("--target-length", type=Length, default=32, show_default=True, help="Tokens of a target sentence.")
-@click.option(
-    "--tokens",
+@make_command(_EXAMPLES)
+@_model("--preset", metavar="NAME", help="Model preset: paper_base, paper_big, small, tiny, …")
+@_model("--recipe", type=click.Path(path_type=Path), metavar="FILE", help="Recipe whose [model] table is used instead.")
+@_model("--vocab-size", type=_Size, required=True, metavar="N", help="Vocabulary size.")
+@_model("--source-vocab-size", type=_Size, metavar="N", help="Source vocabulary size, if it differs.")
+@_model("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Setting of the model: model.num_layers=2.")
+@_workload("--source-length", type=_Length, default=32, show_default=True, metavar="N", help="Tokens per source.")
+@_workload("--target-length", type=_Length, default=32, show_default=True, metavar="N", help="Tokens per target.")
+@_workload(
+    "--batch-tokens",
+    "tokens",
     type=click.IntRange(1, 10**9),
     default=4096,
     show_default=True,
-    help="Target tokens of a training batch.",
+    metavar="N",
+    help="Target tokens per training batch.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(preset: str | None, recipe: Path | None, changes: tuple[str, ...], as_json: bool, **numbers: Any) -> None:
-    """Parameters, FLOPs and memory of a model before it is trained, and the paper's Table 1 for its sizes.
+@format_option
+def command(
+    preset: str | None, recipe: Path | None, changes: tuple[str, ...], output_format: str, **numbers: Any
+) -> None:
+    """Estimate the parameters, FLOPs and memory of a model, without training it.
 
-    \b
-    transduce cost --preset paper_base --vocab-size 37000
-    transduce cost --preset small --vocab-size 8000 --set model.num_layers=2 --json
+    Also prints the layer comparison of Table 1 of "Attention Is All You Need" for its sizes.
     """
     from transduce.inspection.cost import Workload, estimate
     from transduce.models.catalog import read_model_table
@@ -47,20 +59,23 @@ def command(preset: str | None, recipe: Path | None, changes: tuple[str, ...], a
     sizes = VocabularySizes(numbers.pop("source_vocab_size") or target, target)
     config = read_model_table(*model_table(preset, recipe, changes))
     cost = estimate(config, sizes, Workload(**numbers))
-    click.echo(json.dumps(cost.to_json(), ensure_ascii=False) if as_json else report(cost))
+    if output_format == "json":
+        print_json(cost.to_json())
+    else:
+        click.echo(report(cost))
 
 
 def model_table(preset: str | None, recipe: Path | None, changes: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Return the [model] table that the options describe, and what to call it in a refusal."""
+    """Return the [model] table that the options describe, and its name for error messages."""
     from transduce.config import override, read_toml
     from transduce.errors import SettingsError
 
     if (preset is None) == (recipe is None):
-        raise click.UsageError("say which model: give either --preset or --recipe")
+        raise click.UsageError("no model is given; use either --preset or --recipe")
     table: dict[str, Any] = {"model": {"preset": preset}} if recipe is None else read_toml(recipe)
     for change in changes:
         if not change.strip().startswith("model."):
-            raise SettingsError(f"--set {change}: cost looks at the model alone; write model.setting=value")
+            raise SettingsError(f"--set {change}: only settings of the model count here; write model.KEY=VALUE")
         table = override(table, change)
     model = table.get("model", {})
     if not isinstance(model, dict):
@@ -69,7 +84,7 @@ def model_table(preset: str | None, recipe: Path | None, changes: Sequence[str])
 
 
 def report(cost: Cost) -> str:
-    """Return the bill as tables of plain text."""
+    """Return the costs as tables of plain text."""
     workload = cost.workload
     train, decode = cost.memory_bytes["train"], cost.memory_bytes["decode"]
     flops = cost.flops_per_token
@@ -78,7 +93,7 @@ def report(cost: Cost) -> str:
         [
             section("parameters", {**cost.parts, "total": cost.parameters}, "{:,}".format),
             section(
-                f"operations per token (source {n:,}, target {workload.target_length:,} tokens)",
+                f"FLOPs per token (source {n:,}, target {workload.target_length:,} tokens)",
                 {
                     "train, per target token": flops["train"],
                     "decode, per target token": flops["decode"],
@@ -86,21 +101,21 @@ def report(cost: Cost) -> str:
                 },
                 lambda value: scaled(value, 1000, ["", " k", " M", " G", " T", " P", " E"], "FLOP"),
             ),
-            section(f"memory to train on batches of {workload.tokens:,} target tokens", train, in_bytes),
-            section(f"memory to decode, one row at {workload.target_length:,} tokens", decode, in_bytes),
-            f"one layer of each kind (Table 1), n = {n:,}, d = {d:,}, k = {workload.kernel}, "
+            section(f"training memory (batches of {workload.tokens:,} target tokens)", train, in_bytes),
+            section(f"decoding memory (one hypothesis of {workload.target_length:,} tokens)", decode, in_bytes),
+            f"layer types (Table 1 of the paper), n = {n:,}, d = {d:,}, k = {workload.kernel}, "
             f"r = {min(workload.window, n):,}\n" + aligned(_layer_rows(cost)),
         ]
     )
 
 
 def section(title: str, rows: Mapping[str, int], write: Any) -> str:
-    """Return a title and two columns: what, and how much."""
+    """Return a title and two columns, names and values."""
     return f"{title}\n" + aligned([[name.replace("_", " "), write(value)] for name, value in rows.items()])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as columns: the first to the left, the others to the right."""
+    """Return rows as aligned columns: the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -118,7 +133,7 @@ def in_bytes(value: int) -> str:
 
 
 def scaled(value: int, base: int, prefixes: Sequence[str], unit: str) -> str:
-    """Return a number with at least three digits that count, and its unit."""
+    """Return a number with three significant digits and its unit."""
     amount, power = float(value), 0
     while amount >= base and power + 1 < len(prefixes):
         amount, power = amount / base, power + 1
@@ -127,7 +142,7 @@ def scaled(value: int, base: int, prefixes: Sequence[str], unit: str) -> str:
 
 
 def _layer_rows(cost: Cost) -> list[list[str]]:
-    rows = [["layer", "complexity", "operations", "sequential", "longest path"]]
+    rows = [["layer", "complexity", "operations", "sequential operations", "maximum path length"]]
     for layer in cost.table_1:
         rows.append(
             [

@@ -1,4 +1,4 @@
-"""`transduce demo`: a Transformer learns English pronunciation from scratch, and shows what it learnt."""
+"""`transduce demo`: a Transformer learns English pronunciation from scratch."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ from pathlib import Path
 
 import click
 
+from transduce.cli.options import make_command, option_group
 
-@click.command()
-@click.option("--output", default="runs/demo", metavar="RUN", help="Run folder.", show_default=True)
+_EXAMPLES = """
+transduce demo
+transduce demo --output runs/pronunciation
+echo "thorough" | transduce translate runs/demo
+"""
+
+
+@make_command(_EXAMPLES)
+@option_group("Output options")("--output", default="runs/demo", metavar="RUN", show_default=True, help="Run folder.")
 def command(output: str) -> None:
-    """Learn to pronounce English words from the CMU dictionary, in about three minutes on two cores.
+    """Train a Transformer to pronounce English words, in about three minutes on two cores.
 
-    Trains on 127,000 pronunciations, tries the model on 5,000 words it has never seen, and draws where it looked.
+    Trains on 127,000 entries of the CMU pronouncing dictionary, evaluates the model on 5,000 words that it has not
+    seen, and draws its attention.
     """
-    from transduce.cli.corpus import PreparationProgress
     from transduce.cli.display import reporting
+    from transduce.cli.progress import PreparationProgress
     from transduce.experiments.demo import run_demo
 
     with PreparationProgress() as progress, reporting() as reporter:

@@ -1,4 +1,4 @@
-"""A run as a person follows it: one live display on a terminal, plain lines everywhere else. All on standard error."""
+"""Training progress on standard error: a live display on a terminal, plain lines elsewhere, none with `--quiet`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
-from transduce.cli.terminal import PLAIN_SECONDS, visible
-from transduce.training.reporter import Plan, Reporter, Sample, Step, Validation
+from transduce.cli.terminal import PLAIN_SECONDS, is_quiet, visible
+from transduce.training.reporter import Plan, Reporter, Sample, Silent, Step, Validation
 
 
 @contextlib.contextmanager
 def reporting() -> Iterator[Reporter]:
-    """Give the display that fits where standard error goes; afterwards a terminal is as it was, cursor and all."""
+    """Return the display that suits standard error, and restore the terminal afterwards."""
+    if is_quiet():
+        yield Silent()
+        return
     console = Console(stderr=True)
     if not console.is_terminal or console.is_dumb_terminal:
         yield PlainLines()
@@ -35,12 +38,12 @@ def reporting() -> Iterator[Reporter]:
 
 
 def describe(plan: Plan) -> str:
-    """Say what is about to happen in one line."""
+    """Return one line about the run that begins."""
     ranks = f"{plan.ranks} ranks of " if plan.ranks > 1 else ""
-    resumed = f", going on at update {plan.first_update:,}" if plan.first_update > 1 else ""
+    resumed = f", resumed at update {plan.first_update:,}" if plan.first_update > 1 else ""
     return (
         f"{plan.parameters:,} parameters, "
-        f"{plan.train_pairs:,} {plan.rows} and {plan.validation_pairs:,} for validation, "
+        f"{plan.train_pairs:,} training and {plan.validation_pairs:,} validation {plan.rows}, "
         f"{plan.updates:,} updates (about {plan.updates / plan.updates_per_epoch:.1f} epochs), "
         f"{ranks}{plan.threads} thread{'s' * (plan.threads > 1)} on {plan.device}, about {plan.memory / 2**30:.1f} GiB "
         f"of memory{resumed}"
@@ -48,36 +51,36 @@ def describe(plan: Plan) -> str:
 
 
 def summarise(validation: Validation) -> str:
-    """One validation in one line."""
+    """Return one validation as one line."""
     from transduce.evaluation.metrics import show_score
 
     scores = "".join(f", {name} {show_score(name, value)}" for name, value in validation.scores.items())
     if validation.bits_per_byte is not None:
         scores = f", {validation.bits_per_byte:.3f} bits per byte{scores}"
     best = ", best so far" if validation.best else ""
-    said = (
+    line = (
         f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
         f"accuracy {100 * validation.accuracy:.1f} %{scores}{best}"
     )
     if validation.watched is not None:
-        said += f"; watched: {summarise(validation.watched).partition('validation ')[2]}"
-    return said
+        line += f"; extra validation: {summarise(validation.watched).partition('validation ')[2]}"
+    return line
 
 
 def translated(sample: Sample) -> str:
-    """A sample with its translation in one line; neither can steer a terminal."""
+    """Return a sample with its translation as one line, without control characters."""
     return f"{visible(sample.source)}  →  {visible(sample.translation)}"
 
 
 class Speed:
-    """Tokens per second and time left, over the last stretch of a run."""
+    """Tokens per second and remaining time, as moving averages."""
 
     def __init__(self) -> None:
         self._seconds, self._tokens, self._updates = 0.0, 0.0, 0.0
         self._began, self._learning, self._seen = 0.0, 0.0, 0
 
     def add(self, step: Step) -> None:
-        """Take one update in; old ones count less and less."""
+        """Add one update; older ones decay."""
         self._began = self._began if self._seen else time.monotonic() - step.seconds
         self._learning, self._seen = self._learning + step.seconds, self._seen + 1
         keep = 0.98
@@ -89,50 +92,50 @@ class Speed:
         return self._tokens / max(self._seconds, 1e-9)
 
     def left(self, updates: int) -> str:
-        """Time for so many more updates, as 1:02:03, with the validations and saves that have come to each so far."""
+        """Return the time for that many more updates as 1:02:03, validations and checkpoints included."""
         others = max(0.0, time.monotonic() - self._began - self._learning) / max(1, self._seen)
         seconds = int(updates * (self._seconds / max(self._updates, 1e-9) + others))
         return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 class PlainLines:
-    """One line every few seconds; nothing that a log file would regret."""
+    """One line every few seconds, without control characters, for log files."""
 
     def __init__(self) -> None:
-        self._speed, self._said, self._updates = Speed(), time.monotonic(), 0
+        self._speed, self._printed, self._updates = Speed(), time.monotonic(), 0
 
     def begin(self, plan: Plan) -> None:
         self._updates = plan.updates
-        self._say(describe(plan))
+        self._print(describe(plan))
 
     def step(self, step: Step) -> None:
         self._speed.add(step)
-        if time.monotonic() - self._said >= PLAIN_SECONDS:
+        if time.monotonic() - self._printed >= PLAIN_SECONDS:
             left = self._speed.left(self._updates - step.update)
-            self._say(
+            self._print(
                 f"update {step.update:,} of {self._updates:,}: loss {step.loss:.3f}, "
                 f"{self._speed.tokens_per_second():,.0f} tokens/s, {left} left"
             )
 
     def validation(self, validation: Validation) -> None:
-        self._say(summarise(validation))
+        self._print(summarise(validation))
         for sample in validation.samples[:1]:
-            self._say(f"  {translated(sample)}  (reference: {visible(sample.reference)})")
+            self._print(f"  {translated(sample)}  (reference: {visible(sample.reference)})")
 
     def warn(self, message: str) -> None:
-        self._say(f"note: {message}")
+        self._print(f"note: {message}")
 
     def end(self, message: str) -> None:
-        self._say(f"done: {message}")
+        self._print(f"done: {message}")
 
-    def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # nobody reads it any more (`2>&1 | head`); the run goes on
+    def _print(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # standard error is closed (`2>&1 | head`); the run continues
             print(line, file=sys.stderr, flush=True)
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
 
 
 class LiveDisplay:
-    """A bar with loss, speed and time left, and a sample translation that gets better."""
+    """A progress bar with loss, speed and remaining time, and a sample translation."""
 
     def __init__(self, console: Console) -> None:
         self._console, self._speed, self._updates = console, Speed(), 1
@@ -142,7 +145,7 @@ class LiveDisplay:
 
     def begin(self, plan: Plan) -> None:
         self._updates = plan.updates
-        self._say(describe(plan))
+        self._print(describe(plan))
         self._live.start()
 
     def step(self, step: Step) -> None:
@@ -160,23 +163,25 @@ class LiveDisplay:
         self._live.update(Group(line, self._sample))
 
     def validation(self, validation: Validation) -> None:
-        self._say(summarise(validation))
+        self._print(summarise(validation))
         if validation.samples:
             sample = validation.samples[validation.update % len(validation.samples)]
             self._sample = Text(translated(sample), style="cyan", overflow="ellipsis", no_wrap=True)
 
     def warn(self, message: str) -> None:
-        self._say(f"note: {message}")
+        self._print(f"note: {message}")
 
     def end(self, message: str) -> None:
         self.close()
-        self._say(f"done: {message}")
+        self._print(f"done: {message}")
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         self._live.stop()
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if not self._live.is_started:
-            self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))  # of preparing
+            self._console.control(
+                Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+            )  # clear the line of PreparationProgress
         self._console.print(line, highlight=False, markup=False)

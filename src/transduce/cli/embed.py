@@ -1,45 +1,52 @@
-"""`transduce embed`: a vector for every text."""
+"""`transduce embed`: a vector for each text."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
+from transduce.cli.options import device_option, file_argument, make_command, model_argument, option_group
+from transduce.cli.terminal import note, print_json
+
 _EXAMPLES = """
-\b
-Examples:
-  transduce embed runs/bert sentences.txt --output vectors.npy
-  transduce embed runs/bert sentences.txt --pool first --normalise > vectors.jsonl
+transduce embed runs/bert sentences.txt --output vectors.npy
+transduce embed runs/bert sentences.txt --pool first --normalise > vectors.jsonl
 """
 
+_model = option_group("Model options")
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("run")
-@click.argument("file", default="-")
-@click.option(
+
+@make_command(_EXAMPLES)
+@model_argument
+@file_argument
+@option_group("Output options")(
+    "--output", metavar="FILE", help="NumPy file (.npy), float32, a row per line (default: JSON lines, printed)."
+)
+@_model(
     "--pool",
     type=click.Choice(["mean", "first", "pooled"]),
     default="mean",
     show_default=True,
-    help="The mean of all tokens, the first token's vector, or what the model itself makes of that.",
+    help="Mean of all tokens, vector of the first token, or the model's own pooler.",
 )
-@click.option("--normalise", is_flag=True, help="Make every vector of length one, so that products are cosines.")
-@click.option("--output", metavar="FILE", help="An .npy array of float32, a row per line; JSON lines otherwise.")
-def command(run: str, file: str, pool: str, normalise: bool, output: str | None) -> None:
-    """Write a vector for each line of FILE, or of standard input, by the reader in RUN; in the order of the lines.
+@_model("--normalise", is_flag=True, help="Scale vectors to length 1, so that dot products are cosines.")
+@device_option()
+def command(run: str, file: str, output: str | None, pool: str, normalise: bool, device: str) -> None:
+    """Compute a vector for each line of FILE, or of standard input, with the text encoder MODEL, a run or model folder.
 
-    A line with a tab in it is a pair of texts. However many lines there are, memory stays the same.
+    A tab in a line separates a pair of texts. Memory does not grow with the number of lines.
     """
     from transduce.errors import SettingsError
     from transduce.inference.load import load_reader
     from transduce.inference.text_encoder import VectorFile, of_lines, windows_of
+    from transduce.nn.device import move
     from transduce.text.lines import read_lines
 
     if output is not None and not output.endswith(".npy"):
-        raise SettingsError(f"--output {output}: vectors are written as .npy; leave it out for JSON lines")
+        raise SettingsError(f"--output {output}: must end in .npy; leave it out to print JSON lines")
     reader = load_reader(run)
+    move(reader.model, device)
     numbered = ((number, line.split("\t", 1)) for number, line in enumerate(read_lines(file), start=1))
     found = (
         of_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows_of(numbered)
@@ -48,10 +55,10 @@ def command(run: str, file: str, pool: str, normalise: bool, output: str | None)
         with VectorFile(Path(output), reader.model.width) as vectors:
             for some in found:
                 vectors.append(some)
-        click.echo(f"{output}: {vectors.count:,} vectors of {reader.model.width}", err=True)
+        note(f"{output}: {vectors.count:,} vectors of {reader.model.width} dimensions", "")
     else:
         for some in found:
             for vector in some.tolist():
-                click.echo(json.dumps({"vector": vector}))
+                print_json({"vector": vector})
     if reader.cut:
-        click.echo(f"note: {reader.cut:,} texts were longer than the model reads and lost {reader.lost}", err=True)
+        note(f"{reader.cut:,} texts were longer than the model's maximum and lost {reader.lost}")

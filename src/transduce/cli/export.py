@@ -1,4 +1,4 @@
-"""`transduce export`: a model for other people's engines."""
+"""`transduce export`: a model for another engine."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from typing import get_args
 
 import click
 
+from transduce.cli.options import make_command, model_argument, option_group
+from transduce.cli.terminal import note
+
 _EXAMPLES = """
-\b
-Examples:
-  transduce export runs/de-en --to ctranslate2 --output exported/de-en
-  transduce export runs/de-en --to ctranslate2 --quantize int8 --output exported/de-en-int8
-  transduce export runs/de-en --to huggingface --output exported/for-transformers
-  transduce export runs/de-en --to ctranslate2 --shortlist runs/de-en/shortlist.safetensors --output exported/fast
+transduce export runs/de-en --to ctranslate2 --output exported/de-en
+transduce export runs/de-en --to ctranslate2 --quantize int8 --output exported/de-en-int8
+transduce export runs/de-en --to huggingface --output exported/for-transformers
+transduce export runs/de-en --to ctranslate2 --shortlist runs/de-en/shortlist.safetensors --output exported/fast
 """
 _QUANTIZATIONS = ("float32", "int8", "int16", "float16", "bfloat16")
 
+_output = option_group("Output options")
+_ctranslate2 = option_group("CTranslate2 options")
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("run")
-@click.option("--to", "kind", type=click.Choice(["ctranslate2", "huggingface"]), required=True, help="For whom.")
-@click.option("--output", required=True, metavar="FOLDER", help="A new folder.")
-@click.option(
-    "--quantize", type=click.Choice(_QUANTIZATIONS), help="For CTranslate2: what weights become. Default: float32."
-)
-@click.option("--shortlist", metavar="FILE", help="Of `transduce shortlist`: becomes the vocabulary map, vmap.txt.")
+
+@make_command(_EXAMPLES)
+@model_argument
+@_output("--to", "kind", type=click.Choice(["ctranslate2", "huggingface"]), required=True, help="Target format.")
+@_output("--output", required=True, metavar="FOLDER", help="Folder to create.")
+@_ctranslate2("--quantize", type=click.Choice(_QUANTIZATIONS), show_default="float32", help="Type of the weights.")
+@_ctranslate2("--shortlist", metavar="FILE", help="Lexical shortlist, written as the vocabulary map vmap.txt.")
 def command(run: str, kind: str, output: str, quantize: str | None, shortlist: str | None) -> None:
-    """Write the model in RUN (a run or model folder) as a folder that another engine loads, tokenizers included."""
+    """Export MODEL, a run or model folder, with its tokenizers to a folder that another engine loads."""
     from transduce.errors import CannotCreate
     from transduce.inference.ctranslate2 import export as ctranslate2
     from transduce.interop import export_model as exporting
@@ -37,15 +39,15 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
 
     assert get_args(ctranslate2.Quantization) == _QUANTIZATIONS
     if Path(output).exists():
-        raise CannotCreate(f"{output}: is there already; choose a new folder")
+        raise CannotCreate(f"{output}: exists already; choose a new folder")
     if kind == "huggingface" and (quantize or shortlist):
-        raise click.UsageError("--quantize and --shortlist are for CTranslate2")
+        raise click.UsageError("--quantize and --shortlist need --to ctranslate2")
     contents = load_model(Path(run))
     if kind == "huggingface":
         exporting.export(contents, Path(output))
         search = contents.notes.get("search")
-        for wish in left_out(search) if search else ():
-            click.echo(f"note: transformers have nothing for search.{wish}", err=True)
+        for setting in left_out(search) if search else ():
+            note(f"search.{setting} has no counterpart in Hugging Face's generation config and was not exported")
     else:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer
         listed = None if shortlist is None else Shortlist.load(shortlist, *tokenizers)

@@ -1,4 +1,4 @@
-"""`transduce import`: other people's models as model folders of ours."""
+"""`transduce import`: a model of another toolkit becomes a model folder."""
 
 from __future__ import annotations
 
@@ -6,29 +6,35 @@ from pathlib import Path
 
 import click
 
+from transduce.cli.options import argument, make_command, option_group
+from transduce.cli.terminal import note
+
 _EXAMPLES = """
-\b
-Examples:
-  transduce import opus-mt-de-en --output models/de-en
-  transduce import nllb-200-distilled-600M --source-language deu_Latn --target-language eng_Latn --output models/nllb
-  transduce import SmolLM2-135M.gguf --output models/smol
+transduce import opus-mt-de-en --output models/de-en
+transduce import nllb-200-distilled-600M --source-language deu_Latn --target-language eng_Latn --output models/nllb
+transduce import SmolLM2-135M.gguf --output models/smol
 """
 
+_languages = option_group("Model options")
 
-@click.command("import", epilog=_EXAMPLES)
-@click.argument("folder")
-@click.option("--output", required=True, metavar="FOLDER", help="A new folder: the model, as `transduce` keeps it.")
-@click.option("--source-language", metavar="TAG", help="Of a model that knows several: what it is to read.")
-@click.option("--target-language", metavar="TAG", help="Of a model that knows several: what it is to write.")
+
+@make_command(_EXAMPLES, "import")
+@argument("folder", "Hugging Face folder or .gguf file.", metavar="SOURCE")
+@option_group("Output options")("--output", required=True, metavar="FOLDER", help="Model folder to create.")
+@_languages("--source-language", metavar="TAG", help="Default source language of a multilingual model.")
+@_languages("--target-language", metavar="TAG", help="Default target language of a multilingual model.")
 def command(folder: str, output: str, source_language: str | None, target_language: str | None) -> None:
-    """Make a model folder out of FOLDER: Hugging Face's layout (Marian, Pegasus, M2M100 and NLLB, BERT, GPT-2, T5,
-    Llama), weights of torch.nn.Transformer, or a .gguf file. Nothing in it is run; pickles are refused."""
+    """Import SOURCE as a model folder.
+
+    SOURCE is a local Hugging Face folder (Marian, Pegasus, M2M100, NLLB, BERT, GPT-2, T5, Llama), a folder with weights
+    of torch.nn.Transformer, or a .gguf file. No code in it is executed; pickle files are rejected.
+    """
     from transduce.errors import CannotCreate
     from transduce.interop.import_model import import_model
 
     if Path(output).exists():
-        raise CannotCreate(f"{output}: is there already; choose a new folder")
+        raise CannotCreate(f"{output}: exists already; choose a new folder")
     contents = import_model(folder, output, source_language, target_language)
     parameters = sum(parameter.numel() for parameter in contents.model.parameters())
-    click.echo(f"{parameters:,} parameters, {contents.model.sizes.target:,} tokens", err=True)
+    note(f"{parameters:,} parameters, vocabulary of {contents.model.sizes.target:,} tokens", "")
     click.echo(output)

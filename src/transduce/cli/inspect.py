@@ -1,13 +1,26 @@
-"""`transduce inspect`: one translation, and where every head looked."""
+"""`transduce inspect`: the attention of a model on one text."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.options import language_options
+from transduce.cli.options import (
+    argument,
+    beam_size_option,
+    device_option,
+    flag,
+    format_option,
+    language_options,
+    make_command,
+    model_argument,
+    option_group,
+)
+from transduce.cli.terminal import note, print_json, visible
+from transduce.errors import SettingsError
 
 if TYPE_CHECKING:
     from transduce.inference.text_encoder import TextEncoder
@@ -15,164 +28,170 @@ if TYPE_CHECKING:
     from transduce.inspection.maps import AttentionMaps
 
 _EXAMPLES = """
-\b
-Examples:
-  transduce inspect runs/demo "thorough"
-  transduce inspect runs/de-en "ein Hund läuft" --output look --layer 3 --head 2
+transduce inspect runs/demo "thorough"
+transduce inspect runs/de-en "ein Hund läuft" --output dog --layer 3 --head 2
+transduce inspect runs/de-en "ein Hund läuft" --format json
 """
 
+_image = option_group("Image options")
+_output = option_group("Output options")
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("run")
+
+@make_command(_EXAMPLES)
+@model_argument
+@argument("text", "Text to translate or encode.")
+@_output("--output", default="attention", metavar="NAME", show_default=True, help="Write NAME.html and NAME.png.")
+@format_option
+@_output("--top", type=int, metavar="N", show_default="5", help="Most probable tokens to print at each step.")
+@_image("--kind", type=click.Choice(["cross", "encoder", "decoder"]), show_default="cross", help="Attention to draw.")
+@_image("--layer", type=int, metavar="N", help="Layer to draw, counted from 1 (default: the mean of all).")
+@_image("--head", type=int, metavar="N", help="Head to draw, counted from 1; needs --layer.")
 @language_options
-@click.argument("text")
-@click.option("--output", default="attention", metavar="NAME", help="Writes NAME.html and NAME.png.", show_default=True)
-@click.option(
-    "--kind", type=click.Choice(["cross", "encoder", "decoder"]), help="Attention of the PNG; default: cross."
-)
-@click.option("--layer", type=int, metavar="N", help="Layer of the PNG, from 1; default: the mean of all.")
-@click.option("--head", type=int, metavar="N", help="Head of the PNG, from 1; needs --layer.")
-@click.option("--top", type=int, metavar="N", help="Likeliest tokens shown at each step.  [default: 5]")
-@click.option("--second", metavar="TEXT", help="For a reader: a second text, read beside the first.")
-@click.option("--beam", type=int, metavar="N", help="Openings that a beam search keeps.")
-def command(
-    run: str,
-    text: str,
-    output: str,
-    kind: str | None,
-    layer: int | None,
-    head: int | None,
-    top: int | None,
-    second: str | None,
-    beam: int | None,
-    to: str | None,
-    of: str | None,
-) -> None:
-    """Translate TEXT with the model in RUN and show where it looked; a reader reads it and looks at itself.
+@option_group("Model options")("--second", metavar="TEXT", help="Second text, for a text encoder of pairs.")
+@beam_size_option
+@device_option()
+def command(run: str, text: str, **options: Any) -> None:
+    """Translate TEXT with MODEL, a run or model folder, and show its attention; a text encoder encodes TEXT.
 
-    Writes every layer and head, self and cross, as one HTML page that needs nothing else, and one head (or the mean)
-    as a PNG; prints the next-token distribution of each step, and the source word that each word came from. Of a Neural
-    Turing Machine it draws the memory instead: where each head wrote and read at every step. Of a captioner it draws
-    the picture, TEXT, once for each word, with what was looked at in the light: NAME.svg.
+    Writes all layers and heads to an HTML page that works offline, and one head (or the mean) to a PNG image. Prints
+    the distribution over the next token at each step, and the word alignment. For a Neural Turing Machine it draws the
+    memory with its read and write positions; for a captioner, whose TEXT is an image, the attended regions for each
+    word (NAME.svg).
     """
-    from transduce.errors import SettingsError
     from transduce.inference.load import load
     from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
     from transduce.inference.translator import load as load_translator
     from transduce.inspection.tape import has_tape
+    from transduce.nn.device import move
 
     if not text.strip():
-        raise SettingsError("there is nothing to look at in an empty text; give one with words")
-    loaded = load(run)
-    asked = {"--to": to, "--from": of, "--beam": beam, "--second": second, "--kind": kind, "--layer": layer}
-    asked |= {"--head": head, "--top": top}
+        raise SettingsError("TEXT is empty; give some words")
+    loaded, second, beam_size = load(run), options["second"], options["beam_size"]
+    picture = Picture(options["output"], options["output_format"], options["kind"], options["layer"], options["head"])
     if isinstance(loaded, TextEncoder):
-        _refuse("a reader, which writes nothing", asked, "--to", "--from", "--beam", "--top")
+        _reject("a text encoder", options, "target_language", "source_language", "beam_size", "top")
         if loaded.head == "tags":
-            _refuse("a reader of one text at a time", asked, "--second")
-        _inspect_reader(loaded, text if second is None else [text, second], output, kind, layer, head)
+            _reject("a tagger", options, "second")
+        move(loaded.model, options["device"])
+        _inspect_encoder(loaded, text if second is None else [text, second], picture)
         return
     translator = loaded if isinstance(loaded, Translator) else load_translator(run)
-    if second is not None:
-        raise SettingsError("--second is for readers, which read two texts side by side; leave it out")
+    _reject("a translation model", options, "second")
     if has_tape(translator.model) or translator.model.picture_side is not None:
-        _refuse("a model of which one drawing shows everything", asked, "--kind", "--layer", "--head", "--top")
-    translator.languages.ask_for(to, of)
+        _reject("a model that is drawn in one figure", options, "kind", "layer", "head", "top")
+    move(translator.model, options["device"])
+    translator.languages.ask_for(options["target_language"], options["source_language"])
     if has_tape(translator.model):
-        _inspect_tape(translator, text, output, beam)
+        _inspect_tape(translator, text, picture, beam_size)
     elif translator.model.picture_side is not None:
-        _inspect_glances(translator, text, output, beam)
+        _inspect_caption(translator, text, picture, beam_size)
     else:
-        maps = translator.attention(text, top=5 if top is None else top, beam=beam)
-        _show_maps(translator, maps, output, kind, layer, head)
+        top = 5 if options["top"] is None else options["top"]
+        _show_maps(translator, translator.attention(text, top=top, beam_size=beam_size), picture)
 
 
-def _refuse(what: str, asked: dict[str, Any], *options: str) -> None:
-    """Say no to options that would change nothing."""
-    from transduce.errors import SettingsError
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn, and where it is written."""
 
-    for option in options:
-        if asked[option] is not None:
-            raise SettingsError(f"{option} means nothing to {what}; leave it out")
+    output: str
+    output_format: str
+    kind: str | None
+    layer: int | None
+    head: int | None
+
+    def path(self, suffix: str) -> Path:
+        """Return the file with this suffix."""
+        return Path(f"{self.output}.{suffix}")
+
+    def show(self, lines: list[str], values: dict[str, Any]) -> None:
+        """Print the lines, or the values as JSON."""
+        if self.output_format == "json":
+            print_json(values)
+        else:
+            click.echo("\n".join(lines))
 
 
-def _show_maps(
-    translator: Translator, maps: AttentionMaps, output: str, kind: str | None, layer: int | None, head: int | None
-) -> None:
-    """Print what was said and what else could have been; write the page and the picture."""
-    from transduce.cli.terminal import visible
+def _reject(what: str, options: dict[str, Any], *names: str) -> None:
+    """Reject options without effect on a kind of model."""
+    for name in names:
+        if options[name] is not None:
+            raise SettingsError(f"{flag(name)} has no effect on {what}; leave it out")
 
-    which: Any = kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
-    maps.chosen(which, layer, head)  # says no before anything is written
-    page, picture = Path(f"{output}.html"), Path(f"{output}.png")
+
+def _show_maps(translator: Translator, maps: AttentionMaps, picture: Picture) -> None:
+    """Print the translation with its alternatives; write the page and the image."""
+    kind: Any = picture.kind or ("cross" if "cross" in maps.maps else next(iter(maps.maps)))
+    maps.chosen(kind, picture.layer, picture.head)  # check before anything is written
+    page, image = picture.path("html"), picture.path("png")
     maps.save_html(page)
-    click.echo(f"{visible(maps.source)}  →  {visible(maps.translation)}")
+    lines = [f"{visible(maps.source)}  →  {visible(maps.translation)}"]
     pieces = [visible(step.chosen.piece) for step in maps.steps]
     width = max(map(len, pieces))
     for piece, step in zip(pieces, maps.steps, strict=True):
         others = "  ".join(f"{visible(candidate.piece)} {candidate.probability:.3f}" for candidate in step.top)
-        click.echo(f"  {piece:<{width}}  {step.chosen.probability:.3f}   {others}")
+        lines.append(f"  {piece:<{width}}  {step.chosen.probability:.3f}   {others}")
     words = (maps.source.split(), maps.translation.split())
-    for source, target in sorted(maps.links, key=lambda link: link[1]):
-        click.echo(f"  {visible(words[1][target])} ← {visible(words[0][source])}")
+    links = sorted(maps.links, key=lambda link: link[1])
+    lines += [f"  {visible(words[1][target])} ← {visible(words[0][source])}" for source, target in links]
     if translator.counts.split:
-        click.echo("note: the text is longer than the model reads at once; this is its first part", err=True)
-    click.echo(f"page     {page}")
-    maps.save_png(picture, which, layer, head)
-    click.echo(f"picture  {picture}")
+        note("the text is longer than the model's maximum; only its first part is shown")
+    maps.save_png(image, kind, picture.layer, picture.head)
+    steps = [
+        {"token": step.chosen.piece, "probability": step.chosen.probability, "top": [asdict(one) for one in step.top]}
+        for step in maps.steps
+    ]
+    values = {"source": maps.source, "translation": maps.translation, "steps": steps, "alignment": links}
+    picture.show(
+        [*lines, f"page     {page}", f"picture  {image}"], {**values, "page": str(page), "picture": str(image)}
+    )
 
 
-def _inspect_tape(translator: Translator, text: str, output: str, beam: int | None) -> None:
-    """Draw what a Neural Turing Machine did with its memory."""
-    from transduce.cli.terminal import visible
-
-    tape = translator.tape(text, beam=beam)
-    click.echo(f"{visible(tape.source)}  →  {visible(tape.answer)}")
+def _inspect_tape(translator: Translator, text: str, picture: Picture, beam_size: int | None) -> None:
+    """Draw the memory accesses of a Neural Turing Machine."""
+    tape = translator.tape(text, beam_size=beam_size)
+    lines, steps = [f"{visible(tape.source)}  →  {visible(tape.answer)}"], []
     for step, piece in enumerate(tape.pieces):
-        places = [f"{name} {int(head[step].argmax())}" for name in ("write", "read") for head in getattr(tape, name)]
-        click.echo(f"  {visible(piece)}  {'  '.join(places)}")
-    picture = Path(f"{output}.png")
-    tape.save_png(picture)
-    click.echo(f"picture  {picture}")
+        places = {name: [int(head[step].argmax()) for head in getattr(tape, name)] for name in ("write", "read")}
+        shown = [f"{name} {place}" for name, several in places.items() for place in several]
+        lines.append(f"  {visible(piece)}  {'  '.join(shown)}")
+        steps.append({"token": piece, **places})
+    image = picture.path("png")
+    tape.save_png(image)
+    values = {"source": tape.source, "translation": tape.answer, "steps": steps, "picture": str(image)}
+    picture.show([*lines, f"picture  {image}"], values)
 
 
-def _inspect_glances(translator: Translator, text: str, output: str, beam: int | None) -> None:
-    """Draw where a captioner looked for each word."""
-    from transduce.cli.terminal import visible
-
-    glances = translator.glances(text, beam=beam)
-    click.echo(visible(glances.caption))
+def _inspect_caption(translator: Translator, text: str, picture: Picture, beam_size: int | None) -> None:
+    """Draw the regions that a captioner attended to for each word."""
+    glances = translator.glances(text, beam_size=beam_size)
+    lines, steps = [visible(glances.caption)], []
     for number, word in enumerate(glances.words):
         row, column, weight = glances.peak(number)
-        click.echo(f"  {visible(word)}  row {row + 1}, column {column + 1}  {weight:.3f}")
-    drawing = Path(f"{output}.svg")
+        lines.append(f"  {visible(word)}  row {row + 1}, column {column + 1}  {weight:.3f}")
+        steps.append({"word": word, "row": row + 1, "column": column + 1, "weight": weight})
+    drawing = picture.path("svg")
     glances.save_svg(drawing)
-    click.echo(f"drawing  {drawing}")
+    picture.show([*lines, f"drawing  {drawing}"], {"caption": glances.caption, "steps": steps, "drawing": str(drawing)})
 
 
-def _inspect_reader(
-    reader: TextEncoder, text: str | list[str], output: str, kind: str | None, layer: int | None, head: int | None
-) -> None:
-    """Write the page and the picture of what a reader looked at."""
-    from transduce.cli.terminal import visible
-    from transduce.errors import SettingsError
-
-    maps = reader.attention(text)
-    (own,) = maps.maps  # a reader has one kind of attention
-    if kind not in (None, own):
-        raise SettingsError(f"a reader has no '{kind}' attention; leave out --kind")
-    maps.chosen(own, layer, head)  # says no before anything is written
-    page, picture = Path(f"{output}.html"), Path(f"{output}.png")
+def _inspect_encoder(encoder: TextEncoder, text: str | list[str], picture: Picture) -> None:
+    """Write the page and the image of the self-attention of a text encoder."""
+    maps = encoder.attention(text)
+    (own,) = maps.maps  # a text encoder has one kind of attention
+    if picture.kind not in (None, own):
+        raise SettingsError(f"--kind {picture.kind}: a text encoder has {own} attention only; leave out --kind")
+    maps.chosen(own, picture.layer, picture.head)  # check before anything is written
+    page, image = picture.path("html"), picture.path("png")
     maps.save_html(page)
-    click.echo(f"{visible(maps.source)}  →  {visible(maps.translation)}" if maps.translation else visible(maps.source))
+    lines = [f"{visible(maps.source)}  →  {visible(maps.translation)}" if maps.translation else visible(maps.source)]
     if own == "cross":
-        for fact, *weights in zip(
-            maps.columns(own), *(maps.head(own, hop + 1, 1)[0] for hop in range(len(maps.maps[own]))), strict=True
-        ):
-            click.echo(f"  {'  '.join(f'{weight:.3f}' for weight in weights)}  {visible(fact)}")
-    if reader.cut:
-        click.echo(f"note: the text is longer than the model reads at once, and lost {reader.lost}", err=True)
-    click.echo(f"page     {page}")
-    maps.save_png(picture, own, layer, head)
-    click.echo(f"picture  {picture}")
+        hops = [maps.head(own, hop + 1, 1)[0] for hop in range(len(maps.maps[own]))]
+        for fact, *weights in zip(maps.columns(own), *hops, strict=True):
+            lines.append(f"  {'  '.join(f'{weight:.3f}' for weight in weights)}  {visible(fact)}")
+    if encoder.cut:
+        note(f"the text is longer than the model's maximum and lost {encoder.lost}")
+    maps.save_png(image, own, picture.layer, picture.head)
+    values = {"source": maps.source, "prediction": maps.translation, "page": str(page), "picture": str(image)}
+    picture.show([*lines, f"page     {page}", f"picture  {image}"], values)

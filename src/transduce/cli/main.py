@@ -1,7 +1,7 @@
-"""The door: finds the verb, loads only its module, and turns every error into one sentence and an exit code.
+"""Entry point: finds the command, imports only its module, and turns every error into one sentence and an exit code.
 
-The codes of errors are in `errors.py`. Besides, as a shell counts them: 130 after Ctrl-C, 143 after SIGTERM, and 141,
-without a sentence, when whoever read the output has gone (`| head`).
+`errors.py` lists the exit codes. The others are a shell's: 130 after Ctrl-C, 143 after SIGTERM, and 141, without a
+message, when the reader of standard output has gone (`| head`).
 """
 
 from __future__ import annotations
@@ -24,52 +24,68 @@ from transduce import __version__
 from transduce.cli.terminal import visible
 from transduce.errors import MissingInput, StorageError, TransduceError, suggestion
 
-VERBS = {
-    "prepare": "Audit and tokenise a corpus into memory-mapped files.",
-    "train": "Train a model from a recipe, or from two files of text.",
-    "report": "One page about a training run: curves, samples, settings.",
-    "translate": "Translate lines: one in, one out, same order.",
-    "generate": "Let a language model go on with a text, or begin one.",
-    "score": "Log-probability of given translations; rerank n-best lists.",
-    "align": "Which words of a translation belong to which of its source.",
-    "evaluate": "Score a model on a test set, or compare two.",
-    "read": "What a reader says of texts: labels, tags, answers, missing words.",
-    "embed": "A vector for every text.",
-    "shortlist": "Count which tokens are likely translations, for a faster search.",
-    "import": "Make a model folder of Hugging Face's folder or a GGUF file.",
-    "export": "Write a model for CTranslate2 or for Hugging Face.",
-    "inspect": "Show where the model looks while it translates a text.",
-    "positions": "Draw the position encodings and their dot products.",
-    "cost": "Parameters, FLOPs and memory of a model before it is trained.",
-    "reproduce": "Measure a claim about attention: a table, a picture, a verdict.",
-    "demo": "Learn to pronounce English from scratch, in about three minutes.",
+COMMANDS = {
+    "Train": {
+        "demo": "Train a small model on English pronunciation in about three minutes.",
+        "prepare": "Filter and tokenise a corpus into memory-mapped files.",
+        "train": "Train, fine-tune or resume a model.",
+        "report": "Write an HTML page about a training run, or about two.",
+        "cost": "Estimate the parameters, FLOPs and memory of a model.",
+    },
+    "Run": {
+        "translate": "Translate lines of text or a document.",
+        "generate": "Generate text with a language model.",
+        "predict": "Predict labels, tags, answers or masked words with a text encoder.",
+        "embed": "Compute a vector for each text with a text encoder.",
+        "shortlist": "Build a lexical shortlist for faster translation.",
+    },
+    "Evaluate and inspect": {
+        "evaluate": "Evaluate a model on a test set, or compare two models.",
+        "score": "Compute log-probabilities and perplexity; rerank n-best lists.",
+        "align": "Align the words of translations with those of their sources.",
+        "inspect": "Show the attention of a model on one text.",
+        "positions": "Plot the sinusoidal position encodings.",
+        "reproduce": "Reproduce a claim of a paper: a table, a figure and a verdict.",
+    },
+    "Exchange": {
+        "import": "Import a Hugging Face model or a GGUF file.",
+        "export": "Export a model to CTranslate2 or Hugging Face.",
+    },
 }
-"""The verbs and one line on each; the module of a verb is loaded when the verb is used."""
+"""The commands by topic, with one line on each; the module of a command is imported when the command is run."""
+
+NAMES = tuple(name for commands in COMMANDS.values() for name in commands)
+
+COMPLETION = """Shell completion:
+  bash  eval "$(_TRANSDUCE_COMPLETE=bash_source transduce)"
+  zsh   eval "$(_TRANSDUCE_COMPLETE=zsh_source transduce)"
+  fish  _TRANSDUCE_COMPLETE=fish_source transduce | source
+"""
 
 LONGEST_MESSAGE = 2000
-"""Characters of an error's sentence; somebody's file name or setting may be longer than anyone wants to read."""
+"""Maximum length of a printed error in characters; file names and settings in it may be of any length."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which cleans up as Ctrl-C does."""
+    """SIGTERM, handled like Ctrl-C so that temporary files are removed."""
 
 
 class Stopped(Exception):
-    """The end of a command that a signal or its reader asked to end, in a shell's numbers: 128 + the signal's."""
+    """A command ended by a signal or a closed pipe; the exit code is 128 plus the number of the signal."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number)
         self.exit_code = 128 + number
 
 
-class Verbs(click.Group):
-    """A group that knows its commands by name and imports one only to run it (torch takes seconds)."""
+class Commands(click.Group):
+    """A group that imports a command only to run it: importing torch takes seconds."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(NAMES)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
+        if name not in NAMES:
             return None
         module = f"{name}_" if keyword.iskeyword(name) else name
         command = importlib.import_module(f"transduce.cli.{module}").command
@@ -79,12 +95,12 @@ class Verbs(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
-            raise click.UsageError(f"there is no command '{args[0]}'{suggestion(args[0], VERBS)}", context)
+        if args and not args[0].startswith("-") and args[0] not in NAMES:
+            raise click.UsageError(f"unknown command '{args[0]}'{suggestion(args[0], NAMES)}", context)
         return super().resolve_command(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the verb; what click would print and exit for by itself is ours to word."""
+        """Run the command; click would otherwise print and exit by itself after a signal or a closed pipe."""
         try:
             return super().invoke(context)
         except Terminated:
@@ -95,8 +111,13 @@ class Verbs(click.Group):
             raise Stopped(signal.SIGPIPE) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        width = max(map(len, NAMES))
+        for topic, commands in COMMANDS.items():
+            with formatter.section(topic):
+                formatter.write_dl([(f"{name:{width}}", line) for name, line in commands.items()])
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"\nRun `transduce COMMAND --help` for the options and examples of a command.\n\n{COMPLETION}")
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -109,84 +130,84 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     context.exit()
 
 
-@click.command(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=_print_version,
-    help="Show versions and exit.",
+    help="Show the versions of transduce and torch and exit.",
 )
 def transduce() -> None:
-    """Train a sequence model on your own pairs of text, translate with it, look inside it."""
+    """Train, run and inspect the Transformer and its relatives."""
 
 
 def run(arguments: Sequence[str] | None = None, **extra: Any) -> int:
-    """Run one command line and return its exit code; prints at most one sentence on an error."""
+    """Run one command line and return its exit code; an error is printed as one line."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        _refuse_unreadable(arguments)
+        _check_encoding(arguments)
         outcome = transduce.main(args=list(arguments), prog_name="transduce", standalone_mode=False, **extra)
         sys.stdout.flush()
         return outcome if isinstance(outcome, int) else 0
     except TransduceError as error:
-        return error.exit_code if error.said else _complain(str(error), error.exit_code)
+        return error.exit_code if error.reported else _print_error(str(error), error.exit_code, error.label)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return error.exit_code
     except click.ClickException as error:
         where = f" (see `{error.ctx.command_path} --help`)" if isinstance(error, click.UsageError) and error.ctx else ""
-        return _complain(error.format_message() + where, error.exit_code)
+        return _print_error(error.format_message() + where, error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        return _complain("interrupted", 128 + signal.SIGINT)
+        return _print_error("interrupted", 128 + signal.SIGINT, label="")
     except (Stopped, BrokenPipeError) as error:
-        return _after(error)
+        return _after_stop(error)
     except OSError as error:
         return _after_system_error(error)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not re.search("allocate memory|out of memory", str(error)):
             raise
-        return _complain("out of memory; use smaller batches (--set training.batch_tokens=…) or a smaller model", 1)
+        return _print_error("out of memory; use smaller batches (--batch-tokens) or a smaller model", 1)
 
 
-def _refuse_unreadable(arguments: Sequence[str]) -> None:
-    """Names and texts are UTF-8 here; Python hands over other bytes as lone surrogates, which nothing can print."""
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """Reject arguments that are not UTF-8; Python passes their bytes as lone surrogates, which cannot be printed."""
     for argument in arguments:
         if re.search("[\0\ud800-\udfff]", argument):
-            raise click.UsageError(f"'{argument}' is not UTF-8 text; rename the file or fix the text")
+            raise click.UsageError(f"'{argument}' is not UTF-8; rename the file or fix the text")
 
 
-def _complain(message: str, code: int) -> int:
+def _print_error(message: str, code: int, label: str = "error: ") -> int:
     message = visible(message)
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
-    with contextlib.suppress(OSError):  # nobody is listening: the exit code says it all
-        click.echo(f"error: {message}", err=True)
+    with contextlib.suppress(OSError):  # standard error is closed; the exit code remains
+        click.echo(f"{label}{message}", err=True)
     return code
 
 
-def _after(stop: Stopped | BrokenPipeError) -> int:
-    """End as asked. When whoever read our output has gone (`| head`) there is nobody to tell."""
+def _after_stop(stop: Stopped | BrokenPipeError) -> int:
+    """Print what stopped the command, unless the reader of the output has gone (`| head`)."""
     code = stop.exit_code if isinstance(stop, Stopped) else 128 + signal.SIGPIPE
     if code == 128 + signal.SIGPIPE:
-        _forget_output()
+        _discard_output()
         return code
-    return _complain("interrupted" if code == 128 + signal.SIGINT else "terminated", code)
+    return _print_error("interrupted" if code == 128 + signal.SIGINT else "terminated", code, label="")
 
 
 def _after_system_error(error: OSError) -> int:
-    """What no part of the program foresaw: standard output on a full disk, a path that the system refuses."""
+    """Report a system error that no module handles, e.g. standard output on a full disk."""
     from transduce.storage.filesystem import DISK_FULL
 
-    where = f"{error.filename}: " if error.filename else "the output: "
-    _forget_output()
+    where = f"{error.filename}: " if error.filename else "standard output: "
+    _discard_output()
     code = StorageError.exit_code if error.errno in DISK_FULL else MissingInput.exit_code
-    return _complain(f"{where}{error.strerror or error}", code)
+    return _print_error(f"{where}{error.strerror or error}", code)
 
 
-def _forget_output() -> None:
-    """Keep Python from writing what is left of standard output at exit, and from complaining that it could not."""
+def _discard_output() -> None:
+    """Keep Python from flushing standard output at exit, which would fail again."""
     with contextlib.suppress(OSError):  # it may have no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -198,7 +219,7 @@ def _terminate(_: int, __: FrameType | None) -> None:
 def entry() -> None:
     """Console entry point."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -207,4 +228,4 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()
-    os._exit(code)  # a thread may still wait for standard input, on which Python's own way out aborts
+    os._exit(code)  # Python's own exit aborts while a thread waits for standard input

@@ -1,21 +1,280 @@
-"""Options that say how an answer is searched for: the same names for every verb that writes text."""
+"""Commands whose help shows options under headings, and the options that several commands share."""
 
 from __future__ import annotations
 
+import functools
+import re
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-# Options that say which languages are asked for, for every verb that has a model translate.
+from transduce.cli.terminal import detail, set_verbosity
+from transduce.config import Table
+from transduce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from transduce.text.corpus import CorpusFiles
+
+GENERAL = "General options"
+
+
+class Option(click.Option):
+    """An option of a group.
+
+    `label` replaces the first column of the help page; with an empty label the option is not listed, because another
+    line describes it. `show_default` appends `(default: …)` to the help text.
+    """
+
+    def __init__(self, *arguments: Any, group: str = GENERAL, label: str | None = None, **settings: Any) -> None:
+        shown = settings.pop("show_default", False)
+        if shown:
+            default = shown if isinstance(shown, str) else settings["default"]
+            settings["help"] = f"{settings['help'].removesuffix('.')} (default: {default})."
+        super().__init__(*arguments, **settings)
+        self.group, self.label = group, label
+
+    def get_help_record(self, context: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(context)
+        if record is None or self.label is None:
+            return record
+        return (self.label, record[1]) if self.label else None
+
+    def get_help_extra(self, context: click.Context) -> Any:
+        """Leave out ranges, which an error states where they matter."""
+        return {name: value for name, value in super().get_help_extra(context).items() if name == "required"}
+
+
+class Argument(click.Argument):
+    """A positional argument with a line on the help page."""
+
+    def __init__(self, *names: Any, text: str, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.group, self.text = "Arguments", text
+
+    def get_help_record(self, context: click.Context) -> tuple[str, str]:
+        return self.make_metavar(context), self.text
+
+
+def argument(name: str, text: str, **settings: Any) -> Callable[[Any], Any]:
+    """Add a positional argument."""
+    return click.argument(name, cls=Argument, text=text, **settings)
+
+
+model_argument = argument("run", "Run or model folder.", metavar="MODEL")
+file_argument = argument("file", "Input file, also .gz (default: standard input).", default="-")
+
+
+def option_group(title: str) -> Callable[..., Callable[[Any], Any]]:
+    """Return a `click.option` whose options are listed under `title`."""
+    return functools.partial(click.option, cls=Option, group=title)
+
+
+class Command(click.Command):
+    """A command with grouped options, examples, `--quiet` and `--verbose`."""
+
+    def __init__(self, *arguments: Any, examples: str, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.examples = examples.strip("\n").splitlines()
+        for names, change, text in (
+            (("-q", "--quiet"), -1, "Print errors and results only, no progress and no notes."),
+            (("-v", "--verbose"), 1, "Print more: versions, the model, the engine and why, timings."),
+        ):
+            callback = functools.partial(_change_verbosity, change)
+            self.params.append(Option(names, is_flag=True, expose_value=False, callback=callback, help=text))
+
+    def invoke(self, context: click.Context) -> Any:
+        began = time.monotonic()
+        result = super().invoke(context)
+        detail(f"finished in {time.monotonic() - began:.1f} s")
+        return result
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(context):
+            record = parameter.get_help_record(context)
+            if record is not None:
+                groups.setdefault(getattr(parameter, "group", GENERAL), []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records, col_max=34)
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            indent = " " * formatter.current_indent
+            for line in self.examples:
+                formatter.write(indent + f" \\\n{indent}    ".join(_wrapped(line, formatter.width - 4)) + "\n")
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Break a command line before its options."""
+    parts = [""]
+    for word in re.split(r" (?=--|[|>])", line):
+        if parts[-1] and len(parts[-1]) + len(word) >= width:
+            parts.append(word)
+        else:
+            parts[-1] = f"{parts[-1]} {word}".lstrip()
+    return parts
+
+
+def _change_verbosity(change: int, context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        set_verbosity(context, change)
+
+
+def make_command(examples: str, name: str | None = None) -> Callable[[Any], Command]:
+    """Make a function a command of the command line; `examples` are command lines, one per line."""
+    return click.command(name, cls=Command, examples=examples)
+
+
+# Output and device
+
+format_option = option_group("Output options")(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Print plain text or JSON.",
+)
+
+
+def device_option(title: str = "Model options") -> Callable[[Any], Any]:
+    """Add `--device`."""
+    return option_group(title)(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda", "mps"]),
+        default="cpu",
+        show_default=True,
+        help="Device of the PyTorch engine; auto takes a GPU if there is one.",
+    )
 
 
 def language_options(function: Any) -> Any:
-    """Add `--to` and `--from`."""
-    told = "The language of the texts, where the model has to be told."
-    function = click.option("--from", "of", metavar="LANGUAGE", help=told)(function)
-    return click.option("--to", metavar="LANGUAGE", help="The language to ask a model of several for.")(function)
+    """Add `--source-language` and `--target-language`."""
+    language = option_group("Model options")
+    source = "Source language, for multilingual models that need it."
+    target = "Target language of a multilingual model."
+    function = language("--target-language", metavar="TAG", help=target)(function)
+    return language("--source-language", metavar="TAG", help=source)(function)
 
+
+# Corpora
+
+CORPORA = {
+    "validation": "Validation corpus, in one of these four forms (default: part of the training corpus).",
+    "test": "Test corpus; its pairs are removed from the training corpus.",
+    "extra_validation": "Second validation corpus, e.g. from the domain of the initial model, to measure forgetting.",
+}
+FORMS = ("source", "target", "path", "text")
+
+
+def corpus_options(function: Any) -> Any:
+    """Add the options that name the corpora; those of the training corpus have no prefix, `--mix` adds more."""
+    corpus = option_group("Corpus options")
+    options = [
+        corpus("--source", "train_source", metavar="FILE", help="Source side of the training corpus."),
+        corpus("--target", "train_target", metavar="FILE", help="Target side, with the same number of lines."),
+        corpus("--path", "train_path", metavar="FILE", help="Both sides in one TSV or JSONL file."),
+        corpus("--text", "train_text", metavar="FILE", help="Plain text, for a language model."),
+    ]
+    for name, text in CORPORA.items():
+        prefix = f"--{name.replace('_', '-')}"
+        for form in FORMS:
+            label = f"{prefix}-{{{','.join(FORMS)}}} FILE" if form == FORMS[0] else ""
+            options.append(corpus(f"{prefix}-{form}", f"{name}_{form}", metavar="FILE", label=label, help=text))
+    further = "Further training corpus: path=more.tsv,weight=0.5 or source=a.de,target=a.en (repeatable)."
+    boundary = "With --text: what ends a document, a blank line, each line or the end of the file (default: blank)."
+    options += [
+        corpus("--extra-validation", metavar="RUN", help="The same, taken from another run or prepared corpus."),
+        corpus("--mix", "mixed", multiple=True, metavar="SETTINGS", help=further),
+        corpus("--document", type=click.Choice(["blank", "line", "file"]), help=boundary),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def corpus_tables(options: dict[str, Any]) -> Table:
+    """Return the corpora that the options name, as tables of `[data]`."""
+    found: Table = {}
+    for name in ("train", *CORPORA):
+        corpus = {form: options[f"{name}_{form}"] for form in FORMS if options[f"{name}_{form}"]}
+        if corpus:
+            found[name] = corpus
+    if options["extra_validation"] is not None:
+        if "extra_validation" in found:
+            raise SettingsError("give --extra-validation RUN or files with --extra-validation-…, not both")
+        found["extra_validation"] = _prepared(options["extra_validation"])
+    if options["mixed"]:
+        found["train"] = [found["train"]] if "train" in found else []
+        found["train"] += [_settings(text) for text in options["mixed"]]
+    if options["document"]:
+        _set_document(found, options["document"])
+    return found
+
+
+def _prepared(folder: str) -> Table | list[Table]:
+    """Name the validation pairs of a run or prepared corpus; those of a multilingual one language by language."""
+    from transduce.tasks.translation.corpus import PreparedPairs
+
+    tags = PreparedPairs(prepared=folder).tags()
+    one: Table = {"prepared": folder}
+    return one if tags is None else [{**one, "target_language": language} for language in tags.languages]
+
+
+def _set_document(found: Table, rule: str) -> None:
+    """Set what ends a document in every file of plain text that does not set it itself."""
+    corpora = [one for given in found.values() for one in (given if isinstance(given, list) else [given])]
+    texts = [corpus for corpus in corpora if "text" in corpus]
+    if not texts:
+        raise SettingsError("--document needs plain text; name a file with --text")
+    for corpus in texts:
+        corpus.setdefault("document", rule)
+
+
+def _settings(text: str) -> Table:
+    """Parse `path=a.tsv,weight=2`."""
+    corpus: Table = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise SettingsError(f"--mix {text}: write path=more.tsv,weight=0.5 or source=a.de,target=a.en")
+        corpus[name.strip()] = _number(value) if name.strip() == "weight" else value
+    return corpus
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def pair_options(function: Any) -> Any:
+    """Add `--source`, `--target`, `--path` and `--path-format`: one corpus of pairs."""
+    corpus = option_group("Corpus options")
+    for option in (
+        corpus("--path-format", type=click.Choice(["tsv", "jsonl"]), help="Format of --path (default: by its name)."),
+        corpus("--path", metavar="FILE", help="Both in one TSV or JSONL file."),
+        corpus("--target", metavar="FILE", help="Translations, one per line."),
+        corpus("--source", metavar="FILE", help="Sources, one per line."),
+    ):
+        function = option(function)
+    return function
+
+
+def pair_corpus(options: dict[str, Any]) -> CorpusFiles:
+    """Return the corpus that `pair_options` name."""
+    from transduce.text.corpus import CorpusFiles
+
+    names = {"source": "source", "target": "target", "path": "path", "path_format": "format"}
+    table = {setting: options[name] for name, setting in names.items() if options[name]}
+    return CorpusFiles.from_table(table, "the command line")
+
+
+# Search
 
 SEARCH = (
     "beam_size",
@@ -37,54 +296,84 @@ SEARCH = (
     "min_p",
     "seed",
 )
-"""Options that are handed to the search as they are."""
+"""Options with the name and the meaning of a setting of `[search]`."""
 
-_OPTIONS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--greedy", is_flag=True, help="Take the best token each time; faster, a little worse."),
-    click.option("--beam-size", type=int, metavar="N", help="Openings that a beam search keeps."),
-    click.option(
-        "--length-penalty", type=float, metavar="A", help="Strength of the length penalty; 0 switches it off."
-    ),
-    click.option("--length-normalization", metavar="NAME", help="gnmt: ((5+n)/6)^A, or power: n^A."),
-    click.option("--stop-rule", metavar="NAME", help="When a beam search ends: heuristic, beam_finished or exact."),
-    click.option(
-        "--beam-groups", type=int, metavar="N", help="Divide the beam into N groups that say different things."
-    ),
-    click.option("--diversity-penalty", type=float, metavar="X", help="How much a group avoids what others say."),
-    click.option("--min-length", type=int, metavar="N", help="Fewest tokens of an answer."),
-    click.option("--repetition-penalty", type=float, metavar="X", help="Divide scores of written tokens by X."),
-    click.option("--presence-penalty", type=float, metavar="X", help="Take X off a token's score once it was written."),
-    click.option("--frequency-penalty", type=float, metavar="X", help="Take X off for each time that it was written."),
-    click.option("--no-repeat-ngram-size", type=int, metavar="N", help="Write no N tokens in a row twice."),
-    click.option("--sample", is_flag=True, help="Draw each token by its probability; --n-best draws several answers."),
-    click.option("--temperature", type=float, metavar="T", help="Of a sample: below 1 safer, above 1 wilder."),
-    click.option("--top-k", type=int, metavar="N", help="Draw from the N likeliest tokens."),
-    click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that have P together."),
-    click.option("--min-p", type=float, metavar="P", help="Draw from tokens at least P times as likely as the best."),
-    click.option("--seed", type=int, metavar="N", help="Draw the same answers again the next time."),
-    click.option(
-        "--forbid", multiple=True, metavar="WORD", help="Not this word, nor what begins as it does; again for more."
-    ),
-    click.option("--stop-at", multiple=True, metavar="TEXT", help="End an answer before this text; again for more."),
+_search = option_group("Search options (the recipe of the model may set other defaults)")
+_sampling = option_group("Sampling options")
+greedy_option = _search("--greedy", is_flag=True, help="Greedy search: take the most probable token at each step.")
+coverage_option = _search("--coverage-penalty", type=float, metavar="B", help="GNMT coverage penalty (default: 0).")
+beam_size_option = _search("--beam-size", type=int, metavar="N", help="Beam size (default: 4).")
+
+
+_SEARCH_OPTIONS: tuple[tuple[str, type, str, str], ...] = (
+    ("--min-length", int, "N", "Minimum number of tokens to write."),
+    ("--length-penalty", float, "A", "Length penalty; 0 disables it (default: 0.6)."),
+    ("--length-normalization", str, "NAME", "gnmt, ((5 + n) / 6)^A, or power, n^A (default: gnmt)."),
+    ("--stop-rule", str, "NAME", "heuristic, beam_finished or exact (default: heuristic)."),
+    ("--beam-groups", int, "N", "Diverse beam search: number of groups (default: 1)."),
+    ("--diversity-penalty", float, "X", "Penalty for tokens that earlier groups chose (default: 0.5)."),
+    ("--repetition-penalty", float, "X", "Divide the scores of tokens already written by X."),
+    ("--presence-penalty", float, "X", "Subtract X from the scores of tokens already written."),
+    ("--frequency-penalty", float, "X", "Subtract X for every time a token was written."),
+    ("--no-repeat-ngram-size", int, "N", "Never write the same N tokens in a row twice."),
+)
+_SAMPLING_OPTIONS: tuple[tuple[str, type, str, str], ...] = (
+    ("--top-k", int, "K", "Sample from the K most probable tokens."),
+    ("--top-p", float, "P", "Nucleus sampling: sample from the smallest set of tokens with total probability P."),
+    ("--min-p", float, "P", "Sample from tokens at least P times as probable as the most probable one."),
+    ("--seed", int, "N", "Random seed; the same seed gives the same samples."),
 )
 
 
-def search_options(usual_length: str) -> Callable[[Any], Any]:
-    """Add the options of a search; `usual_length` says how long an answer may be unless asked."""
-    longest = click.option("--max-length", type=int, metavar="N", help=f"Most tokens of an answer{usual_length}.")
+def search_options(max_length: str, n_best: str, temperature: str = "1.0") -> Callable[[Any], Any]:
+    """Add the search options; `max_length` and `temperature` are defaults, `n_best` is what `--n-best` prints."""
+    forbidden = "Never write WORD or a word that begins with it (repeatable)."
+    sample = "Sample each token from the model's distribution; --n-best N draws N samples."
+    length = f"Maximum number of tokens to write (default: {max_length})."
+    options = (
+        greedy_option,
+        beam_size_option,
+        _search("--n-best", type=int, metavar="N", help=n_best),
+        _search("--max-length", type=int, metavar="N", help=length),
+        *(_search(name, type=kind, metavar=value, help=text) for name, kind, value, text in _SEARCH_OPTIONS),
+        _search(
+            "--forbid",
+            multiple=True,
+            metavar="WORD",
+            help=forbidden,
+        ),
+        _search("--stop-at", multiple=True, metavar="TEXT", help="Stop before TEXT (repeatable)."),
+        _sampling("--sample", is_flag=True, help=sample),
+        _sampling("--temperature", type=float, metavar="T", help=f"Sampling temperature (default: {temperature})."),
+        *(_sampling(name, type=kind, metavar=value, help=text) for name, kind, value, text in _SAMPLING_OPTIONS),
+    )
 
     def add(function: Any) -> Any:
-        for option in reversed((*_OPTIONS, longest)):
+        for option in reversed(options):
             function = option(function)
         return function
 
     return add
 
 
-def method_of(asked: dict[str, Any]) -> str | None:
-    """Which method was asked for, if any."""
-    if asked["greedy"] and asked["sample"]:
-        raise click.UsageError("--greedy takes the best token and --sample draws one; choose")
-    if asked["greedy"] and asked["beam_size"] is not None:
-        raise click.UsageError("--greedy takes the best token and --beam-size keeps several; choose")
-    return "greedy" if asked["greedy"] else "sample" if asked["sample"] else None
+def search_method(options: dict[str, Any]) -> str | None:
+    """Return the search method that the options select, None for the model's own."""
+    check_exclusive(options, "greedy", "sample", "beam_size")
+    return "greedy" if options["greedy"] else "sample" if options.get("sample") else None
+
+
+def check_exclusive(options: dict[str, Any], name: str, *others: str) -> None:
+    """Reject an option together with any of the others."""
+    for other in others:
+        if is_given(options.get(name)) and is_given(options.get(other)):
+            raise click.UsageError(f"{flag(name)} and {flag(other)} exclude each other")
+
+
+def is_given(value: object) -> bool:
+    """Whether an option has a value of the command line: not None, False or an empty tuple."""
+    return value is not None and value is not False and value != ()
+
+
+def flag(name: str) -> str:
+    """Return `--n-best` for `n_best`."""
+    return f"--{name.replace('_', '-')}"

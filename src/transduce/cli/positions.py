@@ -1,4 +1,4 @@
-"""`transduce positions`: the position encodings as a picture."""
+"""`transduce positions`: a plot of the position encodings."""
 
 from __future__ import annotations
 
@@ -6,22 +6,32 @@ from pathlib import Path
 
 import click
 
+from transduce.cli.options import make_command, option_group
 
-@click.command("positions")
-@click.option("--length", default=100, show_default=True, help="How many positions.")
-@click.option("--dim", default=512, show_default=True, help="Channels of each; the model's width.")
-@click.option(
+_EXAMPLES = """
+transduce positions
+transduce positions --length 50 --dim 128 --output encodings.png
+"""
+
+_encoding = option_group("Encoding options")
+
+
+@make_command(_EXAMPLES)
+@_encoding("--length", default=100, show_default=True, metavar="N", help="Number of positions.")
+@_encoding("--dim", default=512, show_default=True, metavar="N", help="Dimensions, the width of the model.")
+@option_group("Output options")(
     "--output",
     default="positions.png",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where the picture is written.",
+    metavar="FILE",
+    help="Image file to write.",
 )
 def command(length: int, dim: int, output: Path) -> None:
-    """Draw the sinusoidal position encodings and the dot products between positions.
+    """Plot the sinusoidal position encodings and the dot products between positions.
 
-    Left: one row per position, one column per channel. Right: how alike any two positions look to a dot product;
-    near ones are more alike than far ones, which is how attention can tell distances.
+    Left: a row per position, a column per dimension. Right: the dot product of any two positions, which falls with
+    their distance.
     """
     from transduce.inspection import figure as picture
     from transduce.inspection.figure import draw_positions

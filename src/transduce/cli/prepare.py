@@ -1,4 +1,4 @@
-"""`transduce prepare`: a corpus in, memory-mapped files and a report out."""
+"""`transduce prepare`: a corpus becomes memory-mapped files and a report."""
 
 from __future__ import annotations
 
@@ -7,38 +7,43 @@ from typing import Any
 
 import click
 
-from transduce.cli.corpus import PreparationProgress, corpus_options, corpus_tables
+from transduce.cli.options import corpus_options, corpus_tables, format_option, make_command, option_group
+from transduce.cli.terminal import note, print_json
 from transduce.config import Table, merge, override, read_toml
 from transduce.errors import SettingsError
 
 _EXAMPLES = """
-\b
-Examples:
-  transduce prepare --source train.de --target train.en --output prepared/de-en
-  transduce prepare --path pairs.tsv.gz --test-path test.tsv --tokenizer unigram --vocab-size 4000 --output prepared/x
-  transduce prepare --path large.tsv --mix path=small.tsv,weight=4 --output prepared/mixed
-  transduce prepare --text corpus.txt --vocab-size 16000 --output prepared/text
-  transduce prepare --recipe recipe.toml --set data.copies=drop --output prepared/y
+transduce prepare --source train.de --target train.en --output prepared/de-en
+transduce prepare --path pairs.tsv.gz --test-path test.tsv --tokenizer unigram --vocab-size 4000 --output prepared/x
+transduce prepare --path large.tsv --mix path=small.tsv,weight=4 --output prepared/mixed
+transduce prepare --text corpus.txt --vocab-size 16000 --output prepared/text
+transduce prepare --recipe recipe.toml --set data.copies=drop --output prepared/y
 """
 
+_tokenizer = option_group("Tokenizer options (default: chosen from the corpus)")
+_output = option_group("Output options")
 
-@click.command(epilog=_EXAMPLES)
+
+@make_command(_EXAMPLES)
 @corpus_options
-@click.option("--recipe", metavar="FILE", help="TOML file with the tables [data] and [tokenizer]; options go over it.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as data.max_length=100.")
-@click.option("--tokenizer", metavar="KIND", help="bpe, unigram, wordpiece, word, character or byte.")
-@click.option("--vocab-size", type=int, metavar="N", help="Most tokens of one tokenizer.")
-@click.option("--joint/--separate", default=None, help="One tokenizer for both sides, or one for each.")
-@click.option("--output", required=True, metavar="FOLDER", help="Folder to make; a prepared corpus there is replaced.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(output: str, as_json: bool, **options: Any) -> None:
-    """Audit and tokenise a corpus into memory-mapped files.
+@option_group("Corpus options")("--recipe", metavar="FILE", help="TOML file with [data] and [tokenizer].")
+@option_group("Corpus options")(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: data.max_length=100 (repeatable)."
+)
+@_tokenizer("--tokenizer", metavar="KIND", help="bpe, unigram, wordpiece, word, character or byte.")
+@_tokenizer("--vocab-size", type=int, metavar="N", help="Maximum vocabulary size of one tokenizer.")
+@_tokenizer("--joint/--separate", default=None, help="One tokenizer for both sides, or one for each.")
+@_output("--output", required=True, metavar="FOLDER", help="Folder to write; a prepared corpus there is replaced.")
+@format_option
+def command(output: str, output_format: str, **options: Any) -> None:
+    """Filter and tokenise a corpus into memory-mapped files.
 
-    Reads pairs of text in a stream, leaves out what cannot be used, counts every pair left out with its reason, learns
-    the tokenizer and writes everything into one folder that training reads. Memory does not grow with the corpus.
-    Without a validation corpus some pairs are held out. What is not said of the tokenizer is chosen from the corpus,
-    as `transduce train` does; but nothing is of standard input, which can be read once only.
+    Reads the corpus as a stream, so that memory does not grow with it, removes pairs that cannot be used, counts each
+    with its reason, trains the tokenizer and writes everything into one folder for `transduce train --prepared`.
+    Without a validation corpus, part of the training corpus is held out. Settings of the tokenizer that are not given
+    are chosen from the corpus, unless it is read from standard input.
     """
+    from transduce.cli.progress import PreparationProgress
     from transduce.recipe import CHOSEN, choose_tokenizer, read_tokenizer_table
     from transduce.tasks.catalog import prepare, read_data_table
     from transduce.tasks.initial_checkpoint import given_tokenizers
@@ -52,13 +57,11 @@ def command(output: str, as_json: bool, **options: Any) -> None:
         chosen, reasons = choose_tokenizer(data, chosen)
     tokenizer = read_tokenizer_table(data, chosen, f"{where}: [tokenizer]")
     for reason in reasons:
-        click.echo(f"chosen: {reason}", err=True)
+        note(reason, "chosen: ")
     with PreparationProgress() as progress:
         report = prepare(data, tokenizer, Path(output), progress.show, given_tokenizers(tokenizer))
-    if as_json:
-        import json
-
-        click.echo(json.dumps(report.to_table(), ensure_ascii=False, indent=2))
+    if output_format == "json":
+        print_json(report.to_table(), indent=2)
         return
     for line in report.lines():
         click.echo(line)
@@ -66,12 +69,15 @@ def command(output: str, as_json: bool, **options: Any) -> None:
 
 
 def _tables(recipe: Table, options: dict[str, Any]) -> dict[str, Table]:
-    """Lay the options over the recipe."""
+    """Merge the options into the recipe."""
     _check_tables(recipe, options["recipe"])
     given: Table = {"data": {}, "tokenizer": {}}
     for name, corpus in corpus_tables(options).items():
         given["data"][name] = corpus
-        recipe = {**recipe, "data": {**recipe.get("data", {}), name: {}}}  # files named here replace those there
+        recipe = {
+            **recipe,
+            "data": {**recipe.get("data", {}), name: {}},
+        }  # the command line replaces the recipe's corpora
     settings = {"kind": options["tokenizer"], "vocab_size": options["vocab_size"], "joint": options["joint"]}
     given["tokenizer"] = {name: value for name, value in settings.items() if value is not None}
     tables = merge({"data": {}, "tokenizer": {}, **recipe}, given)
@@ -79,13 +85,11 @@ def _tables(recipe: Table, options: dict[str, Any]) -> dict[str, Table]:
         tables = override(tables, assignment)
         _check_tables(tables, f"--set {assignment}")
     if not tables["data"].get("train"):
-        raise SettingsError(
-            "name the pairs to prepare: --source and --target, or --path, or --recipe; or plain text: --text"
-        )
+        raise SettingsError("no corpus is given; use --source and --target, --path, --text or --recipe")
     return tables
 
 
 def _check_tables(tables: Table, where: str) -> None:
     for name in ("data", "tokenizer"):
         if not isinstance(tables.get(name, {}), dict):
-            raise SettingsError(f"{where}: '{name}' must be a table of settings, not {tables[name]!r}")
+            raise SettingsError(f"{where}: '{name}' must be a table, not {tables[name]!r}")

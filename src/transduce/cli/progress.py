@@ -1,4 +1,5 @@
-"""A translation as a person follows it: a bar on a terminal, plain lines everywhere else. All on standard error."""
+"""Progress of preparation and translation on standard error: live on a terminal, plain lines elsewhere, nothing with
+`--quiet`."""
 
 from __future__ import annotations
 
@@ -14,32 +15,32 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from transduce.cli.terminal import PLAIN_SECONDS
+from transduce.cli.terminal import PLAIN_SECONDS, is_quiet, note
 from transduce.inference.pace import Pace
 
 QUICK = 3.0
-"""Seconds in which something may end that nobody needs to follow."""
+"""Seconds before progress is shown; shorter work needs none."""
 
 
 class Progress(Protocol):
-    """Shows how far a translation has come."""
+    """Shows the progress of a translation."""
 
     def show(self, share: float, speed: float, left: str) -> None: ...
 
 
 class Rate:
-    """Lines per second and time left, over the last stretch of a translation."""
+    """Lines per second and remaining time, as moving averages."""
 
     def __init__(self, size: int) -> None:
         self._size = max(1, size)
         self._seconds, self._lines, self._bytes, self._read = 0.0, 0.0, 0.0, 0
 
     def begin(self, read: int) -> None:
-        """Begin where so many bytes of the file had been read."""
+        """Start after `read` bytes of the file."""
         self._read = read
 
     def add(self, lines: int, read: int, seconds: float) -> None:
-        """Take one window in; old ones count less and less."""
+        """Add one window; older ones decay."""
         keep = 0.9
         self._seconds = keep * self._seconds + seconds
         self._lines = keep * self._lines + lines
@@ -48,7 +49,7 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """How much of the file is done, from 0 to 1."""
+        """Fraction of the file that is done."""
         return min(1.0, self._read / self._size)
 
     @property
@@ -57,26 +58,26 @@ class Rate:
         return self._lines / max(self._seconds, 1e-9)
 
     def left(self) -> str:
-        """Time for the rest, as 1:02:03."""
+        """Return the remaining time as 1:02:03."""
         seconds = int(max(0, self._size - self._read) * self._seconds / max(self._bytes, 1.0))
         return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 class Follower:
-    """Tells a person on standard error what a translation does; `what` is what it counts."""
+    """Reports on a translation; `unit` is what it counts."""
 
-    def __init__(self, progress: Progress | None, size: int, what: str) -> None:
-        self._progress, self._rate, self._what = progress, Rate(size), what
+    def __init__(self, progress: Progress | None, size: int, unit: str) -> None:
+        self._progress, self._rate, self._unit = progress, Rate(size), unit
         self._began = self._last = time.monotonic()
 
     def goes_on(self, segments: int) -> None:
-        click.echo(f"going on at {self._what} {segments + 1:,}", err=True)
+        note(f"resumed at {self._unit} {segments + 1:,}")
 
     def chose(self, pace: Pace, fast: bool) -> None:
         threads = f"{pace.threads} thread{'s' * (pace.threads > 1)}"
         workers = f"{pace.workers} worker{'s' * (pace.workers > 1)}"
         shared = f"{workers} of {threads}, batches of {pace.batch}" if fast else threads
-        click.echo(f"chosen: {shared}, by trying what is fastest here", err=True)
+        note(f"{shared}, the fastest of those tried here", "chosen: ")
 
     def begins(self, read: int) -> None:
         self._began = self._last = time.monotonic()
@@ -94,18 +95,18 @@ class PlainProgress:
     """One line every few seconds."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
 
     def show(self, share: float, speed: float, left: str) -> None:
-        if time.monotonic() - self._said < PLAIN_SECONDS or share >= 1.0:
+        if time.monotonic() - self._printed < PLAIN_SECONDS or share >= 1.0:
             return
-        with contextlib.suppress(OSError):  # nobody reads it any more; the translation goes on
+        with contextlib.suppress(OSError):  # standard error is closed; the translation continues
             print(f"{100 * share:.1f} % done, {speed:,.0f} lines/s, {left} left", file=sys.stderr, flush=True)
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
 
 
 class LiveProgress:
-    """A bar that is gone at the end."""
+    """A progress bar, removed at the end."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, refresh_per_second=4, transient=True)
@@ -123,21 +124,52 @@ class LiveProgress:
         self._live.update(line)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         self._live.stop()
 
 
 @contextlib.contextmanager
-def following(size: int | None, what: str) -> Iterator[Follower]:
-    """Give what fits where standard error goes; without a size no progress is shown."""
+def following(size: int | None, unit: str) -> Iterator[Follower]:
+    """Return what suits standard error; without a size no progress is shown."""
     console = Console(stderr=True)
-    if not size:
-        yield Follower(None, 0, what)
+    if not size or is_quiet():
+        yield Follower(None, 0, unit)
     elif not console.is_terminal or console.is_dumb_terminal:
-        yield Follower(PlainProgress(), size, what)
+        yield Follower(PlainProgress(), size, unit)
     else:
         live = LiveProgress(console)
         try:
-            yield Follower(live, size, what)
+            yield Follower(live, size, unit)
         finally:
             live.close()
+
+
+class PreparationProgress:
+    """Progress of preparing a corpus: one live line on a terminal, elsewhere a line for each stage."""
+
+    def __init__(self) -> None:
+        self._live, self._quiet = sys.stderr.isatty(), is_quiet()
+        self._stage = ""
+        self._shown = 0.0
+
+    def show(self, stage: str, count: int) -> None:
+        """Show how far a stage is."""
+        if stage == self._stage and (not self._live or time.monotonic() - self._shown < 0.1):
+            return
+        if self._live:
+            self._print(f"\r\x1b[K{stage}: {count:,}")
+        elif stage != self._stage:
+            self._print(f"{stage} …\n")
+        self._stage, self._shown = stage, time.monotonic()
+
+    def __enter__(self) -> PreparationProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live and self._stage:
+            self._print("\r\x1b[K")
+
+    def _print(self, text: str) -> None:
+        if not self._quiet:
+            with contextlib.suppress(OSError):  # standard error is closed (`2>&1 | head`); the work continues
+                click.echo(text, err=True, nl=False)

@@ -1,4 +1,4 @@
-"""`transduce report`: one page about a training run, or about two."""
+"""`transduce report`: an HTML page about a training run, or about two."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ from pathlib import Path
 
 import click
 
-from transduce.errors import SettingsError
+from transduce.cli.options import argument, format_option, make_command, option_group
+from transduce.cli.terminal import print_json, visible
 
 _EXAMPLES = """
-\b
-Examples:
-  transduce report runs/de-en
-  transduce report runs/new runs/old --output compared.html
+transduce report runs/de-en
+transduce report runs/new runs/old --output compared.html
 """
 
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path), required=False)
-@click.option("--against", type=click.Path(path_type=Path), metavar="RUN", help="The same as a second RUN.")
-@click.option(
+@make_command(_EXAMPLES)
+@argument("run", "Run folder.", type=click.Path(path_type=Path))
+@argument("other", "Run folder to compare with.", type=click.Path(path_type=Path), required=False)
+@option_group("Run options")(
+    "--against", type=click.Path(path_type=Path), metavar="RUN", help="The run to compare with, same as OTHER."
+)
+@option_group("Output options")(
     "--output",
     type=click.Path(path_type=Path),
     default="report.html",
-    metavar="FILE",
-    help="Where the page is written.",
     show_default=True,
+    metavar="FILE",
+    help="HTML page to write.",
 )
-def command(run: Path, other: Path | None, against: Path | None, output: Path) -> None:
-    """Write one page about the training run in RUN, which may still be going on, beside an OTHER one if it is named.
+@format_option
+def command(run: Path, other: Path | None, against: Path | None, output: Path, output_format: str) -> None:
+    """Write an HTML page about the training run in RUN, finished or not, next to OTHER if it is given.
 
-    Loss, validation, learning rate, gradient norm, tokens per second, memory, sample translations over time, every
-    setting, and what was skipped: one HTML file that needs nothing else and asks nothing of the network.
+    The page shows loss, validation scores, learning rate, gradient norm, speed, memory, sample translations, all
+    settings and what was filtered out. It is one file that works offline.
     """
-    from transduce.cli.terminal import visible
     from transduce.inspection.run_record import read_run
     from transduce.inspection.run_report import save_report
     from transduce.inspection.run_tables import state
 
     if other is not None and against is not None:
-        raise SettingsError(f"a page compares two runs; name the other run once: report {run} {other}")
+        raise click.UsageError("give the second run once, as OTHER or with --against")
     runs = [read_run(folder) for folder in (run, other or against) if folder is not None]
     save_report(runs, output)
-    for record in runs:
-        facts = state(record)
-        click.echo(visible(f"{record.folder}: {facts['updates']} updates, {facts['state']}"))
+    states = [{"run": str(record.folder), **state(record)} for record in runs]
+    if output_format == "json":
+        print_json({"page": str(output), "runs": states})
+        return
+    for found in states:
+        click.echo(visible(f"{found['run']}: {found['updates']} updates, {found['state']}"))
     click.echo(f"page  {visible(str(output))}")

@@ -1,4 +1,4 @@
-"""`transduce reproduce`: what is said about attention, measured."""
+"""`transduce reproduce`: claims of papers, measured."""
 
 from __future__ import annotations
 
@@ -8,34 +8,41 @@ from typing import TYPE_CHECKING
 
 import click
 
-from transduce.cli.options import language_options
+from transduce.cli.options import argument, language_options, make_command, option_group
+from transduce.cli.terminal import note, visible
 
 if TYPE_CHECKING:
     from transduce.experiments.finding import Finding
 
 WIDTH = 110
-"""Characters of a line of prose."""
+"""Line length of prose."""
+
+_EXAMPLES = """
+transduce reproduce
+transduce reproduce scaling --output measured
+transduce reproduce head-roles --model runs/author --text sentences.txt
+"""
+
+_measurement = option_group("Measurement options")
+_model = option_group("Model options")
 
 
-@click.command("reproduce")
-@click.argument("name", required=False)
-@click.option(
+@make_command(_EXAMPLES)
+@argument("name", "Claim to measure.", required=False)
+@option_group("Output options")(
     "--output",
     type=click.Path(path_type=Path),
     default="reproduced",
-    metavar="FOLDER",
-    help="Where NAME.json, NAME.md and NAME.svg are written.",
     show_default=True,
+    metavar="FOLDER",
+    help="Folder for NAME.json, NAME.md and NAME.svg.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of everything random.")
-@click.option("--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Of the computation.")
-@click.option(
-    "--model",
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="Measure it on this run or model folder; for head-roles.",
+@_measurement(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, metavar="N", help="Random seed."
 )
-@click.option("--text", metavar="FILE", help="What that model reads, a text a line; some English sentences otherwise.")
+@_measurement("--threads", type=click.IntRange(1, 1024), default=1, show_default=True, metavar="N", help="CPU threads.")
+@_model("--model", type=click.Path(path_type=Path), metavar="MODEL", help="Run or model folder, for head-roles.")
+@_model("--text", metavar="FILE", help="Its input, one text per line (default: some English sentences).")
 @language_options
 def command(
     name: str | None,
@@ -44,18 +51,13 @@ def command(
     threads: int,
     model: Path | None,
     text: str | None,
-    to: str | None,
-    of: str | None,
+    target_language: str | None,
+    source_language: str | None,
 ) -> None:
-    """Measure the claim NAME, seconds to two minutes; without a NAME, list the claims.
+    """Measure the claim NAME, which takes from seconds to two minutes. Without NAME, list the claims.
 
-    Prints a table and whether the claim holds, and writes both with a picture. The verdict follows from the numbers
-    and may come out against the claim.
-
-    \b
-    transduce reproduce
-    transduce reproduce scaling --output measured
-    transduce reproduce head-roles --model runs/author --text sentences.txt
+    Prints a table and a verdict, and writes both with a figure. The verdict follows from the measured numbers and may
+    contradict the claim.
     """
     from transduce.experiments.catalog import CLAIMS, find, find_for_model, reproduce
     from transduce.experiments.finding import Given
@@ -67,13 +69,12 @@ def command(
     given = None
     if model is not None:
         find_for_model(name, Given(model))
-        given = Given(model, None if text is None else _texts(text), to, of)
-    elif text is not None or to is not None or of is not None:
-        raise click.UsageError("--text, --to and --from say what a given model is asked; give --model, too")
+        given = Given(model, None if text is None else _texts(text), target_language, source_language)
+    elif text is not None or target_language is not None or source_language is not None:
+        raise click.UsageError("--text, --source-language and --target-language need --model")
     else:
         find(name)
-    from transduce.cli.corpus import PreparationProgress
-    from transduce.cli.terminal import visible
+    from transduce.cli.progress import PreparationProgress
     from transduce.errors import MissingInput
     from transduce.experiments import report as page
 
@@ -85,7 +86,7 @@ def command(
             for path in page.save(finding, output, name):
                 click.echo(visible(str(path)))
         except MissingInput as error:
-            click.echo(f"no picture: {error}", err=True)
+            note(f"no figure: {error}")
 
 
 def _texts(path: str) -> list[str]:
@@ -94,7 +95,7 @@ def _texts(path: str) -> list[str]:
 
     texts = [line for line in read_lines(path) if line.strip()]
     if not texts:
-        raise DataError(f"{path}: has no text to look at")
+        raise DataError(f"{path}: contains no text")
     return texts
 
 

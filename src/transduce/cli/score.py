@@ -1,127 +1,133 @@
-"""`transduce score`: how likely a model finds translations that are there already, and which of several is best."""
+"""`transduce score`: log-probabilities of given translations or text, and reranking of n-best lists."""
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.options import language_options
+from transduce.cli.options import (
+    check_exclusive,
+    device_option,
+    format_option,
+    is_given,
+    language_options,
+    make_command,
+    model_argument,
+    option_group,
+    pair_corpus,
+    pair_options,
+)
+from transduce.cli.terminal import note, print_json
 
 if TYPE_CHECKING:
     from transduce.inference.translator import Translator
 
 _EXAMPLES = """
-\b
-Examples:
-  transduce score runs/de-en --source test.de --target test.en
-  transduce score runs/de-en --path pairs.tsv --jsonl > scores.jsonl
-  transduce translate runs/small test.de --n-best 20 > list
-  transduce score runs/large --source test.de --rerank list > best.en
-  transduce score runs/author --text novel.txt --stride 32
+transduce score runs/de-en --source test.de --target test.en
+transduce score runs/de-en --path pairs.tsv --format json > scores.jsonl
+transduce translate runs/small test.de --n-best 20 > list
+transduce score runs/large --source test.de --rerank list > best.en
+transduce score runs/author --text novel.txt --stride 32
 """
 
+_text = option_group("Language model options")
+_rerank_group = option_group("Reranking options")
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("run")
+
+@make_command(_EXAMPLES)
+@model_argument
+@pair_options
+@_text("--text", metavar="FILE", help="Score plain text of any length with a language model.")
+@_text("--document", type=click.Choice(["blank", "line", "file"]), help="What ends a document (default: as trained).")
+@_text("--stride", type=click.IntRange(1), metavar="N", help="Stride of the window in tokens (default: half of it).")
+@_rerank_group("--rerank", metavar="FILE", help="N-best list, `line ||| text ||| …`; prints the best of each line.")
+@_rerank_group("--n-best", type=click.IntRange(1), metavar="N", help="Print the N best of each line.")
 @language_options
-@click.option("--ensemble", multiple=True, metavar="RUN", help="A further model that scores with RUN, by the mean.")
-@click.option("--source", metavar="FILE", help="Sources, line by line (.gz too).")
-@click.option("--target", metavar="FILE", help="Their translations.")
-@click.option("--path", metavar="FILE", help="TSV or JSONL pairs instead.")
-@click.option("--format", type=click.Choice(["tsv", "jsonl"]), help="What --path is, where its name does not say it.")
-@click.option("--jsonl", is_flag=True, help="One JSON object a pair, with its pieces and the score of each.")
-@click.option("--rerank", metavar="FILE", help="An n-best list, `line ||| text ||| …`: print the best answer of each.")
-@click.option("--n-best", "n_best", type=click.IntRange(1), metavar="N", help="With --rerank: print the N best.")
-@click.option("--text", metavar="FILE", help="For a language model: plain text of any length (.gz too).")
-@click.option("--document", type=click.Choice(["blank", "line", "file"]), help="What ends a document of it.")
-@click.option("--stride", type=click.IntRange(1), metavar="N", help="Tokens that the window moves on; default: half.")
-def command(
-    run: str,
-    ensemble: tuple[str, ...],
-    rerank: str | None,
-    jsonl: bool,
-    n_best: int | None,
-    to: str | None,
-    of: str | None,
-    text: str | None,
-    document: str | None,
-    stride: int | None,
-    **files: Any,
-) -> None:
-    """Score pairs with the model in RUN: the log-probability of each target given its source, one line for each.
+@option_group("Model options")(
+    "--ensemble", multiple=True, metavar="MODEL", help="Average the probabilities with this model (repeatable)."
+)
+@device_option()
+@format_option
+def command(run: str, text: str | None, rerank: str | None, output_format: str, **options: Any) -> None:
+    """Print the log-probability of each target given its source, by MODEL, a run or model folder.
 
-    Perplexity, per token with the end token, is said at the end, on standard error. With --text a language model scores
-    plain text: a window slides over it, every token is scored once, and perplexity per token and per word and bits per
-    byte are printed. Documents are what they were in training unless --document says otherwise.
+    Perplexity per token, end token included, follows on standard error. With --text, a language model scores plain text
+    with a sliding window and prints perplexity per token and per word, and bits per byte. With --format json, each pair
+    is a JSON object with its tokens and their scores.
     """
+    as_json = output_format == "json"
+    given = {**options, "text": text, "rerank": rerank, "format json": as_json}
+    pairs = ("source", "target", "path", "path_format")
     if text is not None:
-        if ensemble or rerank or n_best or to or of or any(files.values()):
-            raise click.UsageError("--text is scored by one language model, and has no pairs, answers or languages")
-        _score_text(run, text, document, stride, jsonl)
+        check_exclusive(given, "text", "ensemble", "rerank", "n_best", "source_language", "target_language", *pairs)
+        _score_text(run, text, options["document"], options["stride"], options["device"], as_json)
         return
-    if document is not None or stride is not None:
-        raise click.UsageError("--document and --stride belong to --text")
-    if rerank is None and n_best is not None:
-        raise click.UsageError("--n-best belongs to --rerank")
-    if rerank is not None and (jsonl or files["target"] or files["path"] or not files["source"]):
-        raise click.UsageError("--rerank takes --source, and the answers come from the list")
+    for name, owner in (("document", "text"), ("stride", "text"), ("n_best", "rerank")):
+        if is_given(options[name]) and not is_given(given[owner]):
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --{owner}")
+    if rerank is not None:
+        check_exclusive(given, "rerank", "target", "path", "path_format", "format json")
+        if not options["source"]:
+            raise click.UsageError("--rerank needs --source")
     from transduce.inference.translator import load
+    from transduce.nn.device import move
 
-    translator = load(run, *ensemble)
-    translator.languages.ask_for(to, of)
+    translator = load(run, *options["ensemble"])
+    move(translator.model, options["device"])
+    translator.languages.ask_for(options["target_language"], options["source_language"])
     if rerank is None:
-        _score(translator, jsonl, **files)
+        _score(translator, as_json, options)
     else:
-        _rerank(translator, files["source"], rerank, n_best)
+        _rerank(translator, options["source"], rerank, options["n_best"])
 
 
-def _score(translator: Translator, jsonl: bool, **files: str | None) -> None:
+def _score(translator: Translator, as_json: bool, options: dict[str, Any]) -> None:
     from transduce.evaluation.metrics import perplexity
     from transduce.inference.translator import windows
-    from transduce.text.corpus import CorpusFiles, read_pairs
+    from transduce.text.corpus import read_pairs
 
-    corpus = CorpusFiles.from_table({name: value for name, value in files.items() if value}, "the command line")
+    corpus = pair_corpus(options)
     loss, tokens, scored, too_long = 0.0, 0, 0, 0
     for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):
         for (_, text), found in zip(window, translator.score(window), strict=True):
             if found is None:
                 too_long += 1
-                click.echo(json.dumps({"log_probability": None}) if jsonl else "nan")
+                click.echo('{"log_probability": null}' if as_json else "nan")
                 continue
             scored += 1
             loss -= found.log_probability
             tokens += len(found.token_scores)
-            if jsonl:
+            if as_json:
                 target, lead = translator.target, translator.languages.lead().target
                 pieces = target.pieces([*lead, *target.encode(text), target.end])
-                row = {"log_probability": found.log_probability, "pieces": pieces, "scores": found.token_scores}
-                click.echo(json.dumps(row, ensure_ascii=False))
+                print_json({"log_probability": found.log_probability, "pieces": pieces, "scores": found.token_scores})
             else:
                 click.echo(f"{found.log_probability:.4f}")
     if scored:
-        click.echo(f"{scored:,} pairs, {tokens:,} tokens, perplexity {perplexity(loss, tokens):.3f}", err=True)
+        note(f"{scored:,} pairs, {tokens:,} tokens, perplexity {perplexity(loss, tokens):.3f}", "")
     if too_long:
-        click.echo(f"note: pairs too long for the model to read at once, not scored: {too_long:,}", err=True)
+        note(f"pairs longer than the model's maximum, not scored: {too_long:,}")
 
 
-def _score_text(run: str, path: str, document: str | None, stride: int | None, as_json: bool) -> None:
+def _score_text(run: str, path: str, document: str | None, stride: int | None, device: str, as_json: bool) -> None:
     from transduce.errors import DataError
     from transduce.evaluation.metrics import bits_per_byte, finite, perplexity
     from transduce.inference.generator import load_generator
+    from transduce.nn.device import move
     from transduce.text.plain import TextFile, read_documents
 
     generator = load_generator(run)
+    move(generator.model, device)
     rule = document or generator.notes.get("document", "blank")
     file = TextFile.from_table({"text": path, "document": rule}, "the command line")
     pieces = (piece for piece in read_documents(file) if piece.text.strip() or file.document == "file")
     found = generator.score_text(pieces, stride)
     if not found.tokens or not found.words:
-        raise DataError(f"{path}: has no words to score; check the file")
+        raise DataError(f"{path}: contains no words to score")
     loss = -found.log_probability
-    facts = {
+    values = {
         "tokens": found.tokens,
         "words": found.words,
         "bytes": found.bytes,
@@ -131,11 +137,11 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, a
         "bits_per_byte": bits_per_byte(loss, found.bytes),
     }
     if as_json:
-        click.echo(json.dumps({name: finite(value) for name, value in facts.items()}))
+        print_json({name: finite(value) for name, value in values.items()})
         return
     click.echo(f"{found.tokens:,} tokens, {found.words:,} words, {found.bytes:,} bytes")
-    click.echo(f"perplexity per token {facts['perplexity']:.3f}, per word {facts['word_perplexity']:.3f}")
-    click.echo(f"{facts['bits_per_byte']:.4f} bits per byte")
+    click.echo(f"perplexity per token {values['perplexity']:.3f}, per word {values['word_perplexity']:.3f}")
+    click.echo(f"{values['bits_per_byte']:.4f} bits per byte")
 
 
 def _rerank(translator: Translator, source: str, path: str, n_best: int | None) -> None:
@@ -144,18 +150,18 @@ def _rerank(translator: Translator, source: str, path: str, n_best: int | None) 
     from transduce.text.corpus import read_lines
 
     if source == path == "-":
-        raise click.UsageError("sources and answers cannot both come from standard input")
+        raise click.UsageError("only one of --source and --rerank can be standard input")
     given = iter(read_candidates(read_lines(path), path))
     for number, text in enumerate(read_lines(source)):
         candidates = next(given, None)
         if candidates is None or candidates.line != number:
             raise DataError(
-                f"{path}: has no answer to line {number} of {source}; every line needs one, if only an empty one"
+                f"{path}: has no candidate for line {number} of {source}; each line needs at least one, even if empty"
             )
         ranked = rerank(translator, text, candidates.texts)
-        for answer in ranked[: n_best or 1]:
-            score = f"{answer.score:.4f}" if math.isfinite(answer.score) else "nan"
-            click.echo(answer.text if n_best is None else f"{candidates.line} ||| {answer.text} ||| {score}")
+        for candidate in ranked[: n_best or 1]:
+            score = f"{candidate.score:.4f}" if math.isfinite(candidate.score) else "nan"
+            click.echo(candidate.text if n_best is None else f"{candidates.line} ||| {candidate.text} ||| {score}")
     left = next(given, None)
     if left is not None:
-        raise DataError(f"{path}: answers line {left.line}, which {source} does not have")
+        raise DataError(f"{path}: has candidates for line {left.line}, which {source} does not have")

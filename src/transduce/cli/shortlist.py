@@ -1,36 +1,42 @@
-"""`transduce shortlist`: which tokens are likely translations of which, counted over a corpus."""
+"""`transduce shortlist`: likely translations of each source token, counted over a corpus."""
 
 from __future__ import annotations
 
 import click
 
-from transduce.cli.corpus import PreparationProgress
+from transduce.cli.options import make_command, model_argument, option_group
 
 _EXAMPLES = """
-\b
-Examples:
-  transduce shortlist runs/de-en
-  transduce shortlist runs/de-en --per-token 50 --frequent 200 --output small.safetensors
-  transduce shortlist models/de-en --source train.de --target train.en
-  transduce translate runs/de-en input.de --shortlist runs/de-en/shortlist.safetensors
+transduce shortlist runs/de-en
+transduce shortlist runs/de-en --per-token 50 --frequent 200 --output small.safetensors
+transduce shortlist models/de-en --source train.de --target train.en
+transduce translate runs/de-en input.de --shortlist runs/de-en/shortlist.safetensors
 """
 
+_corpus = option_group("Corpus options (default: the training corpus of the run)")
+_output = option_group("Output options")
 
-@click.command(epilog=_EXAMPLES)
-@click.argument("run")
-@click.option("--output", metavar="FILE", help="Where to write. Default: shortlist.safetensors in RUN.")
-@click.option("--per-token", type=click.IntRange(1), metavar="N", help="Candidates of each source token. Default: 100.")
-@click.option("--frequent", type=click.IntRange(0), metavar="N", help="Frequent tokens for all. Default: 100.")
-@click.option("--source", metavar="FILE", help="Sources of another corpus than the run's own, line by line.")
-@click.option("--target", metavar="FILE", help="Their translations, line by line.")
+
+@make_command(_EXAMPLES)
+@model_argument
+@_output("--output", metavar="FILE", show_default="shortlist.safetensors in MODEL", help="File to write.")
+@_output(
+    "--per-token", type=click.IntRange(1), metavar="N", show_default="100", help="Candidates for each source token."
+)
+@_output(
+    "--frequent", type=click.IntRange(0), metavar="N", show_default="100", help="Frequent tokens, always candidates."
+)
+@_corpus("--source", metavar="FILE", help="Sources of another corpus, one per line.")
+@_corpus("--target", metavar="FILE", help="Their translations, one per line.")
 def command(
     run: str, output: str | None, per_token: int | None, frequent: int | None, source: str | None, target: str | None
 ) -> None:
-    """Count which target tokens translate which source tokens in the training data of RUN, and keep the likeliest.
+    """Build a lexical shortlist: the most likely target tokens of each source token, by the training corpus of MODEL.
 
-    A search among them, `transduce translate --shortlist FILE`, has less to compute than one among all tokens. How
-    much of the validation set's references could be written with them is printed.
+    `transduce translate --shortlist FILE` restricts the vocabulary to it, which is faster. Prints how many tokens of
+    the validation references the shortlist covers.
     """
+    from transduce.cli.progress import PreparationProgress
     from transduce.tasks.translation.shortlist import FREQUENT, PER_TOKEN, make_shortlist
     from transduce.text.corpus import CorpusFiles
 

@@ -1,4 +1,4 @@
-"""`transduce train`: a recipe, or two files of text, or one for a language model, into a run folder."""
+"""`transduce train`: a recipe, or a corpus alone, becomes a run folder with a trained model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.corpus import PreparationProgress, corpus_options, corpus_tables
+from transduce.cli.options import corpus_options, corpus_tables, make_command, option_group
+from transduce.cli.terminal import note
 from transduce.config import Table, counted
 from transduce.errors import SettingsError
 
@@ -16,44 +17,64 @@ if TYPE_CHECKING:
     from transduce.data.prepared import Prepared
 
 _EXAMPLES = """
-\b
-Examples:
-  transduce train --source train.de --target train.en --output runs/de-en
-  transduce train --recipe recipes/reverse.toml --output runs/reverse
-  transduce train --recipe recipes/reverse.toml --set model.num_layers=2 --output runs/shallow
-  transduce train --text corpus.txt --output runs/author
-  transduce train --text corpus.txt.gz --document file --preset gpt_mini --output runs/mini
-  transduce train --resume runs/de-en
-  transduce train --resume runs/de-en --updates 50000
-  transduce train --finish runs/de-en
-  transduce train --from runs/de-en --source new.de --target new.en --extra-validation runs/de-en --output runs/new
+transduce train --source train.de --target train.en --output runs/de-en
+transduce train --recipe recipes/reverse.toml --output runs/reverse
+transduce train --recipe recipes/reverse.toml --set model.num_layers=2 --output runs/shallow
+transduce train --text corpus.txt --preset gpt_mini --output runs/author
+transduce train --init-from runs/de-en --path new.tsv --extra-validation runs/de-en --output runs/new
+transduce train --resume runs/de-en --updates 50000
+transduce train --finish runs/de-en
 """
 
+_SETTINGS = {
+    "preset": "model.preset",
+    "updates": "training.updates",
+    "batch_tokens": "training.batch_tokens",
+    "learning_rate": "training.learning_rate",
+    "seed": "training.seed",
+    "device": "training.device",
+    "precision": "training.precision",
+    "threads": "training.threads",
+    "init_from": "training.initial_checkpoint",
+    "freeze": "training.freeze",
+    "extend_vocabulary": "tokenizer.extend",
+}
+"""Options that set one setting of the recipe."""
 
-@click.command(epilog=_EXAMPLES)
+_run = option_group("Run options")
+_model = option_group("Model options")
+_training = option_group("Training options (default: chosen from the corpus, or the recipe's)")
+_tuning = option_group("Fine-tuning options")
+
+
+@make_command(_EXAMPLES)
+@_run("--output", metavar="RUN", help="Run folder to create.")
+@_run("--recipe", metavar="FILE", help="TOML file with the tables data, tokenizer, model, training and search.")
+@_run("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting: model.num_layers=4 (repeatable).")
+@_run("--resume", metavar="RUN", help="Resume a stopped run; with --updates, extend a finished one.")
+@_run("--finish", metavar="RUN", help="Make the model of a stopped run from its checkpoints so far.")
+@_run("--dry-run", is_flag=True, help="Print the complete recipe and exit.")
+@_run("--verify-resume", is_flag=True, help="Check that a killed and resumed run gives the same weights.")
 @corpus_options
-@click.option("--recipe", metavar="FILE", help="TOML file with the tables data, tokenizer, model, training, search.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Any setting, as model.num_layers=4.")
-@click.option("--from", "start", metavar="FOLDER", help="Start from a run or model folder instead of from chance.")
-@click.option("--extend-vocabulary", type=int, metavar="N", help="With --from: add up to N pieces for the new text.")
-@click.option("--freeze", multiple=True, metavar="PATTERN", help="Weights to hold still, as encoder.*; again for more.")
-@click.option("--preset", metavar="NAME", help="A model by name: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
-@click.option("--tokens", metavar="N|auto", help="Tokens of a batch; auto finds what suits the corpus and the memory.")
-@click.option("--updates", type=click.IntRange(min=1), metavar="N", help="How many; with --resume: more than before.")
-@click.option("--prepared", metavar="FOLDER", help="What `transduce prepare` made of these corpora.")
-@click.option("--output", metavar="RUN", help="Run folder to make.")
-@click.option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
-@click.option("--finish", metavar="RUN", help="Make the model of a run that was stopped, from its checkpoints so far.")
-@click.option(
-    "--verify-resume", is_flag=True, help="Prove on this recipe that a killed and resumed run is the same run."
+@option_group("Corpus options")("--prepared", metavar="FOLDER", help="Corpus prepared by `transduce prepare`.")
+@_model("--preset", metavar="NAME", help="Model preset: small, paper_base, gpt_mini, llama_mini, t5_mini, …")
+@_training("--updates", type=click.IntRange(min=1), metavar="N", help="Number of updates.")
+@_training("--batch-tokens", metavar="N|auto", help="Tokens per batch; auto chooses by corpus size and memory.")
+@_training("--learning-rate", type=float, metavar="X", help="Peak learning rate; with schedule noam, its factor.")
+@_training("--seed", type=int, metavar="N", help="Random seed of initialisation, data order and dropout.")
+@_training("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), help="Device; auto takes a GPU if present.")
+@_training("--precision", type=click.Choice(["auto", "float32", "bfloat16"]), help="Precision of matrix products.")
+@_training("--threads", type=int, metavar="N", help="CPU threads; the result does not depend on their number.")
+@_tuning("--init-from", metavar="FOLDER", help="Initialise from a run or model folder instead of randomly.")
+@_tuning("--extend-vocabulary", type=int, metavar="N", help="Add up to N tokens for the new text to its vocabulary.")
+@_tuning(
+    "--freeze", multiple=True, metavar="PATTERN", help="Freeze parameters that match, as 'encoder.*' (repeatable)."
 )
-@click.option("--dry-run", is_flag=True, help="Print the filled-in recipe and stop.")
 def command(output: str | None, resume: str | None, finish: str | None, prepared: str | None, **options: Any) -> None:
-    """Train a model and keep it, with its tokenizers, its recipe and its journal, in one run folder.
+    """Train a model and save it, with its tokenizers, its recipe and its journal, in a run folder.
 
-    Without a recipe the settings are chosen from the corpus, and what was chosen is said with its reasons. Ctrl-C
-    saves before it stops; `--resume` then goes on to the same result as if the run had never been stopped (and, with
-    `--updates`, beyond its end), and `--finish` makes a model of what has been learnt by then.
+    Without a recipe, settings are chosen from the corpus and printed with their reasons. Ctrl-C saves a checkpoint and
+    stops. A resumed run ends with the same weights as one that was never stopped.
     """
     from transduce.recipe import read_recipe, resume_recipe
     from transduce.run import train
@@ -66,8 +87,8 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         updates = options["updates"] if resume else None
         others = options if updates is None else {**options, "updates": None}
         if any(value is not None for value in given) or _assignments(others) or corpus_tables(options):
-            alone = "--resume alone, or with --updates" if resume else "--finish alone"
-            raise SettingsError(f"a resumed run keeps its own recipe; give {alone}")
+            alone = "--resume with no other option than --updates" if resume else "--finish with no other option"
+            raise SettingsError(f"a resumed run keeps its own recipe; use {alone}")
         recipe = resume_recipe(Path(begun))
         recipe = recipe if updates is None else recipe.but_training(updates=updates)
     else:
@@ -75,22 +96,23 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         base, opened = _base(options, prepared)
         recipe, reasons = read_recipe(path, _assignments(options), base, opened)
     for reason in reasons if leads() else ():
-        click.echo(f"chosen: {reason}", err=True)
+        note(reason, "chosen: ")
     if options["dry_run"]:
         click.echo(recipe.to_toml(), nl=False)
         return
     folder = begun or output
     if not folder:
-        raise SettingsError("say where the run goes: --output runs/NAME")
+        raise SettingsError("no run folder is given; use --output runs/NAME")
     if options["verify_resume"]:
         from transduce.verify_resume import verify_resume
 
         if launched():
-            raise SettingsError("--verify-resume kills and resumes one process; start it without torchrun")
+            raise SettingsError("--verify-resume works with a single process; start it without torchrun")
         for line in verify_resume(recipe, Path(folder), None if prepared is None else Path(prepared)):
             click.echo(line)
         return
     from transduce.cli.display import reporting
+    from transduce.cli.progress import PreparationProgress
 
     with PreparationProgress() as progress, reporting() as reporter:
         train(
@@ -107,21 +129,19 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
 
 
 def _assignments(options: dict[str, Any]) -> list[str]:
-    """Return `--set` and what has an option of its own, in the same form."""
-    tokens, preset = options["tokens"], options["preset"]
+    """Return `--set` and the options that set one setting, in the same form."""
+    tokens = options["batch_tokens"]
     if tokens not in (None, "auto") and counted(tokens) is None:
-        raise SettingsError(f"--tokens is a number or auto, not '{tokens}'")
-    if options["extend_vocabulary"] is not None and options["start"] is None and options["recipe"] is None:
-        raise SettingsError("--extend-vocabulary adds to the tokens of a model; name it with --from")
-    given = {
-        "model.preset": preset,
-        "training.batch_tokens": int(tokens) if tokens not in (None, "auto") else tokens,
-        "training.updates": options["updates"],
-        "training.initial_checkpoint": options["start"],
-        "training.freeze": list(options["freeze"]) or None,
-        "tokenizer.extend": options["extend_vocabulary"],
-    }
-    own = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items() if value is not None]
+        raise SettingsError(f"--batch-tokens must be a number or auto, not '{tokens}'")
+    if options["extend_vocabulary"] is not None and options["init_from"] is None and options["recipe"] is None:
+        raise SettingsError("--extend-vocabulary extends the vocabulary of a model; name it with --init-from")
+    values = {**options, "batch_tokens": int(tokens) if tokens not in (None, "auto") else tokens}
+    values["freeze"] = list(options["freeze"]) or None
+    own = [
+        f"{setting}={json.dumps(values[name], ensure_ascii=False)}"
+        for name, setting in _SETTINGS.items()
+        if values[name] is not None
+    ]
     return [*options["assignments"], *own]
 
 
@@ -131,11 +151,10 @@ def _base(options: dict[str, Any], prepared: str | None) -> tuple[Table, Prepare
 
     corpora = corpus_tables(options)
     if corpora and prepared is not None:
-        raise SettingsError("a prepared corpus needs no files; leave out --source, --target, --path and --text")
+        raise SettingsError("--prepared already has the corpus; remove --source, --target, --path and --text")
     if not corpora and prepared is None and not options["recipe"]:
         raise SettingsError(
-            "name the pairs to learn from: --source and --target, or --path, or --recipe, or --prepared; or plain "
-            "text: --text"
+            "no training corpus is given; use --source and --target, --path, --text, --prepared or --recipe"
         )
     opened = None if prepared is None else load_prepared(Path(prepared))
     return ({"data": corpora} if corpora else {}), opened

@@ -114,7 +114,7 @@ def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[Look]]:
         model.languages.ask_for(given.to, given.of)
         return (_of_translator(model, text) for text in texts)
     if given.to is not None or given.of is not None:
-        raise SettingsError(f"{folder}: does not translate; leave out --to and --from")
+        raise SettingsError(f"{folder}: does not translate; leave out --source-language and --target-language")
     if isinstance(model, Generator):
         return ([_of_generator(model, text)] for text in texts)
     raise SettingsError(f"{folder}: holds a reader; heads are looked at in translators and language models")

@@ -42,7 +42,7 @@ def segments(
     `to_field` is the column or key that says into which language.
     """
     if to_field and kind not in ROWS:
-        raise SettingsError(f"--to-field is for tsv and jsonl, not for {kind}")
+        raise SettingsError(f"--target-language-field needs a TSV or JSONL file, not {kind}")
     if to_field and field:
         read, name = _COLUMNS[kind], to_field
         return (

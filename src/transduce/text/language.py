@@ -63,7 +63,7 @@ class Languages:
         if to is not None:
             self.lead(to, of)
         if of is not None and self.tags is None and of != self.of:
-            raise self._refusal(f"to read '{of}'", "--from")
+            raise self._refusal(f"to read '{of}'", "--source-language")
         self.to, self.of = to or self.to, of or self.of
 
     def lead(self, to: str | None = None, of: str | None = None) -> Lead:
@@ -73,7 +73,7 @@ class Languages:
             silent = wanted is None and self._reads_tags  # then each text may say it itself
             return NO_LEAD if silent else self.tags.lead(wanted, of)
         if wanted != self.to:
-            raise self._refusal(f"for '{wanted}'", "--to")
+            raise self._refusal(f"for '{wanted}'", "--target-language")
         return self._usual
 
     def _refusal(self, wish: str, option: str) -> SettingsError:

@@ -1,4 +1,5 @@
-"""Ctrl-C, SIGTERM and a closed terminal as wishes: the loop ends its update, saves, stops. A second stops at once."""
+"""Clean stops: after Ctrl-C, SIGTERM or SIGHUP the loop finishes its update, saves and stops; a second signal stops at
+once."""
 
 from __future__ import annotations
 
@@ -13,48 +14,50 @@ from transduce.errors import TransduceError
 
 
 class Interrupted(TransduceError):
-    """A run that was asked to stop, and did, with everything saved."""
+    """A run stopped by a signal, with everything saved."""
+
+    label = ""
 
     def __init__(self, number: int, update: int, run: str = "RUN") -> None:
         super().__init__(
-            f"stopped at update {update:,} with everything saved; go on with `transduce train --resume {run}`"
+            f"stopped at update {update:,}, everything is saved; resume with `transduce train --resume {run}`"
         )
         self.exit_code = 128 + number
 
 
 class Interruption:
-    """Remembers the signal that asked for a stop."""
+    """Records the signal that requested a stop."""
 
     def __init__(self, run: str = "RUN", before: dict[int, Any] | None = None) -> None:
         self.wanted: int | None = None
         self.run = run
-        """What the run is called when it is said how to go on."""
+        """Name of the run folder, for the message that says how to resume."""
         self.patient = False
-        """Whether a second signal asks for nothing more: of several processes each is told by whoever asks and again by
-        `torchrun`, which kills them itself if they take too long."""
+        """Whether a second signal is ignored: `torchrun` forwards signals to processes that have received them already,
+        and kills them itself if they take too long."""
         self._before = before or {}
-        """What each signal does when nobody listens."""
+        """The previous handler of each signal."""
 
-    def stop(self, update: int, said: bool = False) -> None:
-        """Stop, now that everything is saved; `said` where another process tells the person so."""
+    def stop(self, update: int, reported: bool = False) -> None:
+        """Stop, now that everything is saved; `reported` where another process prints the message."""
         assert self.wanted is not None
         stopped = Interrupted(self.wanted, update, self.run)
-        stopped.said = said
+        stopped.reported = reported
         raise stopped
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         if self.wanted is None or self.patient:
             self.wanted = self.wanted or number
             return
-        signal.signal(number, self._before[number])  # impatient: as if nobody listened, so files aside are removed
+        signal.signal(number, self._before[number])  # a second signal: the previous handler, which removes temporary files
         signal.raise_signal(number)
 
 
 @contextlib.contextmanager
 def listening(run: str = "RUN") -> Iterator[Interruption]:
-    """Hear SIGINT, SIGTERM and SIGHUP while inside; elsewhere than in the main thread nobody can.
+    """Handle SIGINT, SIGTERM and SIGHUP inside the context; in the main thread only, as Python requires.
 
-    A signal that whoever started us wants ignored, as `nohup` does, stays ignored.
+    A signal that the parent process ignores, as `nohup` does, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield Interruption(run)

@@ -100,7 +100,7 @@ class Trainer:
             if self.ranks.agree(interruption):
                 self.manager.save(self.progress)
                 self.ranks.wait()  # for the leader to have saved: who leaves before has `torchrun` end it in the middle
-                interruption.stop(self.progress.update, said=not self.ranks.leads)
+                interruption.stop(self.progress.update, reported=not self.ranks.leads)
         self.journal.time("ended", update=self.progress.update)
         return self.progress
 

@@ -109,4 +109,4 @@ def fingerprint(asked: dict[str, Any], fast: bool) -> Table:
 
 
 def _option(name: str) -> str:
-    return {"n_best": "--n-best", "of": "--from"}.get(name, f"--{name.replace('_', '-')}")
+    return f"--{name.replace('_', '-')}"

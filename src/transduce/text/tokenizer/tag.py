@@ -104,9 +104,11 @@ class Tags(Config):
 
     def lead(self, to: str | None, of: str | None = None) -> Lead:
         """Return what goes before a text to be translated into `to`, which is in the language `of`."""
-        wanted = [self.of[_known(to, self.of, "into", "--to", "target_language")]]
+        wanted = [self.of[_known(to, self.of, "into", "--target-language", "target_language")]]
         source = (
-            [self.source_of[_known(of, self.source_of, "from", "--from", "source_language")]] if self.source_of else []
+            [self.source_of[_known(of, self.source_of, "from", "--source-language", "source_language")]]
+            if self.source_of
+            else []
         )
         return Lead([*source, *wanted], []) if self.place == "source" else Lead(source, wanted)
 

@@ -177,7 +177,7 @@ class Tokenizer(Framer):
 
     @property
     def reads_tags(self) -> bool:
-        """Whether a tag at the beginning of a text is read as one; people have `--to` for that."""
+        """Whether a tag at the beginning of a text is read as one; users have `--target-language` for that."""
         return False
 
     def split_tag(self, text: str) -> tuple[str, str]:

@@ -1,0 +1,81 @@
+"""`transduce predict`: labels, tags, answers or masked words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import click
+
+from transduce.cli.options import device_option, file_argument, format_option, make_command, model_argument
+from transduce.cli.terminal import note, print_json
+
+_EXAMPLES = """
+transduce predict runs/tagger sentences.txt
+echo "a fine film" | transduce predict runs/sentiment --format json
+transduce predict runs/squad questions.tsv
+echo "Paris is the <mask> of France." | transduce predict runs/bert
+"""
+WINDOW = 1024
+"""Lines in one window."""
+
+
+@make_command(_EXAMPLES)
+@model_argument
+@file_argument
+@device_option()
+@format_option
+def command(run: str, file: str, device: str, output_format: str) -> None:
+    """Predict with the text encoder MODEL, a run or model folder, for each line of FILE or of standard input.
+
+    Prints one line per input line, depending on the task of the model: a label with its probability (a tab separates a
+    pair of texts; a bAbI story ends with its question); a tag for each word; an answer with its position, for lines of
+    question, tab and context; or the most probable word for each <mask>.
+    """
+    from transduce.inference.load import load_reader
+    from transduce.inference.text_encoder import Answer, as_json, as_text, of_lines
+    from transduce.nn.device import move
+    from transduce.text.lines import read_lines
+
+    encoder = load_reader(run)
+    move(encoder.model, device)
+    lines = enumerate(read_lines(file), start=1)
+
+    def show(prediction: Answer | None) -> None:
+        if output_format == "json":
+            print_json(None if prediction is None else as_json(prediction))
+        else:
+            click.echo("" if prediction is None else "\t".join([as_text(prediction), *_columns(prediction)]))
+
+    while window := list(islice(lines, WINDOW)):
+        inputs = {
+            number: _input(encoder.head, line, file, number, encoder.reads_stories)
+            for number, line in window
+            if line.strip()
+        }
+        predictions = dict(zip(inputs, of_lines(encoder.read, inputs, file), strict=True))
+        for number, _ in window:
+            show(predictions.get(number))
+    if encoder.cut:
+        note(f"{encoder.cut:,} texts were longer than the model's maximum and lost {encoder.lost}")
+
+
+def _input(head: str, line: str, file: str, number: int, reads_stories: bool) -> Any:
+    from transduce.errors import DataError
+    from transduce.text.lines import shown
+
+    parts = [part.strip() for part in line.split("\t")]
+    if head == "span" and len(parts) != 2:
+        raise DataError(f"{shown(file)}:{number}: needs a question and a context, separated by a tab")
+    if head == "labels" and not reads_stories and len(parts) > 2:
+        raise DataError(f"{shown(file)}:{number}: has {len(parts)} columns; give one text, or two separated by a tab")
+    return line if head in ("tags", "language") else parts if len(parts) > 1 else line
+
+
+def _columns(prediction: Any) -> Iterator[str]:
+    """Yield the position and the probability of a prediction, where it has them."""
+    if hasattr(prediction, "start"):
+        yield from (str(prediction.start), str(prediction.end))
+    if hasattr(prediction, "probability"):
+        yield f"{prediction.probability:.4f}"
