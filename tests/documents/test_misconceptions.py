@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.documents.markdown import ROOT
-from transduce.cli.main import VERBS
+from transduce.cli.main import NAMES
 from transduce.cli.main import transduce as program
 from transduce.experiments.catalog import CLAIMS
 from transduce.inspection.cost import table_1
@@ -53,7 +53,7 @@ def test_every_command_of_the_page_is_accepted(line: str) -> None:
     if name == "make":
         assert verb in TARGETS
         return
-    assert verb in VERBS
+    assert verb in NAMES
     if verb == "reproduce":
         assert options[0] in CLAIMS
     command = program.get_command(program.make_context("transduce", [verb]), verb)

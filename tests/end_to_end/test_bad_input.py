@@ -320,7 +320,7 @@ RUNS = {
         "was prepared with other settings",
         lambda place: run(["prepare", "--recipe", "recipe.toml", "--set", "data.train.size=299", "--output", "other"]),
     ),
-    "a number of 5,000 digits as a batch": Case(f"{TRAIN} --tokens {'9' * 5000}", 2, "is a number or auto"),
+    "a number of 5,000 digits as a batch": Case(f"{TRAIN} --batch-tokens {'9' * 5000}", 2, "is a number or auto"),
     "a setting in 5,000 tables": Case(f"{TRAIN} --set {'a.' * 5000}b=1", 2, "write it as table.setting=value"),
     "a run and two to compare it with": Case(
         "report run run --against run", 2, "name the other run once: report run run"

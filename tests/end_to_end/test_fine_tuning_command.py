@@ -44,7 +44,7 @@ def new(place: Path) -> Path:
 
 
 def started(*more: str, output: str = "next") -> int:
-    return run(["train", "--from", "run", "--recipe", "new.toml", *more, "--output", output])
+    return run(["train", "--init-from", "run", "--recipe", "new.toml", *more, "--output", output])
 
 
 def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFix
 def test_a_model_folder_alone_is_enough(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.move(new / "run/model", new / "alone")
     shutil.rmtree(new / "run/data")
-    assert run(["train", "--from", "alone", "--source", "a.txt", "--target", "b.txt", "--dry-run"]) == 0
+    assert run(["train", "--init-from", "alone", "--source", "a.txt", "--target", "b.txt", "--dry-run"]) == 0
     shown = capsys.readouterr()
     assert "a tenth of what is usual for a width of 16" in shown.err
     tables = tomllib.loads(shown.out)
@@ -155,7 +155,7 @@ def test_a_machine_that_knows_tokens_by_their_number_takes_no_more_of_them(
         'data = {train = {task = "copy", size = 90, symbols = 9}}\ntraining = {threads = 1, updates = 2}\n'
     )
     capsys.readouterr()
-    more = ["--from", "machine", "--recipe", "more.toml", "--extend-vocabulary", "5", "--output", "next"]
+    more = ["--init-from", "machine", "--recipe", "more.toml", "--extend-vocabulary", "5", "--output", "next"]
     assert run(["train", *more]) == 2
     assert capsys.readouterr().err.endswith("has no vectors of tokens, so that none can be added\n")
 
@@ -193,13 +193,25 @@ def test_there_is_nothing_to_extend_without_a_beginning(new: Path, capsys: pytes
 def test_a_corpus_of_other_tokens_is_refused(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", "--source", "a.txt", "--target", "b.txt", "--tokenizer", "byte", "--output", "other"]) == 0
     capsys.readouterr()
-    assert run(["train", "--from", "run", "--prepared", "other", "--set", "training.updates=2", "--output", "x"]) != 0
+    assert (
+        run(["train", "--init-from", "run", "--prepared", "other", "--set", "training.updates=2", "--output", "x"]) != 0
+    )
     assert "run: the corpus was tokenised otherwise than by this folder's tokenizers" in complaint(capsys.readouterr())
 
 
 def test_a_corpus_can_be_prepared_with_the_tokenizers_of_a_run(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", "--recipe", "new.toml", "--set", "tokenizer.folder=run", "--output", "tokens"]) == 0
     capsys.readouterr()
-    arguments = ["train", "--from", "run", "--prepared", "tokens", "--set", "training.updates=2", "--output", "next"]
+    arguments = [
+        "train",
+        "--init-from",
+        "run",
+        "--prepared",
+        "tokens",
+        "--set",
+        "training.updates=2",
+        "--output",
+        "next",
+    ]
     assert run(arguments) == 0
     assert (new / "tokens/tokenizer.json").read_bytes() == (new / "run/model/tokenizer.json").read_bytes()

@@ -128,7 +128,7 @@ def test_given_translations_are_scored_and_aligned(name: str) -> None:
 def test_scores_stand_beside_their_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     random_model("m2m", tmp_path / "model")
     (tmp_path / "a.txt").write_text("the fox\n")
-    options = ["--source", str(tmp_path / "a.txt"), "--target", str(tmp_path / "a.txt"), "--jsonl"]
+    options = ["--source", str(tmp_path / "a.txt"), "--target", str(tmp_path / "a.txt"), "--format", "json"]
     assert run(["score", str(tmp_path / "model"), *options]) == 0
     row = json.loads(capsys.readouterr().out)
     assert row["pieces"][0] == "__de__" and row["pieces"][-1] == "</s>"

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.example import RECIPE, complaint, snapshot, start
-from transduce.cli.corpus import PreparationProgress
 from transduce.cli.main import run
+from transduce.cli.progress import PreparationProgress
 from transduce.storage.lock import locked
 
 PATIENCE = 60.0

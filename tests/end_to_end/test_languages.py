@@ -118,13 +118,13 @@ def test_a_language_is_asked_for(many: Path, capsys: pytest.CaptureFixture[str])
     translator = transduce.load("many")
     wanted = {to: translator.translate(["a b c", "", "d e f g"], to=to) for to in ("copy", "reverse")}
     for to, lines in wanted.items():
-        assert run(["translate", "many", "in.txt", "--to", to]) == 0
+        assert run(["translate", "many", "in.txt", "--target-language", to]) == 0
         assert capsys.readouterr().out.splitlines() == lines
         tag, tokens = translator.source.tags[to], translator.source.encode("a b c")
         ((found, *_),) = translator.engine.translate([Request(0, [tag, *tokens], translator.options())])
         assert translator.target.decode(found.tokens) == lines[0]
-    assert run(["translate", "many", "in.txt", "--to", "reverse", "--align", "--stream"]) == 2
-    assert run(["translate", "many", "in.txt", "--to", "reverse", "--stream", "--greedy"]) == 0
+    assert run(["translate", "many", "in.txt", "--target-language", "reverse", "--align", "--stream"]) == 2
+    assert run(["translate", "many", "in.txt", "--target-language", "reverse", "--stream", "--greedy"]) == 0
 
 
 def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,12 +132,15 @@ def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture
     one, other = translator.translate(["a b c"], to="copy")[0], translator.translate(["d e"], to="reverse")[0]
     (many / "in.tsv").write_text("copy\ta b c\nreverse\td e\n")
     (many / "in.jsonl").write_text('{"to": "copy", "text": "a b c"}\n{"to": "reverse", "text": "d e"}\n')
-    assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--to-field", "1"]) == 0
+    assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--target-language-field", "1"]) == 0
     assert capsys.readouterr().out == f"copy\t{one}\nreverse\t{other}\n"
-    assert run(["translate", "many", "in.jsonl", "--format", "jsonl", "--field", "text", "--to-field", "to"]) == 0
+    assert (
+        run(["translate", "many", "in.jsonl", "--format", "jsonl", "--field", "text", "--target-language-field", "to"])
+        == 0
+    )
     assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == [one, other]
     (many / "in.tsv").write_text("copy\ta b c\nklingon\td e\n")
-    assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--to-field", "1"]) == 2
+    assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--target-language-field", "1"]) == 2
     assert "does not translate into 'klingon'; there is copy, reverse" in complaint(capsys.readouterr())
 
 
@@ -152,7 +155,10 @@ def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture
 )
 @pytest.mark.parametrize(
     ("asked", "says"),
-    [("", "several languages: say which (--to copy"), ("--to klingon", "into 'klingon'; there is copy, reverse")],
+    [
+        ("", "several languages: say which (--target-language copy"),
+        ("--target-language klingon", "into 'klingon'; there is copy, reverse"),
+    ],
 )
 def test_a_missing_or_unknown_language_is_one_sentence(
     many: Path, capsys: pytest.CaptureFixture[str], verb: str, asked: str, says: str
@@ -166,7 +172,7 @@ def test_other_verbs_ask_too(many: Path, capsys: pytest.CaptureFixture[str], ver
     (many / "a.txt").write_text("a b c\nd e\n")
     scores = []
     for to in ("copy", "reverse"):
-        assert run([verb, "many", "--to", to, "--source", "a.txt", "--target", "a.txt"]) == 0
+        assert run([verb, "many", "--target-language", to, "--source", "a.txt", "--target", "a.txt"]) == 0
         scores.append(capsys.readouterr().out)
     assert verb == "align" or scores[0] != scores[1]
     if verb == "align":
@@ -176,13 +182,13 @@ def test_other_verbs_ask_too(many: Path, capsys: pytest.CaptureFixture[str], ver
 def test_heads_are_looked_at_while_it_translates_into_a_language(many: Path) -> None:
     tables = []
     for to in ("copy", "reverse"):
-        assert run(["reproduce", "head-roles", "--model", "many", "--text", "in.txt", "--to", to]) == 0
+        assert run(["reproduce", "head-roles", "--model", "many", "--text", "in.txt", "--target-language", to]) == 0
         tables.append(json.loads(Path("reproduced/head-roles.json").read_text())["rows"])
     assert tables[0] != tables[1]
 
 
 def test_a_model_of_one_language_cannot_be_asked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["translate", "run", "a.txt", "--to", "de"]) == 2
+    assert run(["translate", "run", "a.txt", "--target-language", "de"]) == 2
     assert "cannot be asked for 'de'" in complaint(capsys.readouterr())
 
 
@@ -194,7 +200,22 @@ def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
     change_config(notes={"tags": {"place": "target", "of": tags, "source_of": tags}})(many / "many/model")
     said = []
     for engine in ("torch", "ctranslate2"):
-        assert run(["translate", "many", "in.txt", "--to", "reverse", "--from", "copy", "--engine", engine]) == 0
+        assert (
+            run(
+                [
+                    "translate",
+                    "many",
+                    "in.txt",
+                    "--target-language",
+                    "reverse",
+                    "--source-language",
+                    "copy",
+                    "--engine",
+                    engine,
+                ]
+            )
+            == 0
+        )
         said.append(capsys.readouterr())
     assert said[0].out == said[1].out
     assert "it searches with" not in said[1].err
@@ -222,7 +243,7 @@ def test_a_run_of_several_languages_is_watched_language_by_language(
 ) -> None:
     corpus = "path=new.tsv,target_language=sort"
     (many / "new.tsv").write_text("".join(f"{a} {b}\t{min(a, b)} {max(a, b)}\n" for a in "abcdefg" for b in "abcdefg"))
-    arguments = ["train", "--from", "many", "--mix", corpus, "--extra-validation", "many", "--output", "next"]
+    arguments = ["train", "--init-from", "many", "--mix", corpus, "--extra-validation", "many", "--output", "next"]
     assert run([*arguments, "--set", "training.updates=2"]) == 2
     assert "many: the model does not translate into sort; there is copy, reverse: --extend-vocabulary" in complaint(
         capsys.readouterr()

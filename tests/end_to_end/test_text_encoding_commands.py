@@ -1,4 +1,4 @@
-"""`transduce read`, `embed`, `evaluate` and `inspect` with readers, and the wrong verb for a folder."""
+"""`transduce predict`, `embed`, `evaluate` and `inspect` with readers, and the wrong verb for a folder."""
 
 from __future__ import annotations
 
@@ -90,26 +90,26 @@ def test_one_line_in_one_line_out(
     readers: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed(b"the film was fine\n\nthe film was dull\tthe film\n")
-    assert run(["read", str(readers / "classify")]) == 0
+    assert run(["predict", str(readers / "classify")]) == 0
     first, blank, third = lines(capsys)
     label, probability = first.split("\t")
     assert label in "+-" and 0.5 <= float(probability) <= 1 and blank == "" and third
     typed(b"Anna1 sees Rome2\n")
-    assert run(["read", str(readers / "tag")]) == 0
+    assert run(["predict", str(readers / "tag")]) == 0
     assert len(lines(capsys)[0].split()) == 3
     typed(b"where ?\t7 is in Rome\n")
-    assert run(["read", str(readers / "answer")]) == 0
+    assert run(["predict", str(readers / "answer")]) == 0
     text, start, end, _ = lines(capsys)[0].split("\t")
     assert "7 is in Rome"[int(start) : int(end)] == text
     typed(b"the <mask> was fine\n")
-    assert run(["read", str(readers / "mask"), "--json"]) == 0
+    assert run(["predict", str(readers / "mask"), "--format", "json"]) == 0
     (guesses,) = json.loads(lines(capsys)[0])
     assert len(guesses) == 5 and guesses[0].keys() == {"piece", "probability"}
 
 
 def test_json_is_what_python_says(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.txt").write_text("the film was fine\n\n")
-    assert run(["read", str(readers / "classify"), str(tmp_path / "a.txt"), "--json"]) == 0
+    assert run(["predict", str(readers / "classify"), str(tmp_path / "a.txt"), "--format", "json"]) == 0
     first, blank = lines(capsys)
     reader = transduce.load(readers / "classify")
     assert isinstance(reader, transduce.TextEncoder)
@@ -147,7 +147,7 @@ def test_vectors_are_the_same_as_npy_and_as_json(
 def test_a_reader_is_evaluated_on_a_file_of_its_task(
     readers: Path, task: str, names: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["evaluate", str(readers / task), "--path", str(readers / FILES[task]), "--json"]) == 0
+    assert run(["evaluate", str(readers / task), "--path", str(readers / FILES[task]), "--format", "json"]) == 0
     found = json.loads(lines(capsys)[0])
     assert names < found.keys()
     assert found["intervals"].keys() == (set() if task == "mask" else names)  # a loss has none, as of translations
@@ -172,7 +172,7 @@ def test_labels_that_a_model_has_never_seen_are_counted_and_named(
         assert lines(capsys)[0].startswith(told)
         assert run([*command, str(readers / FILES[task])]) == 0
         assert note not in capsys.readouterr().out
-    assert run(["evaluate", str(readers / "classify"), "--path", str(tmp_path / "a.tsv"), "--json"]) == 0
+    assert run(["evaluate", str(readers / "classify"), "--path", str(tmp_path / "a.tsv"), "--format", "json"]) == 0
     assert json.loads(lines(capsys)[0])["unknown_labels"] == {"count": 3, "examples": ["good", "bad"]}
 
 
@@ -196,7 +196,7 @@ def test_a_tagger_starts_from_the_encoder_of_a_pre_trained_reader(
     recipe.write_text(data, encoding="utf-8")
     still = ["--freeze", "encoder.*", "--freeze", "embedding.*"]
     settings = [word for change in ("updates=3", "validate_every=3") for word in ("--set", f"training.{change}")]
-    arguments = ["--recipe", str(recipe), "--from", str(readers / "mask"), *still, *settings]
+    arguments = ["--recipe", str(recipe), "--init-from", str(readers / "mask"), *still, *settings]
     assert run(["train", *arguments, "--output", str(tmp_path / "run")]) == 0
     before, after = load_model(readers / "mask"), load_model(tmp_path / "run")
     assert after.source_tokenizer.to_json() == before.source_tokenizer.to_json()
@@ -216,7 +216,7 @@ def test_a_reader_s_older_examples_are_not_watched_and_it_says_so(
     going_on.write_text(recipe.read_text().partition("[tokenizer]")[0])
     watching.write_text(recipe.read_text().replace("[data]", '[data]\nwatch = {path = "a.conll"}'))
     for arguments in (
-        ["--from", old, "--recipe", str(going_on), "--extra-validation", old],
+        ["--init-from", old, "--recipe", str(going_on), "--extra-validation", old],
         ["--recipe", str(recipe), "--extra-validation", old],
         ["--recipe", str(watching)],
     ):
@@ -257,19 +257,19 @@ def test_the_wrong_verb_is_told_which_is_the_right_one(
 ) -> None:
     reader = str(readers / "tag")
     for arguments, said in (
-        (["translate", reader], "ask it with `transduce read`"),
-        (["score", reader, "--source", "a.txt", "--target", "b.txt"], "ask it with `transduce read`"),
+        (["translate", reader], "ask it with `transduce predict`"),
+        (["score", reader, "--source", "a.txt", "--target", "b.txt"], "ask it with `transduce predict`"),
         (["evaluate", reader, "--source", "a.txt", "--target", "b.txt"], "give --path FILE alone"),
         (["evaluate", reader, "--path", "none.conll"], "none.conll"),
-        (["evaluate", reader, "--path", "none.conll", "--to", "de"], "give --path FILE alone"),
+        (["evaluate", reader, "--path", "none.conll", "--target-language", "de"], "give --path FILE alone"),
         (["evaluate", reader, "--path", "none.conll", "--lowercase"], "give --path FILE alone"),
         (["evaluate", "run", "--path", "a.tsv", "--label-column", "1"], "are for readers"),
-        (["shortlist", reader], "ask it with `transduce read`"),
-        (["generate", reader, "a"], "ask it with `transduce read`"),
-        (["read", "run"], "use `transduce translate`"),
+        (["shortlist", reader], "ask it with `transduce predict`"),
+        (["generate", reader, "a"], "ask it with `transduce predict`"),
+        (["predict", "run"], "use `transduce translate`"),
         (["embed", "run"], "use `transduce translate`"),
         (["inspect", reader, "a b", "--second", "c"], "--second means nothing to a reader of one text"),
-        (["inspect", reader, "a b", "--to", "de"], "--to means nothing to a reader"),
+        (["inspect", reader, "a b", "--target-language", "de"], "--target-language means nothing to a reader"),
         (["inspect", reader, "a b", "--beam-size", "2"], "--beam means nothing to a reader"),
         (["inspect", reader, "a b", "--top", "2"], "--top means nothing to a reader"),
         (["inspect", "run", "a b", "--second", "c"], "--second is for readers"),
@@ -284,13 +284,13 @@ def test_lines_that_are_no_questions_are_refused(
     readers: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed(b"no tab here\n")
-    assert run(["read", str(readers / "answer")]) == 65
+    assert run(["predict", str(readers / "answer")]) == 65
     assert ":1: is no question and text" in capsys.readouterr().err
     typed(b"a\tb\tc\n")
-    assert run(["read", str(readers / "classify")]) == 65
+    assert run(["predict", str(readers / "classify")]) == 65
     assert ":1: has 3 columns" in capsys.readouterr().err
     typed(b"the film was <mask>\n\nthe film was\n")
-    assert run(["read", str(readers / "mask")]) == 65
+    assert run(["predict", str(readers / "mask")]) == 65
     assert "error: stdin:3: there is nothing to fill in" in capsys.readouterr().err
 
 
@@ -332,7 +332,7 @@ def test_a_story_is_answered_and_each_hop_s_look_is_printed(
     assert run(["evaluate", "run", "--path", "stories"]) == 0
     capsys.readouterr()
     Path("asked").write_text("Anna went to the attic.\tBoris slept.\tWhere is Anna?\n")
-    assert run(["read", "run", "asked"]) == 0
+    assert run(["predict", "run", "asked"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     assert run(["inspect", "run", "Where is Anna?"]) == 2
     assert "the story has no facts" in capsys.readouterr().err
@@ -353,12 +353,12 @@ def test_a_universal_reader_answers_stories_and_labels_texts_and_pairs(
     for name in ("stories", "pairs"):
         assert run(["train", "--recipe", f"{name}.toml", "--output", f"run-{name}"]) == 0
     capsys.readouterr()
-    assert run(["read", "run-stories", "asked"]) == 0
+    assert run(["predict", "run-stories", "asked"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     assert run(["inspect", "run-stories", "Anna went to the attic. Boris slept. Where is Anna?"]) == 0
     assert "attic" in capsys.readouterr().out
-    assert run(["read", "run-pairs", "asked"]) == 65
+    assert run(["predict", "run-pairs", "asked"]) == 65
     assert ":1: has 3 columns" in capsys.readouterr().err
     Path("asked").write_text("word1. word2.\tword3\nword4\n")
-    assert run(["read", "run-pairs", "asked"]) == 0
+    assert run(["predict", "run-pairs", "asked"]) == 0
     assert {line.split("\t")[0] for line in capsys.readouterr().out.splitlines()} <= {"+", "-"}

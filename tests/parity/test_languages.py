@@ -96,7 +96,7 @@ def nllb_tokenizer(folder: Path, of: str) -> transformers.PreTrainedTokenizerFas
 
 
 def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) -> None:
-    """`--to deu` is `>>deu<<` before the source, as a person may write it there, and as theirs reads it."""
+    """`--target-language deu` is `>>deu<<` before the source, as a person may write it there, and as theirs reads it."""
     folder = folders.marian(tmp_path / "theirs")
     theirs = model_of(folder, **SIDES, activation_function="swish")
     known = transformers.MarianTokenizer.from_pretrained(folder)

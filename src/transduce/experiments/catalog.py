@@ -33,14 +33,14 @@ def find(name: str) -> Measure:
     """Return what measures a claim."""
     if name not in CLAIMS:
         raise SettingsError(f"there is no claim '{name}' to reproduce{suggestion(name, CLAIMS)}")
-    module = importlib.import_module(f"transduce.reproduce.{name.replace('-', '_')}")
+    module = importlib.import_module(f"transduce.experiments.{name.replace('-', '_')}")
     return cast(Measure, module.measure)
 
 
 def find_for_model(name: str, given: Given) -> Measure:
     """Return what measures a claim on a given model, where there is such a thing."""
     find(name)
-    module = importlib.import_module(f"transduce.reproduce.{name.replace('-', '_')}")
+    module = importlib.import_module(f"transduce.experiments.{name.replace('-', '_')}")
     if not hasattr(module, "measure_model"):
         raise SettingsError(f"'{name}' is measured on models of its own; leave out --model, or choose head-roles")
     return lambda seed, report: cast(Finding, module.measure_model(given, report))

@@ -131,7 +131,7 @@ def _reader(contents: ModelFolder) -> _Face:
         languages=[contents.notes.get("language")],
         vocabulary=f"{contents.model.sizes.source:,} tokens",
         rows="rows",
-        use="Ask it about texts: `transduce read THIS_FOLDER`, take their vectors: `transduce embed THIS_FOLDER`",
+        use="Ask it about texts: `transduce predict THIS_FOLDER`, take their vectors: `transduce embed THIS_FOLDER`",
         call='transduce.load("THIS_FOLDER").embed(["some text"])',
     )
 

@@ -1,4 +1,4 @@
-"""A run that is trained in a moment, and what a refusal must look like."""
+"""A run that is trained in a moment, and how an error must look."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from transduce.cli.main import run
 from transduce.storage.layout import MANIFEST
 from transduce.storage.manifest import save_manifest
 
@@ -47,18 +48,33 @@ max_extra = 5
 """
 """One layer of 16 learns a little about reversing seven letters."""
 
-SAID = ("note: ", "chosen: ", "  ", "update ", "reading ", "learning ", "tokenising ", "5,552 parameters")
-"""How lines on standard error begin that are no error."""
+NOTES = ("note: ", "chosen: ", "  ", "update ", "reading ", "learning ", "tokenising ", "5,552 parameters")
+"""How the lines on standard error begin that are not errors."""
 
 
-def complaint(captured: pytest.CaptureResult[str] | tuple[str, str]) -> str:
-    """Return the one sentence of an error, after checking that there is exactly one, last, and no traceback."""
+def complaint(captured: pytest.CaptureResult[str] | tuple[str, str], label: str = "error: ") -> str:
+    """Return the message of an error, after checking that there is exactly one, last, and no traceback."""
     lines = captured[1].splitlines()
-    others = [line for line in lines if not line.startswith(SAID)]
+    others = [line for line in lines if not line.startswith(NOTES)]
     assert len(others) == 1, f"not one sentence: {captured[1]}"
-    assert others[0].startswith("error: ") and lines[-1] == others[0]
+    assert others[0].startswith(label) and lines[-1] == others[0]
     assert "Traceback" not in captured[1] and others[0].isprintable()
     return others[0]
+
+
+def check_rejected(
+    capsys: pytest.CaptureFixture[str],
+    cases: Iterable[tuple[list[str], str]],
+    *command: str,
+    codes: Sequence[int] = (2,),
+) -> None:
+    """Check that each command line ends with one of these exit codes and one sentence that has these words."""
+    for arguments, words in cases:
+        code = run([*command, *arguments])
+        shown = capsys.readouterr()
+        assert code in codes, f"{arguments}: exit code {code}, {shown.err}"
+        assert words in complaint(shown), arguments
+        assert shown.out == ""
 
 
 def snapshot(folder: Path) -> dict[str, str]:

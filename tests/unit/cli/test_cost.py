@@ -14,7 +14,7 @@ from transduce.inference.translator import load
 def test_the_parameters_of_a_recipe_are_those_of_its_model(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     translator = load("run")
     size = str(translator.target.size)
-    assert run(["cost", "--recipe", "run/recipe.toml", "--vocab-size", size, "--json"]) == 0
+    assert run(["cost", "--recipe", "run/recipe.toml", "--vocab-size", size, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["parameters"] == sum(parameter.numel() for parameter in translator.model.parameters()) == 5552
 

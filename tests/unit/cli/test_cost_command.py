@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.cli.example import check_rejected
 from transduce.cli.cost import aligned, in_bytes
 from transduce.cli.main import run
 
@@ -16,7 +17,7 @@ BASE = ["cost", "--preset", "paper_base", "--vocab-size"]
 
 
 def test_json_has_the_paper_s_65_million(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*BASE, "41100", "--json"]) == 0
+    assert run([*BASE, "41100", "--format", "json"]) == 0
     out = capsys.readouterr().out
     cost = json.loads(out)
     assert cost["parameters"] == 44_101_632 + 41_100 * 512 == sum(cost["parts"].values())
@@ -27,19 +28,24 @@ def test_json_has_the_paper_s_65_million(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_settings_change_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*BASE, "41100", "--set", "model.num_layers=2", "--json"]) == 0
+    assert run([*BASE, "41100", "--set", "model.num_layers=2", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] == 44_101_632 // 3 + 41_100 * 512
 
 
 def test_a_recipe_gives_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('[data]\nseed = 3\n[model]\nname = "rnn"\nhidden_dim = 19\n', encoding="utf-8")
-    assert run(["cost", "--recipe", str(recipe), "--vocab-size", "53", "--source-vocab-size", "59", "--json"]) == 0
+    assert (
+        run(["cost", "--recipe", str(recipe), "--vocab-size", "53", "--source-vocab-size", "59", "--format", "json"])
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["parts"]["embeddings"] == (53 + 59) * 256
 
 
 def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["cost", "--preset", "tiny", "--vocab-size", "9712", "--source-length", "50", "--tokens", "997"]) == 0
+    assert (
+        run(["cost", "--preset", "tiny", "--vocab-size", "9712", "--source-length", "50", "--batch-tokens", "997"]) == 0
+    )
     out = capsys.readouterr().out
     assert "  total                    2,568,192\n" in out
     assert "batches of 997 target tokens" in out
@@ -47,34 +53,25 @@ def test_people_get_aligned_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b" not in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([*BASE, "100", "--set", "model.num_heads=0"], "num_heads = 0 is not possible"),
-        ([*BASE, "100", "--set", "model.num_layers=1000000"], "num_layers = 1000000 is not possible"),
+def test_impossible_options_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [
+        ([*BASE, "100", "--set", "model.num_heads=0"], "num_heads"),
+        ([*BASE, "100", "--set", "model.num_layers=1000000"], "num_layers"),
         ([*BASE, "100", "--set", "model.num_head=4"], "did you mean 'num_heads'?"),
-        ([*BASE, "100", "--set", "model.dropout=-1"], "dropout = -1 is not possible"),
-        ([*BASE, "100", "--set", "training.batch_tokens=4"], "cost looks at the model alone"),
-        ([*BASE, "100", "--set", "nonsense"], "cost looks at the model alone"),
-        ([*BASE, "-5"], "-5 is not in the range"),
-        ([*BASE, "0"], "0 is not in the range"),
-        ([*BASE, "many"], "'many' is not a valid integer"),
-        ([*BASE, "100", "--source-length", "0"], "0 is not in the range"),
-        ([*BASE, "100", "--source-vocab-size", "99"], "tied = 'all' needs one vocabulary"),
+        ([*BASE, "100", "--set", "model.dropout=-1"], "dropout"),
+        ([*BASE, "100", "--set", "training.batch_tokens=4"], "--set training.batch_tokens=4"),
+        ([*BASE, "100", "--set", "nonsense"], "--set nonsense"),
+        ([*BASE, "-5"], "-5"),
+        ([*BASE, "0"], "--vocab-size"),
+        ([*BASE, "many"], "'many'"),
+        ([*BASE, "100", "--source-length", "0"], "--source-length"),
+        ([*BASE, "100", "--source-vocab-size", "99"], "tied_embeddings"),
         ([*BASE, "100", "--recipe", "also.toml"], "either --preset or --recipe"),
         (["cost", "--vocab-size", "7"], "either --preset or --recipe"),
         (["cost", "--preset", "paper_bass", "--vocab-size", "7"], "did you mean 'paper_base'?"),
-        (["cost", "--preset", "tiny"], "Missing option '--vocab-size'"),
-    ],
-)
-def test_nonsense_is_one_sentence_and_exit_code_2(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(arguments) == 2
-    captured = capsys.readouterr()
-    assert says in captured.err
-    assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
-    assert captured.out == ""
+        (["cost", "--preset", "tiny"], "--vocab-size"),
+    ]
+    check_rejected(capsys, cases)
 
 
 def test_broken_recipes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def test_of_a_long_text_the_first_part_is_looked_at_and_that_is_said(
 ) -> None:
     assert run(["inspect", "run", "a b " * 300]) == 0
     shown = capsys.readouterr()
-    assert shown.err == "note: the text is longer than the model reads at once; this is its first part\n"
+    assert shown.err.startswith("note: ") and "first part" in shown.err
     assert len(shown.out.splitlines()[0].partition("  →  ")[0].split()) == 256
 
 
@@ -85,7 +85,7 @@ def test_a_turing_machine_of_several_languages_is_asked_for_one(
     Path("recipe.toml").write_text(SPOKEN, encoding="utf-8")
     train("recipe.toml", "run")
     for language in ("same", "back"):
-        assert run(["inspect", "run", "a b c", "--to", language]) == 0
+        assert run(["inspect", "run", "a b c", "--target-language", language]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line.split()[0] for line in lines[1:5]] == [f">>{language}<<", "a", "b", "c"]
 
@@ -103,4 +103,4 @@ def test_of_a_turing_machine_the_memory_is_drawn(
     assert all(line.split()[1::2] == ["write", "read"] for line in lines[1:-1])
     assert Path("look.png").read_bytes().startswith(b"\x89PNG")
     assert run(["inspect", "run", "a b c", "--layer", "1"]) == 2
-    assert "--layer means nothing to a model of which one drawing shows everything" in capsys.readouterr().err
+    assert "--layer has no effect" in capsys.readouterr().err

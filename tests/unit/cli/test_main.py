@@ -1,7 +1,9 @@
-"""The door: verbs are found, help is quick, errors are one sentence whatever is in them."""
+"""The entry point: commands are found, help is quick and readable, errors are one line whatever is in them."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +13,13 @@ import pytest
 from tests.unit.cli.example import complaint
 from transduce import __version__
 from transduce.cli import main
-from transduce.cli.main import LONGEST_MESSAGE, VERBS, run
+from transduce.cli.main import LONGEST_MESSAGE, NAMES, run
+from transduce.cli.options import _SEARCH_OPTIONS
 from transduce.cli.terminal import visible
+from transduce.cli.translate import command as translate
 from transduce.errors import DataError
+from transduce.inference.search.options import SearchOptions
+from transduce.training.interruption import Interrupted
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,24 +31,70 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transduce.inspection.figure.draw_positions", raise_it)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_that_begins_as_its_line_does(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([verb, "--help"]) == 0
-    shown = capsys.readouterr()
-    assert shown.out.startswith(f"Usage: transduce {verb}") and shown.err == ""
+def test_every_command_has_help_with_groups_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in NAMES:
+        assert run([name, "--help"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith(f"Usage: transduce {name}") and shown.err == ""
+        assert "General options:\n  -q, --quiet" in shown.out
+        assert f"Examples:\n  transduce {name}" in shown.out or f"| transduce {name}" in shown.out
 
 
-def test_help_lists_every_verb_and_loads_nothing_heavy() -> None:
+def test_help_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for name in NAMES:
+            run([name, "--help"])
+            assert max(map(len, capsys.readouterr().out.splitlines())) <= columns, name
+
+
+def test_defaults_in_the_help_of_search_options_are_those_of_the_settings() -> None:
+    named = {option: re.search(r"\(default: (.*)\)", text) for option, _, _, text in _SEARCH_OPTIONS}
+    shown = {option[2:].replace("-", "_"): found[1] for option, found in named.items() if found}
+    fields = SearchOptions.model_fields
+    assert shown and all(str(fields[name].default) == value for name, value in shown.items())
+    assert "(default: 4)" in str(next(p.help for p in translate.params if p.name == "beam_size"))
+    assert fields["beam_size"].default == 4 and fields["temperature"].default == 1.0
+
+
+def test_quiet_silences_notes_and_verbose_adds_them(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("empty.txt").write_text("\na b\n")
+    errors = {}
+    for option in ("--quiet", None, "--verbose"):
+        assert run(["translate", "run", "empty.txt", "--greedy", *([option] if option else [])]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.count("\n") == 2
+        errors[option] = shown.err
+    assert errors["--quiet"] == "" and "empty lines: 1" in str(errors[None])
+    assert "finished in " in errors["--verbose"] and "finished in " not in str(errors[None])
+    assert run(["translate", "run", "none.txt", "-q"]) == 66
+    assert "none.txt" in complaint(capsys.readouterr())
+    assert run(["train", "--recipe", "recipe.toml", "--output", "silent", "-q"]) == 0
+    assert capsys.readouterr() == ("silent\n", "")
+
+
+def test_options_and_commands_are_completed() -> None:
+    for words, expected in (("transduce pre", "predict"), ("transduce train --validation-p", "--validation-path")):
+        environment = {**os.environ, "_TRANSDUCE_COMPLETE": "bash_complete", "COMP_WORDS": words}
+        environment["COMP_CWORD"] = str(words.count(" "))
+        code = "from transduce.cli.main import transduce; transduce(prog_name='transduce')"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        )
+        assert f"plain,{expected}\n" in done.stdout
+
+
+def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from transduce.cli.main import run, VERBS\n"
-        "for verb in [*VERBS, '']: run([*filter(None, [verb]), '--help'])\n"
+        "import sys; from transduce.cli.main import run, NAMES\n"
+        "for name in [*NAMES, '']: run([*filter(None, [name]), '--help'])\n"
         "assert not {'torch', 'numpy', 'rich', 'tokenizers'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert all(f"  {verb}  " in done.stdout for verb in VERBS)
+    assert all(f"  {name}  " in done.stdout for name in NAMES)
 
 
-def test_without_a_verb_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
     assert capsys.readouterr().out.startswith("Usage: transduce")
 
@@ -82,24 +134,30 @@ def test_a_very_long_sentence_is_cut_in_the_middle(
     assert said.startswith("error: beginxxx") and said.endswith("xxxend") and len(said) < LONGEST_MESSAGE + 20
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "says"),
-    [
+def test_unexpected_errors_are_one_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "_discard_output", lambda: None)  # the tests' own output stays open
+    for error, code, words in [
         (MemoryError(), 1, "out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 1, "out of memory"),
-        (KeyboardInterrupt(), 130, "interrupted"),
-        (main.Terminated(), 143, "terminated"),
         (OSError(28, "No space left on device", "runs/x"), 74, "runs/x: No space left on device"),
         (PermissionError(13, "Permission denied", "runs/x"), 66, "runs/x: Permission denied"),
-    ],
-)
-def test_what_nobody_foresaw_is_a_sentence_too(
-    error: BaseException, code: int, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(main, "_forget_output", lambda: None)  # the tests' own output stays open
-    fail_with(error, monkeypatch)
-    assert run(["positions"]) == code
-    assert says in complaint(capsys.readouterr())
+    ]:
+        fail_with(error, monkeypatch)
+        assert run(["positions"]) == code
+        assert words in complaint(capsys.readouterr())
+
+
+def test_a_stop_is_no_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for stop, code, words in [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (main.Terminated(), 143, "terminated"),
+        (Interrupted(15, 7, "runs/x"), 143, "stopped at update 7"),
+    ]:
+        fail_with(stop, monkeypatch)
+        assert run(["positions"]) == code
+        assert complaint(capsys.readouterr(), label="").startswith(words)
 
 
 def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +174,4 @@ def test_output_is_utf_8_in_every_locale(place: Path) -> None:
     bad = [sys.executable, "-m", "transduce", "prepare", "--path", "größe.tsv", "--output", "new"]
     done = subprocess.run(bad, env=environment, check=False, capture_output=True)
     assert done.returncode == 66
-    assert done.stderr.decode("utf-8").endswith(
-        "error: größe.tsv: cannot be read (No such file or directory); check the path\n"
-    )
+    assert "error: größe.tsv: " in done.stderr.decode("utf-8")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from transduce.cli.corpus import PreparationProgress
 from transduce.cli.main import run
+from transduce.cli.progress import PreparationProgress
 from transduce.tasks.catalog import load_prepared
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 

@@ -56,9 +56,9 @@ def test_plain_lines_come_every_few_seconds(clock: Clock, capsys: pytest.Capture
         clock.now += PLAIN_SECONDS / 4
         follower.wrote(1000, 100_000 + 50_000 * step)
     assert capsys.readouterr().err.splitlines() == [
-        "going on at line 4,097",
-        "chosen: 2 workers of 1 thread, batches of 64, by trying what is fastest here",
-        "chosen: 1 thread, by trying what is fastest here",
+        "note: resumed at line 4,097",
+        "chosen: 2 workers of 1 thread, batches of 64, the fastest of those tried here",
+        "chosen: 1 thread, the fastest of those tried here",
         "30.0 % done, 400 lines/s, 0:00:35 left",
         "50.0 % done, 400 lines/s, 0:00:25 left",
     ]

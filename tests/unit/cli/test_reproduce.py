@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.cli.example import complaint
 from transduce.cli.main import run
 from transduce.experiments import scaling
 from transduce.experiments.catalog import CLAIMS
@@ -50,13 +51,13 @@ def test_without_matplotlib_there_is_everything_but_the_picture(
     assert run(["reproduce", "scaling", "--output", "a/b"]) == 0
     out, err = capsys.readouterr()
     assert out.endswith("a/b/scaling.json\na/b/scaling.md\n")
-    assert "no picture: matplotlib is not installed; pip install 'transduce[plot]'\n" in err
+    assert "no figure: matplotlib" in err
     assert not Path("a/b/scaling.svg").exists()
 
 
 def test_an_unknown_name_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "scalling"]) == 2
-    assert capsys.readouterr().err == "error: there is no claim 'scalling' to reproduce; did you mean 'scaling'?\n"
+    assert "did you mean 'scaling'?" in complaint(capsys.readouterr())
     assert not Path("reproduced").exists()
 
 
@@ -64,7 +65,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(capsys: pytest.CaptureF
     Path("taken").write_text("")
     assert run(["reproduce", "scaling", "--output", "taken"]) == 73
     out, err = capsys.readouterr()
-    assert out == "" and err == "error: taken: cannot be written (File exists); choose another path\n"
+    assert out == "" and "error: taken: " in err
 
 
 @pytest.fixture
@@ -91,28 +92,23 @@ def test_heads_of_a_given_translator_are_looked_at(place: Path, capsys: pytest.C
     assert [row[:3] for row in rows] == [[stack, 1, head] for stack in ("encoder", "decoder") for head in (1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (["scaling", "--model", "author"], "'scaling' is measured on models of its own; leave out --model"),
-        (["head-roles", "--text", "texts"], "say what a given model is asked; give --model, too"),
-        (["head-roles", "--to", "de"], "say what a given model is asked; give --model, too"),
-        (["head-roles", "--model", "author", "--to", "de"], "author: does not translate; leave out --to and --from"),
-        (["head-roles", "--model", "author", "--text", "empty"], "empty: has no text to look at"),
-        (["head-roles", "--model", "author", "--text", "short"], "nothing to look at in a text of 1 tokens"),
-        (["head-roles", "--model", "nowhere"], "nowhere"),
-    ],
-)
-def test_a_model_that_cannot_be_measured_is_one_sentence(
-    words: list[str], complaint: str, author: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_cannot_be_measured_is_rejected(author: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("texts").write_text("a b\n")
     Path("empty").write_text("\n")
     Path("short").write_text("a\n")
-    assert run(["reproduce", *words]) != 0
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ") and complaint in error
-    assert not Path("reproduced").exists()
+    for words, fact in [
+        (["scaling", "--model", "author"], "--model"),
+        (["head-roles", "--text", "texts"], "--model"),
+        (["head-roles", "--target-language", "de"], "--model"),
+        (["head-roles", "--model", "author", "--target-language", "de"], "--target-language"),
+        (["head-roles", "--model", "author", "--text", "empty"], "empty: "),
+        (["head-roles", "--model", "author", "--text", "short"], "1 tokens"),
+        (["head-roles", "--model", "nowhere"], "nowhere"),
+    ]:
+        assert run(["reproduce", *words]) != 0
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith("error: ") and fact in error
+        assert not Path("reproduced").exists()
 
 
 def test_a_folder_that_was_there_stays_when_nothing_comes_of_it(tmp_path: Path) -> None:

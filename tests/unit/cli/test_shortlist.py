@@ -92,7 +92,16 @@ def test_translations_are_made_of_candidates(engine: str, place: Path, capsys: p
     files = ["--source", "a.only", "--target", "a.only", "--frequent", "1"]
     assert run(["shortlist", "run", *files, "--output", "list"]) == 0
     capsys.readouterr()
-    wishes = ["--min-length", "3", "--stop-rule", "beam_finished", "--length-penalty", "power", "--engine", engine]
+    wishes = [
+        "--min-length",
+        "3",
+        "--stop-rule",
+        "beam_finished",
+        "--length-normalization",
+        "power",
+        "--engine",
+        engine,
+    ]
     assert run(["translate", "run", "a.txt", "--shortlist", "list", *wishes]) == 0
     first, second = ({*line.split()} - {"<unk>"} for line in capsys.readouterr().out.splitlines())
     assert first | second <= {*"abcde"}

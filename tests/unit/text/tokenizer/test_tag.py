@@ -69,9 +69,9 @@ def test_what_goes_where() -> None:
 @pytest.mark.parametrize(
     ("to", "of", "says"),
     [
-        (None, "en", r"translates into several languages: say which \(--to de, .*; there is de, fr$"),
+        (None, "en", r"translates into several languages: say which \(--target-language de, .*; there is de, fr$"),
         ("it", "en", "does not translate into 'it'; there is de, fr$"),
-        ("de", None, r"translates from several languages: say which \(--from de, .*; there is de, en$"),
+        ("de", None, r"translates from several languages: say which \(--source-language de, .*; there is de, en$"),
         ("de", "it", "does not translate from 'it'; there is de, en$"),
     ],
 )
