@@ -1,4 +1,4 @@
-"""`transduce train --from`: a run that starts from what another has learned."""
+"""`transduce train --init-from`: a run that starts from what another has learned."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_rates_of_dropout_may_be_others(new: Path, capsys: pytest.CaptureFixture
 
 def test_there_is_nothing_to_extend_without_a_beginning(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--source", "a.txt", "--target", "b.txt", "--extend-vocabulary", "3", "--dry-run"]) != 0
-    assert "name it with --from" in complaint(capsys.readouterr())
+    assert "--init-from" in complaint(capsys.readouterr())
 
 
 def test_a_corpus_of_other_tokens_is_refused(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
