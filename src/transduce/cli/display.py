@@ -62,8 +62,8 @@ def summarise(validation: Validation) -> str:
         f"update {validation.update:,}: validation loss {validation.loss:.4f}, perplexity {validation.perplexity:.2f}, "
         f"accuracy {100 * validation.accuracy:.1f} %{scores}{best}"
     )
-    if validation.watched is not None:
-        line += f"; extra validation: {summarise(validation.watched).partition('validation ')[2]}"
+    if validation.extra is not None:
+        line += f"; extra validation: {summarise(validation.extra).partition('validation ')[2]}"
     return line
 
 

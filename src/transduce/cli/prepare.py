@@ -46,7 +46,7 @@ def command(output: str, output_format: str, **options: Any) -> None:
     from transduce.cli.progress import PreparationProgress
     from transduce.recipe import CHOSEN, choose_tokenizer, read_tokenizer_table
     from transduce.tasks.catalog import prepare, read_data_table
-    from transduce.tasks.initial_checkpoint import given_tokenizers
+    from transduce.training.initial_checkpoint import given_tokenizers
 
     where = options["recipe"] or "the command line"
     recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}

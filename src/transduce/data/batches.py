@@ -8,9 +8,10 @@ is drawn from a stream, so a run that resumes computes the pool it stopped in an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, Self, TypeVar, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 from transduce.data.blocks import BlockLengths, Blocks
 from transduce.data.mixture import Mixture, Part
 from transduce.data.ragged import Lengths, Ragged
-from transduce.data.store import PairStore
+from transduce.data.store import PairStore, Split
 from transduce.errors import DataError, SettingsError
 from transduce.rng import Rows, permute, round_keys
 from transduce.text.tokenizer.special import Specials
@@ -96,7 +97,7 @@ class Batches:
     @classmethod
     def of(
         cls,
-        store: PairStore,
+        store: Split,
         tokens: int,
         seed: int,
         pool_size: int = POOL_SIZE,
@@ -170,7 +171,7 @@ class Batches:
         rows = self._mixture.rows(permute(places, self._size, round_keys(self._seed, epoch)), epoch)
         return start, rows if self._curriculum is None else self._curriculum.seen(rows, epoch)
 
-    def cut(self, store: PairStore) -> list[Rows]:
+    def cut(self, store: Split) -> list[Rows]:
         """Cut what was made of one pool as the pool itself would be."""
         places = np.arange(len(store), dtype=np.int64)
         return cut_by_budget(places, store.source_lengths[:], store.target_lengths[:], self._tokens, self._max_rows)
@@ -211,68 +212,69 @@ def cut_by_budget(
     return batches
 
 
-def validation_batches(store: PairStore, tokens: int) -> list[Rows]:
+def validation_batches(store: Split, tokens: int) -> list[Rows]:
     """Return every row of a split exactly once, in batches of similar length, always the same."""
     rows = np.arange(len(store), dtype=np.int64)
     return cut_by_budget(rows, store.source_lengths[:], store.target_lengths[:], tokens)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Some pairs as tensors, padded on the right."""
+@dataclass(frozen=True, kw_only=True)
+class Batch(ABC):
+    """Some rows of a split as tensors, padded on the right; the first axis of every tensor is the row."""
+
+    rows: Rows
+    """Which rows of the split these are."""
+    num_target_tokens: int
+    """Target tokens that the loss is summed over; a part of a batch keeps the sum of the whole."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Tokens of its longest row, on its longest side."""
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return some of the rows."""
+        return self._map(lambda tensor: tensor[start:stop], rows=self.rows[start:stop])
+
+    def to(self, device: torch.device | str) -> Self:
+        """Return the batch on another device."""
+        return self._map(lambda tensor: tensor.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor], **others: Any) -> Self:
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors: Any = {name: change(value) for name, value in found.items() if isinstance(value, Tensor)}
+        return replace(self, **tensors, **others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairBatch(Batch):
+    """Pairs of source and target, or blocks of plain text with an empty source."""
 
     source: Tensor
     """(B S): tokens, end."""
     source_allowed: Tensor
     """(B S), True where there is a real token."""
     target: Tensor
-    """(B T+1): start, tokens, end, or a block of plain text as it stands; what the decoder reads is [:, :-1], what it
-    should say is [:, 1:]."""
+    """(B T+1): start, tokens, end, or a block of plain text as it is; the decoder reads [:, :-1] and predicts
+    [:, 1:]."""
     target_lengths: Tensor
-    """(B), tokens that the model is asked for in each row: real ones with the end, without the start."""
-    num_target_tokens: int
-    """The sum of that over the batch; a part of it keeps the sum of the whole."""
-    rows: Rows
-    """Which pairs of the split these are."""
-
-    def __len__(self) -> int:
-        return len(self.source)
+    """(B), tokens that the model predicts in each row: real ones with the end, without the start."""
 
     @property
     def target_asked(self) -> Tensor:
-        """Which tokens behind the first the model is asked for; the others fill up rows.  -> (B T)."""
+        """Which tokens after the first the model predicts; the others are padding.  -> (B T)."""
         place_T = torch.arange(self.target.shape[1] - 1, device=self.target.device)
         return place_T < self.target_lengths[:, None]
 
     @property
     def width(self) -> int:
-        """Tokens of its longest side."""
         return max(self.source.shape[1], self.target.shape[1] - 1)
 
-    def part(self, start: int, stop: int) -> Batch:
-        """Return some of the rows."""
-        some = slice(start, stop)
-        return replace(
-            self,
-            source=self.source[some],
-            source_allowed=self.source_allowed[some],
-            target=self.target[some],
-            target_lengths=self.target_lengths[some],
-            rows=self.rows[some],
-        )
 
-    def to(self, device: torch.device | str) -> Batch:
-        """Return the batch on another device."""
-        return replace(
-            self,
-            source=self.source.to(device),
-            source_allowed=self.source_allowed.to(device),
-            target=self.target.to(device),
-            target_lengths=self.target_lengths.to(device),
-        )
-
-
-def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) -> Batch:
+def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) -> PairBatch:
     """Put the pairs of these rows together."""
     source_BS, source_lengths = _padded(store.sources, rows, source, start=False)
     if isinstance(store.targets, Blocks):
@@ -280,7 +282,7 @@ def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) ->
     else:
         target_BT, target_lengths = _padded(store.targets, rows, target, start=True)
     allowed_BS = np.arange(source_BS.shape[1]) <= source_lengths[:, None]  # the end token too
-    return Batch(
+    return PairBatch(
         source=torch.from_numpy(source_BS),
         source_allowed=torch.from_numpy(allowed_BS),
         target=torch.from_numpy(target_BT),

@@ -99,6 +99,10 @@ TextCorpora = Annotated[TextFile | tuple[TextFile, ...], corpus_reader(_text_onl
 """One file of plain text, or several."""
 
 
+DEFAULT_BLOCK_SIZE = 256
+"""Tokens of a block of plain text where neither the settings nor the model's positions limit it."""
+
+
 class PlainTextConfig(DataConfig):
     """The same for plain text: one stream of tokens with the end token before each document, cut into blocks."""
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from transduce.config import Config, Table
 from transduce.data.config import SPLITS, DataConfig
@@ -18,6 +18,7 @@ from transduce.storage.atomic import atomic_folder
 from transduce.storage.filesystem import storage_errors
 from transduce.storage.layout import CORPUS_KIND, MANIFEST, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
+from transduce.text.tokenizer.tag import Tags
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 SMALL_FILE = 16 * 2**20
@@ -85,6 +86,16 @@ def read_manifest(folder: Path, thorough: bool = False) -> Manifest:
 def read_json(path: Path) -> Table:
     """Read a JSON object of the folder."""
     return json_file.read_json(path, DataError, REMEDY)
+
+
+class GivenTokenizers(NamedTuple):
+    """Existing tokenizers, to be used instead of training new ones."""
+
+    source: AnyTokenizer
+    target: AnyTokenizer
+    """The same object as the source's when both sides share one."""
+    tags: Tags | None = None
+    """The languages that their model can be asked for."""
 
 
 @dataclass(frozen=True)

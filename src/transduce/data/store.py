@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,27 @@ STREAM = "tokens.bin"
 """All tokens of a split of plain text, an end token before every document."""
 TEXT_ROWS = 4096
 """Texts read at a time."""
+
+
+class Split(Protocol):
+    """What batches are made of: rows with a source and a target length each."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The corpora that the rows come from, one after the other."""
+
+    @property
+    def source_lengths(self) -> Any:
+        """Source tokens per row; indexed with an array of rows or a slice."""
+
+    @property
+    def target_lengths(self) -> Any:
+        """Target tokens per row."""
+
+    def __len__(self) -> int: ...
+
+    def of_epoch(self, seed: int, epoch: int) -> Self:
+        """Return the rows as they are read in an epoch."""
 
 
 class PairStore:

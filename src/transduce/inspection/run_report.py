@@ -139,8 +139,8 @@ def _chart_names(shown: Sequence[Mapping[str, Curve]]) -> list[str]:
 
 
 def _chart(name: str) -> dict[str, Any]:
-    watched = name.startswith("watched_")
-    usual = "Of the pairs that are watched." if watched else "Of the translations of validation sources."
+    is_extra = name.startswith("extra_")
+    usual = "Of the extra validation pairs." if is_extra else "Of the translations of validation sources."
     title, about = CHARTS.get(name, (words(name).capitalize(), usual))
     return {
         "name": name,

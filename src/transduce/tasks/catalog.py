@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from transduce.config import Table
-from transduce.data.config import DataConfig, PlainTextConfig
-from transduce.data.prepared import Prepared, open_prepared, read_manifest
+from transduce.data.config import DEFAULT_BLOCK_SIZE, DataConfig, PlainTextConfig
+from transduce.data.prepared import GivenTokenizers, Prepared, open_prepared, read_manifest
 from transduce.data.report import Report
 from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.tasks.language_modeling.config import LanguageModelingConfig
+from transduce.tasks.language_modeling.task import LanguageModeling
 from transduce.tasks.text_encoding.config import HEADS, TextEncodingConfig
-from transduce.tasks.text_encoding.preparation import prepare_examples
+from transduce.tasks.text_encoding.task import TextEncoding
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
-from transduce.tasks.translation.preparation import Given, prepare_pairs
 from transduce.tasks.translation.span_corruption import longest_corrupted
+from transduce.tasks.translation.task import SpanCorruption, Translation
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.training.task import Task
 
-DEFAULT_BLOCK_SIZE = 256
-"""Tokens of a block of plain text where neither the settings nor the model's positions limit it."""
+TASKS: dict[str, Callable[[Any], Task[Any]]] = {
+    "translation": Translation,
+    "span_corruption": SpanCorruption,
+    "language_modeling": LanguageModeling,
+    "text_encoding": TextEncoding,
+}
+"""The tasks by the `kind` of their [data] settings."""
 
 
 def read_data_table(table: Table, where: str) -> DataConfig:
@@ -38,22 +46,24 @@ def read_data_table(table: Table, where: str) -> DataConfig:
     return (LanguageModelingConfig if is_text else TranslationConfig).from_table(table, where)
 
 
+def task_for(data: DataConfig) -> Task[Any]:
+    """Return the task of these [data] settings."""
+    return TASKS[data.kind](data)
+
+
 def prepare(
     data: DataConfig,
     tokenizer: TokenizerConfig,
     folder: Path,
     progress: Callable[[str, int], None] | None = None,
-    given: Given | None = None,
+    given: GivenTokenizers | None = None,
 ) -> Report:
-    """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found.
+    """Filter and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found.
 
     `given` are the tokenizers of `tokenizer.folder`; without it new ones are trained.
     """
     assert (given is None) == (tokenizer.folder is None), "the caller loads the tokenizers of tokenizer.folder"
-    if isinstance(data, TextEncodingConfig):
-        return prepare_examples(data, tokenizer, folder, progress, given)
-    assert isinstance(data, TranslationConfig | PlainTextConfig)
-    return prepare_pairs(data, tokenizer, folder, progress, given)
+    return task_for(data).prepare(tokenizer, folder, progress, given)
 
 
 def load_prepared(folder: Path, thorough: bool = False, block_size: int | None = None) -> Prepared:

@@ -1,4 +1,4 @@
-"""A running average of the weights, which is often better than the weights themselves (Polyak & Juditsky 1992)."""
+"""Averages of weights: over checkpoints (section 6.1), and a moving average over updates (Polyak & Juditsky 1992)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from transduce.model_folder import load_weights, weights_of
 from transduce.models.interface import Model
 from transduce.training.distributed.sharding import spread_like
 
-# The average of several checkpoints' weights, which is often better than any of them (section 6.1).
-
 
 def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean of each weight over checkpoints, added up in float64, one checkpoint in memory at a time."""
+    """Return the mean of each weight over checkpoints, summed in float64, with one checkpoint in memory at a time."""
     assert files, "there is nothing to average"
     total: dict[str, Tensor] = {}
     for file in files:
@@ -27,25 +25,25 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
 
 
 class Ema:
-    """Each weight's exponential moving average; the newest weights count 1 - `decay`."""
+    """Exponential moving average of the weights; the newest count 1 - `decay`."""
 
     def __init__(self, model: Model, decay: float) -> None:
         self.model, self.decay = model, decay
         self.weights = {name: weight.detach().clone() for name, weight in weights_of(model).items()}
 
-    def take_in(self, update: int) -> None:
-        """Take in the weights of an update; early on they count more, so that the first ones do not linger."""
+    def update(self, update: int) -> None:
+        """Add the weights of an update; early ones count more, so that the random initialisation does not linger."""
         decay = min(self.decay, (1 + update) / (10 + update))
         torch._foreach_lerp_(list(self.weights.values()), self._now(), 1.0 - decay)
 
     def put(self, weights: dict[str, Tensor]) -> None:
-        """Go on from a saved average."""
+        """Restore a saved average."""
         for name, weight in weights.items():
             self.weights[name].copy_(spread_like(weight, self.weights[name]))
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Let the model be its average while inside."""
+        """Give the model its averaged weights inside the context."""
         kept = [weight.clone() for weight in self._now()]
         self._set(list(self.weights.values()))
         try:

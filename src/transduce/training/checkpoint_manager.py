@@ -15,15 +15,15 @@ from transduce.training.config import TrainingConfig
 from transduce.training.distributed.sharding import whole
 from transduce.training.reporter import Reporter
 from transduce.training.schedule import ENDING
-from transduce.training.step import Updater
+from transduce.training.step import TrainStep
 
 
 class CheckpointManager:
     """Saves one run and restores it. With several ranks the leader writes, and all read."""
 
-    def __init__(self, folder: Path, config: TrainingConfig, updater: Updater, fingerprint: Table) -> None:
-        self.config, self.updater, self.fingerprint, self.ranks = config, updater, fingerprint, updater.ranks
-        self.ema = Ema(updater.model, config.ema_decay) if config.ema_decay else None
+    def __init__(self, folder: Path, config: TrainingConfig, train_step: TrainStep, fingerprint: Table) -> None:
+        self.config, self.train_step, self.fingerprint, self.ranks = config, train_step, fingerprint, train_step.ranks
+        self.ema = Ema(train_step.model, config.ema_decay) if config.ema_decay else None
         self.checkpoints = Checkpoints(folder, config.validate_every, config.updates)
         self.journal = Journal(folder) if self.ranks.leads else NoJournal()
 
@@ -87,7 +87,7 @@ class CheckpointManager:
     @contextlib.contextmanager
     def final_weights(self) -> Iterator[None]:
         """Give the model the weights that will be kept, complete: their moving average if the run keeps one."""
-        with self.ema.in_place() if self.ema is not None else contextlib.nullcontext(), whole(self.updater.model):
+        with self.ema.in_place() if self.ema is not None else contextlib.nullcontext(), whole(self.train_step.model):
             yield
 
     def roll_back(self, progress: Progress) -> Progress | None:
@@ -110,13 +110,17 @@ class CheckpointManager:
     def save(self, progress: Progress) -> None:
         """Write a checkpoint."""
         if not self.ranks.leads:
-            checkpoint_tensors(self.updater.model, self.updater.optimizer, self.ema, keep=False)  # the leader gathers
+            checkpoint_tensors(
+                self.train_step.model, self.train_step.optimizer, self.ema, keep=False
+            )  # the leader gathers
             return
         progress.journal_size = self.journal.size
         try:
-            self.checkpoints.save(self.updater.model, self.updater.optimizer, progress, self.fingerprint, self.ema)
+            self.checkpoints.save(
+                self.train_step.model, self.train_step.optimizer, progress, self.fingerprint, self.ema
+            )
         except StorageError as error:
-            needed, free = self.checkpoints.room(self.updater.model, self.ema)
+            needed, free = self.checkpoints.room(self.train_step.model, self.ema)
             raise StorageError(f"{error} (a checkpoint needs {needed:,} bytes, {free:,} are free)") from None
 
     def prune(self, best: int) -> None:
@@ -128,7 +132,7 @@ class CheckpointManager:
         """Reject a disk too small for the checkpoints before the first update, not at the first save."""
         if not self.ranks.leads:
             return
-        one, free = self.checkpoints.room(self.updater.model, self.ema)
+        one, free = self.checkpoints.room(self.train_step.model, self.ema)
         more = self.config.keep_last + 2 - len(self.checkpoints.updates())  # the best one, and one being written
         if one * more > free:
             raise StorageError(
@@ -137,7 +141,7 @@ class CheckpointManager:
             )
 
     def _restore(self, update: int) -> Progress:
-        progress = self.checkpoints.restore(update, self.updater.model, self.updater.optimizer, self.ema)
+        progress = self.checkpoints.restore(update, self.train_step.model, self.train_step.optimizer, self.ema)
         self.ranks.wait()  # all ranks have read it before anything is removed
         if self.ranks.leads:
             self.checkpoints.remove_newer(update)

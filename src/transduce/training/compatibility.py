@@ -1,4 +1,4 @@
-"""Whether a model fits its machine, its corpus and what is asked of it; if not, that is said before it costs time."""
+"""Checks that a model fits its settings, its machine and its corpus, before time is spent on them."""
 
 from __future__ import annotations
 
@@ -18,61 +18,58 @@ from transduce.nn.active_memory import relaxed_sets
 from transduce.training.config import TrainingConfig
 
 
-def refuse_unfit(
-    data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions
-) -> None:
-    """Say no, before hours go into preparing, to what could not be done or would mean nothing."""
+def check_model_settings(data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions) -> None:
+    """Raise where settings mean nothing to the model, before the corpus is prepared."""
     model, name = outline(config, VocabularySizes(1, 1)), catalog.name_of(config)
     lacking = [side for side in ("source", "target") if not hasattr(model, f"{side}_embedding")]
     reason = None
-    if asked := [f"{side}_vectors" for side in lacking if getattr(training, f"{side}_vectors")]:
-        reason = f"training.{asked[0]} is for models with such an embedding, which a {name} has not; leave it out"
+    if given := [f"{side}_vectors" for side in lacking if getattr(training, f"{side}_vectors")]:
+        reason = f"training.{given[0]} needs an embedding that a {name} does not have; leave it out"
     elif search.coverage_penalty and isinstance(model, Transducer) and not model.attends:
-        reason = (
-            f"search.coverage_penalty judges what an answer looked at, and this {name} has no attention to its source"
-        )
-        reason += "; leave it out"
+        reason = f"search.coverage_penalty needs cross-attention, and this {name} has none; leave it out"
     elif training.relaxation_updates and not [*relaxed_sets(model)]:
-        reason = f"training.relaxation_updates joins the sets of weights of a Neural GPU, and a {name} has none; leave it out"
+        reason = f"training.relaxation_updates is for the weight sets of a Neural GPU; leave it out for a {name}"
     elif training.metric != "loss" and not data.of_split("validation") and not data.validation_fraction:
-        reason = f"training.metric = '{training.metric}' chooses by validation, and there is none; give data.validation"
-        reason += ", or set data.validation_fraction above 0"
+        reason = f"training.metric = '{training.metric}' needs validation data; give data.validation, or set "
+        reason += "data.validation_fraction above 0"
     if reason is not None:
         raise SettingsError(reason)
 
 
 def outline(config: Config, sizes: VocabularySizes) -> Model:
-    """Return a model without the memory of its weights."""
+    """Return a model without memory for its weights."""
     with torch.device("meta"):
         return catalog.build(config, sizes)
 
 
-def refuse_too_large(outlined: Model, training: TrainingConfig) -> None:
-    """Say no to a model that this machine cannot hold, instead of filling its memory to find out."""
+def check_model_size(outlined: Model, training: TrainingConfig) -> None:
+    """Raise if this machine cannot hold the model, instead of filling its memory to find out."""
     parameters = sum(parameter.numel() for parameter in outlined.parameters())
-    here = training.device == "cpu" and not training.shard and not training.freeze  # how many learn is known later
+    here = (
+        training.device == "cpu" and not training.shard and not training.freeze
+    )  # how many are trained is known later
     needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there > 0:
         raise SettingsError(
-            f"the model has {parameters:,} parameters, which take {needed / 2**30:,.1f} GiB to train; this machine has "
-            f"{there / 2**30:,.1f} GiB: choose smaller sizes in [model] (`transduce cost` shows what they take)"
+            f"the model has {parameters:,} parameters, which need {needed / 2**30:,.1f} GiB to train; this machine has "
+            f"{there / 2**30:,.1f} GiB: choose smaller sizes in [model] (`transduce cost` shows their memory)"
         )
 
 
-def refuse_unmeasured(training: TrainingConfig, corpus: Prepared) -> None:
-    """Say no to choosing by a metric where nothing came of the validation pairs that were to be held out."""
+def check_validation_split(training: TrainingConfig, corpus: Prepared) -> None:
+    """Raise if a metric is to select checkpoints and the prepared corpus has no validation split."""
     if training.metric != "loss" and corpus.validation is None:
         raise SettingsError(
-            f"training.metric = '{training.metric}' chooses by validation, and no pairs of this corpus could be "
-            "held out; give data.validation"
+            f"training.metric = '{training.metric}' needs validation data, and none of this corpus could be held out; "
+            "give data.validation"
         )
 
 
-def refuse_too_long(model: Model, corpus: Prepared) -> None:
-    """Say no to a text that the model cannot read before training comes to it."""
+def check_lengths(model: Model, corpus: Prepared) -> None:
+    """Raise if a text is longer than the model can read, before training reaches it."""
     if isinstance(model, Transducer) and model.picture_side is not None:
-        _refuse_no_pictures(model.picture_side, corpus)
+        _check_pictures(model.picture_side, corpus)
     for name, split in corpus.report.splits().items():
         for side, longest, limit in (
             ("source", split.source.longest, model.max_source),
@@ -80,16 +77,16 @@ def refuse_too_long(model: Model, corpus: Prepared) -> None:
         ):
             if limit is not None and longest + 1 > limit:
                 raise SettingsError(
-                    f"a {side} of the {name} corpus has {longest:,} tokens, but the model learns {limit:,} positions, "
-                    f"the start or end token's among them; set data.max_length={limit - 1} or a larger max_positions"
+                    f"a {side} of the {name} corpus has {longest:,} tokens, but the model has {limit:,} positions, "
+                    f"including the start or end token; set data.max_length={limit - 1} or a larger max_positions"
                 )
 
 
-def _refuse_no_pictures(side: int, corpus: Prepared) -> None:
-    """Say no to sources that are no pictures of the model's size."""
+def _check_pictures(side: int, corpus: Prepared) -> None:
+    """Raise if a source is not a picture of the model's size."""
     for name in corpus.report.splits():
         store: PairStore | None = getattr(corpus, name)
-        if store is None:  # all that was held out was left out
+        if store is None:  # everything held out was filtered out
             continue
         lengths = store.source_lengths[:]
         wrong = (lengths != side * side).nonzero()[0].tolist()

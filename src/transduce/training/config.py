@@ -14,110 +14,110 @@ Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES = 1024, 2**18
-"""Tokens of a slice for narrow models, and tokens × width for wide ones: large enough for the products to run at full
-speed, small enough for memory and caches."""
+"""Tokens of a micro-batch for narrow models, and tokens × width for wide ones: large enough for matrix products to run
+at full speed, small enough for memory and caches."""
 
 
 def default_micro_batch(width: int, half: bool = False, update_tokens: int | None = None) -> int:
-    """Return the tokens of a slice that suit a model of this width; the faster its products, the more of them.
+    """Return the default micro-batch size in tokens for a model of this width; twice as large with bfloat16.
 
-    An update of `update_tokens` is at least two slices: one alone would leave all cores but one idle. How many cores
-    there are is not asked, so that a recipe means the same weights on machines of different size.
+    An update of `update_tokens` has at least two micro-batches: one alone would leave all cores but one idle. The
+    number of cores does not matter, so that a recipe gives the same weights on different machines.
     """
     fitting = max(LARGEST_MICRO_BATCH // 8, min(LARGEST_MICRO_BATCH, MICRO_BATCH_VALUES // width)) * (2 if half else 1)
     return fitting if update_tokens is None else max(1, min(fitting, update_tokens // 2))
 
 
 class TrainingConfig(Config):
-    """How a model is trained. The defaults follow section 5 of the paper where it says something."""
+    """How a model is trained. The defaults follow section 5 of the paper where it gives them."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
-    """Of the first weights, the order of the data and dropout."""
+    """Seed of the random initialisation, the order of the data, and dropout."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Slices of a batch that are computed side by side on a CPU; filled in with this machine's cores. Results are the
-    same for any number."""
+    """Number of CPU threads, each computing its own micro-batches; the number of cores unless given. Results do not
+    depend on it."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Where to compute; auto takes a GPU if there is one."""
+    """Device to train on; auto uses a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """bfloat16 rounds large products to sixteen bits; auto does so on a CUDA GPU. On a CPU it pays where the
-    processor has instructions for it (AVX512-BF16, AMX), and validation stays in float32."""
+    """Precision of matrix products; auto is bfloat16 on a CUDA GPU and float32 elsewhere. On a CPU, bfloat16 is faster
+    only with instructions for it (AVX512-BF16, AMX), and validation stays in float32."""
     batch_tokens: Count | Literal["auto"] = 4096
-    """Tokens a side of one batch, padding included; auto chooses by the size of the corpus, and slices by memory."""
+    """Batch size in tokens per side, including padding; auto chooses it by the size of the corpus, and
+    `micro_batch_tokens` by the free memory."""
     max_batch_size: Count | None = None
-    """Pairs, texts or blocks of one batch, at most, however short they are. With `batch_tokens` large, batches are of so many
-    pairs, as in recipes that count sentences; then give `micro_batch_tokens` too, at most half of what such a batch has."""
+    """Maximum number of pairs, examples or blocks in a batch. With a large `batch_tokens` it sets the batch size, as in
+    recipes that count sentences; then set `micro_batch_tokens` too, to at most half of a batch."""
     micro_batch_tokens: Count | None = None
-    """Tokens a side of what goes through the model at once: batches are cut into slices of this size. Memory depends
-    on it, results but for rounding do not. Filled in by the width of the model: 1,024 up to 256, fewer above; twice
-    that with bfloat16; never more than half of an update."""
+    """Size of a micro-batch in tokens per side: batches are split into micro-batches, each with its own forward and
+    backward pass. It determines memory; results are the same but for rounding. By default 1,024 for models up to width
+    256 and fewer above, twice that with bfloat16, and never more than half of an update."""
     bucket_size: Count | None = None
-    """Rows that are sorted by length together before they are cut into batches. Unless given they are so many that a
-    batch is of one length and has hardly any padding. No more than a batch holds mix lengths, which a mixture of tasks
-    needs where each task has a length of its own."""
+    """Rows that are sorted by length together before they are split into batches. The default is so large that batches
+    have hardly any padding. A bucket no larger than a batch mixes lengths within batches, which helps where lengths
+    correlate with the kind of example, as in mixtures of tasks."""
     gradient_accumulation: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Batches whose gradients are added before the weights move."""
+    """Batches whose gradients are summed for one update."""
     updates: Count = 100_000
-    """How often the weights move, at most."""
+    """Maximum number of updates (optimizer steps)."""
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Adam, Adam with decoupled weight decay on the matrices, or plain gradient descent."""
+    """Adam, AdamW (decoupled weight decay, on matrices only), or plain SGD."""
     learning_rate: Positive = 1.0
-    """The schedule's peak; with noam the factor before the paper's formula."""
+    """Peak learning rate of the schedule; for noam the factor before the paper's formula."""
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "noam"
-    """How the learning rate rises and falls."""
+    """Learning-rate schedule after warmup: noam (section 5.3), inverse_sqrt, cosine, linear or constant."""
     warmup: Annotated[int, Field(ge=0, le=2**40)] = 4000
-    """Updates until the peak."""
+    """Updates of linear warmup."""
     betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = (0.9, 0.98)
-    """Adam's averages of the gradient and of its square."""
+    """Adam's beta 1 and beta 2."""
     epsilon: Positive = 1e-9
-    """Adam's guard against a division by nothing."""
+    """Adam's epsilon."""
     weight_decay: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """For adamw: how strongly each update pulls matrices towards zero, times the learning rate."""
+    """Weight decay of adamw, multiplied by the learning rate."""
     label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
-    """Share of the probability that is spread evenly over the wrong tokens. Plain text and readers have 0 unless it is
-    given."""
+    """Label smoothing: probability that is spread evenly over the other tokens (section 5.4). The default is 0 for
+    language models, span corruption and text encoders."""
     r_drop: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
-    """Weight of the disagreement between two passes with different dropout (Liang et al. 2021, who take 5); 0 for one
-    pass. It takes about twice the time and is worth it where data is small."""
+    """R-Drop: weight of the KL divergence between two forward passes with different dropout (Liang et al. 2021, who use
+    5); 0 for a single pass. It takes about twice the time and helps on small data."""
     r_drop_after: Annotated[int, Field(ge=0, le=2**40)] = 0
-    """With r_drop: the first updates, which have one pass: what a model learns first, it learns in half the time."""
+    """Updates before R-Drop starts, which have a single pass and take half the time."""
     bpe_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Chance that a merge of a BPE tokenizer is left out, drawn anew for every word of every epoch (BPE-dropout,
-    Provilkov et al. 2020, who take 0.1): rare pieces are seen more often and words in more than one way."""
+    """BPE-dropout: probability of skipping a merge, drawn for every word in every epoch (Provilkov et al. 2020, who use
+    0.1)."""
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """Decay of a running average of the weights, which is then what is validated and kept; 0 for none."""
+    """Decay of an exponential moving average of the weights, which is validated and becomes the model; 0 for none."""
     shard: bool = False
-    """Spread weights, gradients and moments over the ranks of `torchrun` instead of keeping all of them on each: for
-    models that do not fit one device."""
+    """Shard weights, gradients and optimizer state over the ranks of `torchrun` (FSDP), for models that do not fit one
+    device."""
     gradient_checkpointing: bool = False
-    """Keep only what enters each block and compute the rest again for the gradient: less memory, more time."""
+    """Store only the inputs of each block and recompute the rest in the backward pass: less memory, more time."""
     max_rollbacks: Annotated[int, Field(ge=0, le=1000)] = 0
-    """How often a run whose loss ran away may go back to its last checkpoint and leave out the batches since; 0 only
+    """How often a run whose loss diverges may roll back to its last checkpoint, skipping the batches since; 0 only
     warns."""
     max_grad_norm: Annotated[float, Field(ge=0.0)] = 0.0
-    """The longest that a gradient may be; a longer one is shortened. 0 leaves it as it is."""
+    """Maximum gradient norm; larger gradients are clipped. 0 disables clipping."""
     gradient_noise: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
-    """Variance of Gaussian noise on the gradient, which falls with the updates to the power of 0.55 (Neelakantan et al.
-    2015, who take 0.01 to 1); 0 for none."""
+    """Initial variance of Gaussian gradient noise, which decays with the updates to the power of 0.55 (Neelakantan et
+    al. 2015, who use 0.01 to 1); 0 for none."""
     curriculum: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Epochs until the longest pairs are seen, short ones first; 0 sees all from the beginning."""
+    """Curriculum by length: epochs until the longest pairs are included, short ones first; 0 for none."""
     relaxation_updates: Annotated[int, Field(ge=0, le=2**40)] = 0
-    """Updates until the sets of weights of a model that has several (`num_sets` of a Neural GPU) are one, pulled
-    together ever harder; 0 leaves them apart."""
+    """Updates after which the weight sets of a Neural GPU (`model.num_sets`) are equal: parameter sharing relaxation; 0
+    leaves them separate."""
     source_vectors: str | None = None
-    """A word2vec or GloVe text file that the source embedding starts from, token by token."""
+    """Pretrained vectors for the source embedding: a word2vec or GloVe text file."""
     target_vectors: str | None = None
-    """The same for the target embedding."""
+    """Pretrained vectors for the target embedding."""
     freeze_vectors: bool = False
-    """Keep an embedding that was started from a file as it is, the tokens that the file lacks included."""
+    """Freeze embeddings with pretrained vectors, including the tokens that the file lacks."""
     initial_checkpoint: str | None = None
-    """A run or model folder whose weights the model starts with, instead of drawing them; [model] and [tokenizer] are
-    then that folder's."""
+    """Run or model folder to fine-tune; [model] and [tokenizer] are then those of that folder."""
     freeze: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """Weights that stay as they are, by patterns of their names: `encoder.*`, `*embedding*`."""
+    """Weights to freeze, as patterns of their names: `encoder.*`, `*embedding*`."""
     log_every: Count = 50
-    """Updates between two lines of the journal."""
+    """Updates between lines of the journal."""
     validate_every: Count = 1000
-    """Updates between two validations; a checkpoint is saved with each."""
+    """Updates between validations; a checkpoint is saved with each."""
     metric: Literal[
         "loss",
         "bleu",
@@ -132,58 +132,55 @@ class TrainingConfig(Config):
         "span_f1",
         "answer_f1",
     ] = "loss"
-    """What the best checkpoint is chosen by; all but loss translate validation pairs, or for a reader (those from
-    label_accuracy on, and exact_match) ask it about validation examples."""
+    """Metric that selects the best checkpoint. All but loss need translations of validation pairs, or for text encoders
+    (from label_accuracy on, and exact_match) predictions for validation examples."""
     decode_examples: Annotated[int, Field(ge=0, le=1_000_000)] = 200
-    """Validation pairs that are translated each time, greedily; 0 for none."""
+    """Validation pairs that are translated in each validation, by greedy search; 0 for none."""
     patience: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """Validations without a new best until training stops early; 0 never stops early."""
+    """Early stopping: validations without improvement after which training stops; 0 disables it."""
     keep_last: Annotated[int, Field(ge=1, le=1_000)] = 3
-    """Checkpoints kept besides the best."""
+    """Number of recent checkpoints to keep besides the best."""
     average_checkpoints: Annotated[int, Field(ge=0, le=1_000)] = 0
-    """Make the final model the average of this many checkpoints, unless the best one alone validates better; 0 takes
-    that one."""
+    """Average this many checkpoints into the final model, unless the best one alone has a better validation score; 0
+    uses the best one."""
     average_window: Literal["last", "best"] = "last"
-    """Which ones: the last, or those next to each other, of all that are kept, whose average validates best."""
+    """Which checkpoints to average: the last ones, or the consecutive ones whose average validates best."""
 
     @property
     def update_tokens(self) -> int | None:
-        """Tokens a side of one update; None where the corpus will say."""
+        """Tokens per side of one update; None before `batch_tokens = "auto"` is resolved."""
         return None if self.batch_tokens == "auto" else self.batch_tokens * self.gradient_accumulation
 
     @property
     def micro_batch_size(self) -> int:
-        """`micro_batch_tokens`, or what suits a small model."""
+        """`micro_batch_tokens`, or the default for a small model."""
         return self.micro_batch_tokens or LARGEST_MICRO_BATCH
 
     @property
     def tokens_per_batch(self) -> int:
-        """`batch_tokens`, once it was chosen."""
+        """`batch_tokens`, after "auto" is resolved."""
         assert self.batch_tokens != "auto", "settings are filled in before anything is built"
         return self.batch_tokens
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.average_checkpoints > self.keep_last:
-            raise ValueError(
-                f"averaging {self.average_checkpoints} checkpoints needs keep_last of at least {self.average_checkpoints}, not {self.keep_last}"
-            )
+            count = self.average_checkpoints
+            raise ValueError(f"average_checkpoints = {count} needs keep_last of at least {count}, not {self.keep_last}")
         if self.weight_decay and self.optimizer != "adamw":
-            raise ValueError("weight_decay belongs to the optimizer 'adamw'; set training.optimizer to it")
+            raise ValueError("weight_decay needs optimizer = 'adamw'")
         if self.shard and self.batch_tokens == "auto":
             raise ValueError(
-                "batch_tokens = 'auto' tries out the whole model, which shard avoids; give a number of tokens"
+                "batch_tokens = 'auto' needs the whole model on one device; give a number of tokens with shard"
             )
         if self.shard and (self.gradient_noise or self.relaxation_updates):
             raise ValueError(
-                "gradient_noise and relaxation_updates need all weights in one place; leave them out, or shard"
+                "gradient_noise and relaxation_updates need all weights on one device; leave them out, or shard"
             )
         if self.r_drop_after and not self.r_drop:
-            raise ValueError("r_drop_after says when R-Drop begins, and there is none; set r_drop, or leave it out")
+            raise ValueError("r_drop_after needs r_drop; set it, or leave out r_drop_after")
         if self.average_window == "best" and not self.average_checkpoints:
-            raise ValueError(
-                "average_window says which checkpoints are averaged, and none are; set average_checkpoints too"
-            )
+            raise ValueError("average_window needs average_checkpoints; set it too")
         if self.freeze_vectors and not (self.source_vectors or self.target_vectors):
             raise ValueError("freeze_vectors needs source_vectors or target_vectors")
         return self

@@ -13,30 +13,30 @@ from transduce.training.trainer import Trainer
 
 
 def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], Validation | None]:
-    """Put the final weights into the trainer's model; return the updates they come from and what they are worth.
+    """Load the final weights into the trainer's model; return the updates they come from and their validation.
 
-    They are the best checkpoint's, or an average where the recipe asks for one and it is no worse: averaging helps
-    once a run has settled and does harm before. A checkpoint that was damaged since is left out, and that is said.
+    They are the best checkpoint's, or an average if `training.average_checkpoints` is set and it is no worse: averaging
+    helps once a run has converged and does harm before. A damaged checkpoint is left out, with a warning.
     """
     trainer.checkpoints.prune(trainer.config.keep_last, trainer.progress.best_update)  # one stopped before it could
-    judged, now, slices = [], trainer.progress.update, trainer.progress.micro_batch_tokens
+    judged, now, size = [], trainer.progress.update, trainer.progress.micro_batch_tokens
     for updates in _candidates(trainer, _whole(trainer, reporter)):
         _put(trainer, updates)
-        judged.append((updates, trainer.validator.validate(now, slices) if trainer.validator else None))
+        judged.append((updates, trainer.validator.validate(now, size) if trainer.validator else None))
     (updates, found), *others = judged
     for other, validation in others:
         if found is None or validation is None or not trainer.validator:
-            updates = other  # nothing to judge by: what was asked for
+            updates = other  # nothing to judge by: the average, as requested
         elif trainer.validator.better(validation, trainer.validator.better(found, None)[1])[0]:
             updates, found = other, validation
     _put(trainer, updates)
-    if found is not None and trainer.watcher is not None:
-        found = replace(found, watched=trainer.watcher.validate(now, slices))
+    if found is not None and trainer.extra_validator is not None:
+        found = replace(found, extra=trainer.extra_validator.validate(now, size))
     return updates, found
 
 
 def _whole(trainer: Trainer, reporter: Reporter) -> list[int]:
-    """The checkpoints that are as they were saved, to the last bit."""
+    """The checkpoints that are intact."""
     kept = []
     for update in trainer.checkpoints.updates():
         try:
@@ -46,14 +46,14 @@ def _whole(trainer: Trainer, reporter: Reporter) -> list[int]:
         else:
             kept.append(update)
     if not kept:
-        raise ModelFolderError(f"{trainer.checkpoints.folder}: no checkpoint is intact; resume from a copy of the run")
+        raise ModelFolderError(f"{trainer.checkpoints.folder}: no checkpoint is intact; restore the run from a backup")
     return kept
 
 
 def _candidates(trainer: Trainer, kept: list[int]) -> list[list[int]]:
     """The best checkpoint, then what could be averaged: the last ones, or every window of neighbours, oldest first.
 
-    Where the best one is lost, any other may be the best of the rest, the newest first.
+    If the best one is lost, all others are candidates, newest first.
     """
     count, best = trainer.config.average_checkpoints, trainer.progress.best_update
     single = [[best]] if best in kept else [[update] for update in reversed(kept)]

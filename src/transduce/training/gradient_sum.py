@@ -1,8 +1,8 @@
-"""The gradient of an update, added up from slices that several threads compute side by side.
+"""The gradient of an update, summed over micro-batches that several threads compute in parallel.
 
-Gradients of large parameters are added as soon as a backward pass has made them, while they are in the cache, and let
-go of at once; small ones together at the end of a slice, since each call from a backward pass into Python takes its
-time. All are added in the order of the slices, so that the sum does not depend on which thread was faster.
+Gradients of large parameters are added and freed as soon as a backward pass has computed them, while they are in the
+cache; small ones together at the end of a micro-batch, since each call from a backward pass into Python takes time. All
+are added in the order of the micro-batches, so that the sum does not depend on which thread was faster.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import torch
 from torch import Tensor, nn
 
 LARGE = 2**17
-"""Values of a parameter whose gradients are not kept until the end of a slice: half a megabyte."""
+"""Values of a parameter whose gradient is not kept until the end of a micro-batch: half a megabyte."""
 
 
 class GradientSum:
-    """Moves what twins of a model learn to the model's own `grad`."""
+    """Sums the gradients of a model's copies into the model's own `grad`."""
 
     def __init__(self, model: nn.Module, twins: Sequence[nn.Module]) -> None:
         self._totals = list(model.parameters())
         self._small = {twin: [p for p in twin.parameters() if p.numel() < LARGE] for twin in (model, *twins)}
         self._next = [0] * len(self._totals)
-        """Of each parameter, the slice whose turn it is."""
+        """For each parameter, the micro-batch that is added next."""
         self._turn = threading.Condition()
-        self._slices: dict[nn.Module, int] = {}
+        self._parts: dict[nn.Module, int] = {}
         self._abandoned = False
         self._model, self._twins = model, set(twins)
         for twin in twins:
@@ -37,20 +37,20 @@ class GradientSum:
                     parameter.register_post_accumulate_grad_hook(add)  # type: ignore[no-untyped-call]
 
     def begin(self) -> None:
-        """Begin with nothing."""
+        """Start a new sum."""
         self._next, self._abandoned = [0] * len(self._totals), False
         for parameter in self._totals:
             parameter.grad = None
-        for twin in self._twins:  # an update before may have failed half-way
+        for twin in self._twins:  # the previous update may have failed half-way
             for parameter in self._small[twin]:
                 parameter.grad = None
 
     def expect(self, twin: nn.Module, number: int) -> None:
-        """Say which slice a twin computes now."""
-        self._slices[twin] = number
+        """Set the micro-batch that a copy computes now."""
+        self._parts[twin] = number
 
     def finish(self, twin: nn.Module, number: int) -> None:
-        """Add what is small, and let the next slice go on where this one had no gradient. Called in order."""
+        """Add the small gradients, and let the next micro-batch continue where this one had none. Called in order."""
         if twin in self._twins:
             self._add_small(twin)
         with self._turn:
@@ -58,7 +58,7 @@ class GradientSum:
             self._turn.notify_all()
 
     def abandon(self) -> None:
-        """Let nobody wait for a slice that failed; what was added up is of no use."""
+        """Release threads that wait for a micro-batch that failed; the sum is useless."""
         with self._turn:
             self._abandoned = True
             self._turn.notify_all()
@@ -76,7 +76,7 @@ class GradientSum:
             torch._foreach_add_(sums, parts)
 
     def _add(self, twin: nn.Module, place: int, parameter: Tensor) -> None:
-        number, total = self._slices[twin], self._totals[place]
+        number, total = self._parts[twin], self._totals[place]
         with self._turn:
             self._turn.wait_for(lambda: self._abandoned or self._next[place] == number)
         if total.grad is None:

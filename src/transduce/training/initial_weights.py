@@ -1,7 +1,7 @@
-"""A model that does not start from chance: weights taken from a model folder, and some of them held still.
+"""Initial weights from a model folder or from word vectors, and frozen weights.
 
-Where all weights are to be the folder's own, they are (`run` builds the same model); where a model has a new head or
-other layers, `take_weights` gives it what fits by name and shape and says what is new.
+A model that writes takes all weights of the folder; a text encoder, whose head is new, those that match by name and
+shape.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError, suggestion
 from transduce.model_folder import describe_model, find_model, load_weights
-from transduce.models.interface import EncoderModel, Model
 from transduce.nn.embedding import Embedding
 from transduce.storage.layout import MODEL_KIND, WEIGHTS
 from transduce.storage.manifest import sha256, verify
@@ -26,35 +25,36 @@ from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import made_of
 from transduce.text.tokenizer.tokenizer import SPACE_MARK
 
-MOST_NAMED = 5
-"""Weights that a sentence names; of more it says how many."""
+MAX_NAMED = 5
+"""Weights that a message names."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Which weights of a model were given; all names are as `named_parameters` has them, in its order."""
+class LoadedWeights:
+    """Which weights of a model were loaded; names and order as in `named_parameters`."""
 
-    taken: tuple[str, ...]
-    """Weights of the model that were given and had the model's shape."""
+    loaded: tuple[str, ...]
+    """Weights of the model that were found with the model's shape."""
     new: tuple[str, ...]
-    """Weights of the model that were not given: they stay as they were drawn."""
+    """Weights of the model that were not found: they keep their random initialisation."""
     reshaped: tuple[str, ...]
-    """Weights that were given in another shape, and so stay as they were drawn too."""
+    """Weights that were found with another shape: they keep their random initialisation too."""
     unused: tuple[str, ...]
-    """Weights that were given and are not part of the model, by name."""
+    """Weights that were found and are not part of the model, by name."""
 
     def __str__(self) -> str:
-        """Say it in one line."""
-        said = [f"{len(self.taken):,} of {len(self.taken) + len(self.new) + len(self.reshaped):,} weights were taken"]
+        """Summarise in one line."""
+        total = len(self.loaded) + len(self.new) + len(self.reshaped)
+        parts = [f"{len(self.loaded):,} of {total:,} weights loaded"]
         for names, what in ((self.new, "new"), (self.reshaped, "of another shape"), (self.unused, "not used")):
             if names:
-                named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
-                said.append(f"{len(names):,} {'are' if len(names) > 1 else 'is'} {what} ({named})")
-        return "; ".join(said)
+                named = ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")
+                parts.append(f"{len(names):,} {'are' if len(names) > 1 else 'is'} {what} ({named})")
+        return "; ".join(parts)
 
 
-def take_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Taken:
-    """Copy the weights whose names and shapes are the model's own; say which were taken and which are new."""
+def copy_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> LoadedWeights:
+    """Copy the weights whose names and shapes are the model's own; return which were loaded and which are new."""
     mine = dict(model.named_parameters())
     fits = [name for name in mine if name in weights and weights[name].shape == mine[name].shape]
     for name in fits:
@@ -63,8 +63,8 @@ def take_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Taken:
     with torch.no_grad():
         for name in fits:
             mine[name].copy_(weights[name])
-    return Taken(
-        taken=tuple(fits),
+    return LoadedWeights(
+        loaded=tuple(fits),
         new=tuple(name for name in mine if name not in weights),
         reshaped=tuple(name for name in mine if name in weights and name not in fits),
         unused=tuple(sorted(weights.keys() - mine.keys())),
@@ -72,42 +72,28 @@ def take_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> Taken:
 
 
 def folder_weights(folder: Path) -> dict[str, Tensor]:
-    """Read the weights of a model folder, or of the model in a run, after checking that the folder is whole."""
+    """Read the weights of a model folder, or of the model in a run, after verifying the folder."""
     place = find_model(folder)
     if WEIGHTS not in verify(place, MODEL_KIND)["files"]:
         raise ModelFolderError(f"{place}: its manifest does not list {WEIGHTS}; copy the folder again")
     return load_weights(place / WEIGHTS)
 
 
-def initial_checkpoint(model: nn.Module, folder: Path) -> Taken:
-    """Give a model what fits of a folder's weights; a folder of which nothing fits is refused."""
-    taken = take_weights(model, folder_weights(folder))
-    if not taken.taken:
-        raise ModelFolderError(f"{folder}: none of its weights has a name and a shape of this model's; {taken}")
-    return taken
+def load_matching_weights(model: nn.Module, folder: Path) -> LoadedWeights:
+    """Load the weights of a folder that match the model by name and shape; at least one must."""
+    loaded = copy_weights(model, folder_weights(folder))
+    if not loaded.loaded:
+        raise ModelFolderError(f"{folder}: none of its weights matches this model by name and shape; {loaded}")
+    return loaded
 
 
-def begin(model: Model, folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> str:
-    """Give a model the weights that it begins with; return what was done in one line.
+def load_all_weights(model: nn.Module, folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> int:
+    """Load all weights of a folder into a model; return how many tokens the model has besides the folder's.
 
-    A reader takes what fits, since its head is new with every task; any other model takes all there is.
+    `source` and `target` are the model's tokenizers: the folder's, or the same with tokens added. The vector of an
+    added token is the mean of those of the tokens that spelled it before.
     """
-    if isinstance(model, EncoderModel):
-        if _more_tokens(folder, source, target)["source"]:
-            raise SettingsError(f"{folder}: knows fewer tokens than the corpus has; a reader keeps the tokens it has")
-        return f"starting from {folder}: {initial_checkpoint(model, folder)}"
-    added = start_whole(model, folder, source, target)
-    more = f", with {added:,} more token{'s' * (added > 1)}" if added else ""
-    return f"starting from the weights of {folder}{more}"
-
-
-def start_whole(model: nn.Module, folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> int:
-    """Give a model all weights of a folder; return how many tokens it has besides the folder's.
-
-    `source` and `target` are the model's tokenizers: the folder's, or those with pieces added. The vector of a new
-    piece is the mean of those that stood in its place before.
-    """
-    weights, more = folder_weights(folder), _more_tokens(folder, source, target)
+    weights, more = folder_weights(folder), added_tokens(folder, source, target)
     added = len(more["source"]) if source is target else len(more["source"]) + len(more["target"])
     grown = 0
     for name, weight in model.named_parameters():
@@ -115,59 +101,57 @@ def start_whole(model: nn.Module, folder: Path, source: AnyTokenizer, target: An
         if given is not None and parts and len(weight) == len(given) + len(parts):
             weights[name] = torch.cat([given, torch.stack([given[part].mean(dim=0) for part in parts])])
             grown += 1
-    if added and not grown:  # tokens are known by their number there, and one more would give all another
-        raise SettingsError(f"{folder}: this kind of model has no vectors of tokens, so that none can be added")
-    taken = take_weights(model, weights)
-    if taken.new or taken.reshaped or taken.unused:
-        raise ModelFolderError(f"{folder}: its weights are not this model's: {taken}")
+    if added and not grown:  # e.g. one-hot inputs, whose width is the vocabulary
+        raise SettingsError(f"{folder}: this kind of model has no token embeddings, so that no tokens can be added")
+    loaded = copy_weights(model, weights)
+    if loaded.new or loaded.reshaped or loaded.unused:
+        raise ModelFolderError(f"{folder}: its weights do not match this model: {loaded}")
     return added
 
 
-def _more_tokens(folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> dict[str, list[list[int]]]:
-    """For each token that a side has besides the folder's, those that stood in its place before."""
+def added_tokens(folder: Path, source: AnyTokenizer, target: AnyTokenizer) -> dict[str, list[list[int]]]:
+    """For each side and each token besides the folder's, the tokens that spelled it before."""
     old = describe_model(folder, hash_up_to=0)
     try:
         return {"source": made_of(old.source_tokenizer, source), "target": made_of(old.target_tokenizer, target)}
     except ValueError:
         raise SettingsError(
-            f"{folder}: the corpus was tokenised otherwise than by this folder's tokenizers; prepare it with "
+            f"{folder}: the corpus was not tokenised by this folder's tokenizers; prepare it with "
             f"tokenizer.folder = '{folder}'"
         ) from None
 
 
 def freeze(model: nn.Module, patterns: Iterable[str]) -> list[str]:
-    """Hold still the weights whose names fit a shell pattern (`encoder.*`); return their names.
+    """Freeze the weights whose names match a shell pattern (`encoder.*`); return their names.
 
-    A weight with two uses has two names, and either of them holds it still. A pattern that fits nothing is refused,
-    and so are patterns that leave nothing to learn.
+    A tied weight has two names, and either of them freezes it. A pattern that matches nothing is an error, and so are
+    patterns that leave nothing to train.
     """
     named = list(model.named_parameters(remove_duplicate=False))
     for pattern in patterns:
         fitting = [weight for name, weight in named if fnmatchcase(name, pattern)]
         if not fitting:
-            raise SettingsError(
-                f"training.freeze: no weight is called '{pattern}'{suggestion(pattern, _families(named))}"
-            )
+            raise SettingsError(f"training.freeze: no weight matches '{pattern}'{suggestion(pattern, _modules(named))}")
         for weight in fitting:
             weight.requires_grad_(False)
-    still = [name for name, weight in model.named_parameters() if not weight.requires_grad]
-    if len(still) == sum(1 for _ in model.parameters()):
-        raise SettingsError("training.freeze: every weight is held still, and nothing is left to learn; freeze fewer")
-    return still
+    frozen = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+    if len(frozen) == sum(1 for _ in model.parameters()):
+        raise SettingsError("training.freeze: every weight is frozen, and nothing is left to train; freeze fewer")
+    return frozen
 
 
-def _families(named: Iterable[tuple[str, Tensor]]) -> set[str]:
-    """What a person may want to name: everything below a module of the first level."""
+def _modules(named: Iterable[tuple[str, Tensor]]) -> set[str]:
+    """Patterns that a user may have meant: everything below a top-level module."""
     return {f"{name.split('.')[0]}.*" for name, _ in named}
 
 
-# Embeddings that start from a word2vec or GloVe text file instead of from chance.
+# Embeddings that start from a word2vec or GloVe text file.
 
 
 def vectors_fingerprint(path: str) -> str:
-    """Return what tells this file from any other."""
+    """Return the SHA-256 of a file of vectors."""
     if is_stream(path):
-        raise SettingsError(f"{path}: vectors are read twice, and this can be read once only; give a file")
+        raise SettingsError(f"{path}: vectors are read twice, and this can be read only once; give a file")
     try:
         return sha256(Path(path))
     except OSError as error:
@@ -175,11 +159,11 @@ def vectors_fingerprint(path: str) -> str:
 
 
 def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str) -> int:
-    """Copy the vectors of the tokens that a file knows; return how many it knew.
+    """Copy the vectors of the tokens that a file has; return how many it has.
 
     The file has a word and its numbers on each line, separated by spaces; a first line of two numbers (word2vec)
-    is skipped. A piece is looked up without its mark for a space. A vector arrives in the model as it stands in
-    the file: the embedding's own factor is taken out of it.
+    is skipped. A piece is looked up without its space marker. The model uses a vector as it is in the file: it is
+    divided by the embedding's own scale.
     """
     places: dict[str, list[int]] = {}
     for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size))):
@@ -195,13 +179,13 @@ def start_from_vectors(embedding: Embedding, tokenizer: AnyTokenizer, path: str)
                 word, *numbers = line.rstrip(" ").split(" ")
                 raise DataError(
                     f"{path}:{number}: has {len(numbers)} numbers for '{word[:40]}', but the embedding is {dim} wide; "
-                    "use a file of that width or change the model's"
+                    "use a file of that width or change model.model_dim"
                 )
             for token in places.get(word, ()):
                 embedding.weight[token] = _vector(numbers, f"{path}:{number}") / embedding.scale
                 found.add(token)
     if not found:
-        raise DataError(f"{path}: knows none of the {tokenizer.size:,} tokens; is it of this language?")
+        raise DataError(f"{path}: has none of the {tokenizer.size:,} tokens; is it the right language?")
     return len(found)
 
 

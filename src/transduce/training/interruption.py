@@ -54,7 +54,7 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def listening(run: str = "RUN") -> Iterator[Interruption]:
+def catch_signals(run: str = "RUN") -> Iterator[Interruption]:
     """Handle SIGINT, SIGTERM and SIGHUP inside the context; in the main thread only, as Python requires.
 
     A signal that the parent process ignores, as `nohup` does, stays ignored.

@@ -1,4 +1,4 @@
-"""The optimizer and its state by parameter name, so that a checkpoint does not depend on any order."""
+"""The optimizer, and its state by parameter name, so that a checkpoint does not depend on any order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
-    """Return one in torch's fused form; weight decay acts on matrices only, not on biases and norms."""
+    """Return a fused torch optimizer; weight decay applies to matrices only, not to biases and norms."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if config.optimizer == "sgd":
         return SGD(trained, lr=config.learning_rate, fused=True)
@@ -37,7 +37,7 @@ def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tenso
 
 
 def put_optimizer_tensors(model: nn.Module, optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put saved moments back."""
+    """Restore saved moments."""
     for name, parameter in model.named_parameters():
         if f"step/{name}" in tensors:
             optimizer.state[parameter] = {
@@ -45,11 +45,11 @@ def put_optimizer_tensors(model: nn.Module, optimizer: Optimizer, tensors: dict[
             }
 
 
-def move(optimizer: Optimizer, rate: float) -> None:
-    """Move the weights once, at this rate.
+def optimizer_step(optimizer: Optimizer, rate: float) -> None:
+    """Update the weights once, with this learning rate.
 
-    The first time torch makes the moments, one after the other. Where memory ends between the two of a weight, it goes
-    without, so that the next try makes both.
+    In the first step torch allocates the moments one by one. Where memory runs out between the two of a weight, both
+    are dropped, so that the next attempt allocates both.
     """
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -63,12 +63,12 @@ def move(optimizer: Optimizer, rate: float) -> None:
 
 
 def gradient_norm(model: nn.Module) -> Tensor:
-    """Return the length of the whole gradient."""
+    """Return the norm of the whole gradient."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     return full(torch.nn.utils.get_total_norm(gradients))
 
 
 def scale_gradients(model: nn.Module, factor: float) -> None:
-    """Shorten the whole gradient."""
+    """Scale the whole gradient."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     torch._foreach_mul_(gradients, factor)

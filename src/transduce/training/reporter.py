@@ -1,17 +1,17 @@
-"""What a run tells while it goes on; the loop returns values, whoever listens prints them."""
+"""What a run reports while it trains; the loop returns values, a reporter prints them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-WATCHED = "watched_"
-"""Before the name of a measure of pairs that are watched."""
+EXTRA = "extra_"
+"""Prefix of the measures of `data.extra_validation`."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is about to happen."""
+    """The run that is about to begin."""
 
     parameters: int
     train_pairs: int
@@ -23,9 +23,9 @@ class Plan:
     ranks: int
     device: str
     memory: int
-    """Bytes that this process will hold at its peak, about."""
+    """Estimated peak memory of this process in bytes."""
     rows: str = "pairs"
-    """What is counted: pairs, or blocks of plain text."""
+    """What is counted: pairs, blocks or examples."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Step:
     update: int
     epoch: int
     loss: float
-    """Per token, smoothed, as minimised."""
+    """Per token, with label smoothing, as minimised."""
     learning_rate: float
     gradient_norm: float
     tokens: int
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sample:
-    """One validation pair as the model translates it now; of plain text, a beginning and how it goes on."""
+    """One validation pair with the model's translation; for plain text, a prompt and its continuation."""
 
     source: str
     reference: str
@@ -54,39 +54,39 @@ class Sample:
 
 @dataclass(frozen=True)
 class Validation:
-    """How good the model is on pairs it does not learn from."""
+    """Scores on data that the model is not trained on."""
 
     update: int
     loss: float
-    """Negative log-likelihood per token, not smoothed."""
+    """Negative log-likelihood per token, without label smoothing."""
     perplexity: float
     accuracy: float
-    """Share of tokens the model would have said itself, given the true ones before."""
+    """Fraction of target tokens that the model predicts, given the reference tokens before them."""
     scores: dict[str, float]
-    """Of the translations, by metric."""
+    """Scores of the predictions, by metric."""
     samples: tuple[Sample, ...]
     signatures: tuple[str, ...] = ()
     """How each score was computed."""
     best: bool = False
     bits_per_byte: float | None = None
-    """Of a language model: how many bits the text would take if it were packed by it, for each byte that it has."""
-    watched: Validation | None = None
-    """The same of the pairs that are watched, of what the model could do before."""
+    """For language models: bits per byte of text, if the model were used to compress it."""
+    extra: Validation | None = None
+    """The same on `data.extra_validation`."""
 
     def measures(self) -> dict[str, float]:
-        """Everything that is one number, by name; what is watched beside it."""
+        """Return all single numbers by name, with those of the extra validation."""
         own = {"loss": self.loss, "accuracy": self.accuracy, **self.measured_scores}
-        watched = {} if self.watched is None else self.watched.measures()
-        return {**own, **{f"{WATCHED}{name}": value for name, value in watched.items()}}
+        extra = {} if self.extra is None else self.extra.measures()
+        return {**own, **{f"{EXTRA}{name}": value for name, value in extra.items()}}
 
     @property
     def measured_scores(self) -> dict[str, float]:
-        """What the journal says besides loss, perplexity and accuracy."""
+        """What the journal records besides loss, perplexity and accuracy."""
         return self.scores if self.bits_per_byte is None else {"bits_per_byte": self.bits_per_byte, **self.scores}
 
 
 class Reporter(Protocol):
-    """Whoever wants to follow a run."""
+    """Follows a run."""
 
     def begin(self, plan: Plan) -> None: ...
     def step(self, step: Step) -> None: ...
@@ -96,7 +96,7 @@ class Reporter(Protocol):
 
 
 class Silent:
-    """Listens to nothing."""
+    """Ignores all reports."""
 
     def begin(self, plan: Plan) -> None: ...
     def step(self, step: Step) -> None: ...

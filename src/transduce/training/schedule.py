@@ -1,4 +1,4 @@
-"""How fast to learn at each update. An update is counted from one."""
+"""Learning-rate schedules. Updates count from one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Schedule = Callable[[int], float]
 """update -> learning rate."""
 
 ENDING = ("cosine", "linear")
-"""Schedules that come to their end with the run: another number of updates makes another rate of each."""
+"""Schedules that depend on the number of updates of the run."""
 
 
 def noam(factor: float, model_dim: int, warmup: int) -> Schedule:
@@ -25,7 +25,7 @@ def noam(factor: float, model_dim: int, warmup: int) -> Schedule:
 
 
 def inverse_sqrt(peak: float, warmup: int) -> Schedule:
-    """Rise in a line to the peak, then fall with the square root: noam's shape with a peak one can name."""
+    """Linear warmup to the peak, then inverse square root: noam with an explicit peak."""
 
     def rate(update: int) -> float:
         steps = max(1, warmup)
@@ -35,7 +35,7 @@ def inverse_sqrt(peak: float, warmup: int) -> Schedule:
 
 
 def cosine(peak: float, warmup: int, updates: int) -> Schedule:
-    """Rise in a line, then fall along half a cosine to zero at the last update."""
+    """Linear warmup, then half a cosine to zero at the last update."""
 
     def rate(update: int) -> float:
         if update <= warmup:
@@ -47,7 +47,7 @@ def cosine(peak: float, warmup: int, updates: int) -> Schedule:
 
 
 def linear(peak: float, warmup: int, updates: int) -> Schedule:
-    """Rise in a line, then fall in a line to zero just after the last update."""
+    """Linear warmup, then linear decay to zero just after the last update."""
 
     def rate(update: int) -> float:
         if update <= warmup:
@@ -58,12 +58,12 @@ def linear(peak: float, warmup: int, updates: int) -> Schedule:
 
 
 def constant(peak: float, warmup: int) -> Schedule:
-    """Rise in a line, then stay."""
+    """Linear warmup, then constant."""
     return lambda update: peak * min(1.0, update / max(1, warmup))
 
 
 def build_schedule(config: TrainingConfig, model_dim: int) -> Schedule:
-    """Return the schedule that a recipe names."""
+    """Return the schedule of `training.schedule`."""
     rate, warmup, updates = config.learning_rate, config.warmup, config.updates
     schedules: dict[str, Callable[[], Schedule]] = {
         "noam": lambda: noam(rate, model_dim, warmup),

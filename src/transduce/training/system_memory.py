@@ -1,8 +1,8 @@
-"""Keep memory that was used once, until it is asked back.
+"""Memory of the process: keep freed memory, measure it, and recognise that it ran out.
 
-Linux's glibc gives large blocks back to the system at every free and asks for fresh, zeroed pages the next time; in
-training that is the same blocks at every update, and a quarter of the time. All threads share one heap: those that
-glibc gives to further threads are too small for our blocks.
+glibc returns large blocks to the system at every free and requests fresh, zeroed pages the next time; in training these
+are the same blocks at every update, and a quarter of the time. All threads share one heap: the arenas that glibc gives
+to other threads are too small for our blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LARGE = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed memory for the next use; return whether there was a glibc to tell."""
+    """Make glibc keep freed memory for reuse; return whether there is a glibc."""
     mallopt = _glibc("mallopt")
     if mallopt is None:
         return False
@@ -30,14 +30,14 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Let the system have what is kept and not in use, so that what is held is what is needed."""
+    """Return freed memory to the system, so that only memory in use is held."""
     malloc_trim = _glibc("malloc_trim")
     if malloc_trim is not None:
         malloc_trim(0)
 
 
 def _glibc(name: str) -> Any:
-    """A function of glibc; None where there is none."""
+    """Return a function of glibc; None where there is none."""
     if sys.platform != "linux":
         return None
     try:
@@ -46,13 +46,11 @@ def _glibc(name: str) -> Any:
         return None
 
 
-# How much memory this process holds right now.
-
 _STATM = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int:
-    """Return the bytes of this process that are in memory; where the system does not say, the most there ever were."""
+    """Return the resident memory of this process in bytes; its peak where the system does not report it."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -60,15 +58,12 @@ def resident_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-# Memory that the system refused, to this process or to one that trains with it.
-
-
 class SharedShortage(MemoryError):
-    """One of several ranks ran out of memory, and all of them know."""
+    """One of several ranks ran out of memory, and all ranks know."""
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether the system refused memory, in any of the ways that it says so."""
+    """Return whether an error means that memory ran out."""
     said = str(error).lower()
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and ("can't allocate memory" in said or "out of memory" in said)

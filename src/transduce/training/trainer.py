@@ -1,7 +1,7 @@
-"""The loop: batches in, updates out, validation and checkpoints at their times.
+"""The training loop: batches in, updates out, with validations and checkpoints at their times.
 
-A run is a function of (recipe, data, seed). The order of the data and the randomness of dropout are
-functions of the seed and the position, so that stopping and resuming changes nothing, to the last bit.
+A run is a function of (recipe, data, seed). The order of the data and the randomness of dropout are functions of the
+seed and the position, so that stopping and resuming changes nothing, to the last bit.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from transduce.config import Table
-from transduce.data.batches import Position
-from transduce.data.config import PlainTextConfig
+from transduce.data.batches import Batch, Position
 from transduce.data.prepared import Prepared
-from transduce.errors import TransduceError
+from transduce.errors import SettingsError, TransduceError
 from transduce.evaluation.metrics import finite
 from transduce.models.interface import Model
 from transduce.training.checkpoint import SETTINGS, Progress
@@ -26,72 +25,66 @@ from transduce.training.checkpoint_manager import CheckpointManager
 from transduce.training.config import TrainingConfig
 from transduce.training.distributed.ranks import ALONE, Ranks
 from transduce.training.interruption import Interruption
-from transduce.training.material import build_feed, build_validator, build_watcher
 from transduce.training.memory_estimate import SMALLEST_MICRO_BATCH, expected_peak
-from transduce.training.objective import AnyBatch
-from transduce.training.reading_validation import ReadingValidator
 from transduce.training.reporter import Plan, Reporter, Step, Validation
 from transduce.training.schedule import build_schedule
-from transduce.training.step import Outcome, Updater
+from transduce.training.step import StepResult, TrainStep
 from transduce.training.system_memory import SharedShortage, keep_freed_memory, ran_out_of_memory, resident_bytes
+from transduce.training.task import Task
 from transduce.training.validation import Validator
 from transduce.training.workers import Calibration
 
 T = TypeVar("T")
 
-MOST_SKIPPED = 10
-"""Updates in a row without a finite loss and gradient until the run gives up."""
+MAX_SKIPPED = 10
+"""Updates in a row without a finite loss and gradient after which a run fails."""
 
 
 class Trainer:
-    """One run: a model, its data, and how far it has come."""
+    """One run: a model, its data, and its progress."""
 
     def __init__(
         self,
         model: Model,
+        task: Task[Any],
         prepared: Prepared,
         config: TrainingConfig,
         folder: Path,
-        fingerprint: Table,
+        fingerprint: dict[str, Any],
         ranks: Ranks = ALONE,
     ) -> None:
-        """`fingerprint` is what the weights depend on: saved with each checkpoint, and compared on resuming."""
-        self.model, self.prepared, self.config, self.fingerprint, self.ranks = (
-            model,
-            prepared,
-            config,
-            fingerprint,
-            ranks,
-        )
+        """`fingerprint` is all that the weights depend on; saved with each checkpoint, compared when resuming."""
+        self.model, self.task, self.prepared, self.config = model, task, prepared, config
+        self.fingerprint, self.ranks = fingerprint, ranks
         keep_freed_memory()
-        self.updater = Updater(model, config, ranks)
-        self.calibration = Calibration(self.updater.workers)
+        self.train_step = TrainStep(model, task.loss, config, ranks)
+        self.calibration = Calibration(self.train_step.workers)
         self.schedule = build_schedule(config, model.width)
-        self.feed = build_feed(prepared, config, model)
-        self.validator = build_validator(prepared, config, self.updater.workers)
-        self.watcher = build_watcher(prepared, config, self.updater.workers)
-        self.manager = CheckpointManager(folder, config, self.updater, fingerprint)
+        self.batch_source = task.batch_source(prepared, config, model)
+        self.validator = self._validator(prepared.validation)
+        self.extra_validator = self._validator(prepared.extra_validation)
+        if self.extra_validator is not None and self.validator is None:
+            raise SettingsError("data.extra_validation needs data.validation too, which selects the checkpoints")
+        self.manager = CheckpointManager(folder, config, self.train_step, fingerprint)
         self.checkpoints, self.journal = self.manager.checkpoints, self.manager.journal
         self.progress = Progress(micro_batch_tokens=config.micro_batch_size)
 
+    def _validator(self, split: Any) -> Validator | None:
+        if split is None:
+            return None
+        return self.task.validator(self.prepared, split, self.config, self.train_step.workers)
+
     def resume(self, reporter: Reporter) -> None:
-        """Go back to the newest whole checkpoint, if there is one."""
+        """Restore the newest whole checkpoint, if there is one."""
         self.progress = self.manager.resume(reporter)
 
     def run(self, reporter: Reporter, interruption: Interruption) -> Progress:
         """Train until the recipe's end, an early stop, or an interruption, which saves and raises."""
-        self.manager.check_disk_space()
-        if self.progress.update == 0:
-            self.journal.write("began", **{name: value for name, value in self.fingerprint.items() if name != SETTINGS})
-        reporter.begin(self._plan(reporter))
-        if self.progress.update == 0 and self.config.initial_checkpoint is not None and self.validator is not None:
-            before = self._look(self.validator, reporter)
-            self.progress.before = before.measures()
-            self._note(before, reporter)
+        self._begin(reporter)
         for batches, position, began in self._updates():
-            step = self._timed_update(batches, position, began, reporter)
+            step = self._update(batches, position, began, reporter)
             reporter.step(step)
-            if not self._went_back(step, reporter):  # what was gone back to is logged, validated and saved already
+            if not self._rolled_back(step, reporter):  # a restored update has been logged, validated and saved before
                 self._log(step)
                 if self._is_time_to_validate():
                     self._validate(reporter)
@@ -99,66 +92,90 @@ class Trainer:
                 break
             if self.ranks.agree(interruption):
                 self.manager.save(self.progress)
-                self.ranks.wait()  # for the leader to have saved: who leaves before has `torchrun` end it in the middle
+                self.ranks.wait()  # until the leader has saved: when a rank leaves, `torchrun` ends the others
                 interruption.stop(self.progress.update, reported=not self.ranks.leads)
         self.journal.time("ended", update=self.progress.update)
         return self.progress
 
     def close(self) -> None:
-        """Let go of what the run holds, however it ended."""
-        self.updater.workers.close()
+        """Release threads and files, however the run ended."""
+        self.train_step.workers.close()
         self.journal.close()
 
     @contextlib.contextmanager
     def closed_on_error(self) -> Iterator[None]:
-        """Let go of it if it does not even begin."""
+        """Close if the run does not even begin."""
         try:
             yield
         except BaseException:
             self.close()
             raise
 
-    def _updates(self) -> Iterator[tuple[list[AnyBatch], Position, float]]:
-        """Yield the batches of each update, the position behind them, and when they were asked for."""
+    def _begin(self, reporter: Reporter) -> None:
+        """Check the disk, report the plan and, for fine-tuning, validate the initial checkpoint."""
+        self.manager.check_disk_space()
+        if self.progress.update == 0:
+            known = {name: value for name, value in self.fingerprint.items() if name != SETTINGS}
+            self.journal.write("began", **known)
+        reporter.begin(self._plan(reporter))
+        if self.progress.update == 0 and self.config.initial_checkpoint is not None and self.validator is not None:
+            before = self._run_validation(self.validator, reporter)
+            self.progress.before = before.measures()
+            self._log_validation(before, reporter)
+
+    def _updates(self) -> Iterator[tuple[list[Batch], Position, float]]:
+        """Yield the batches of each update, the position after them, and the time at which they were requested."""
         if self.is_over():
             return
-        batches: list[AnyBatch] = []
+        batches: list[Batch] = []
         began = time.perf_counter()
-        for position, batch in self.feed.starting(self.progress.position):
+        for position, batch in self.batch_source.starting(self.progress.position):
             batches.append(batch)
             if len(batches) == self.config.gradient_accumulation:
                 yield batches, position, began
                 batches, began = [], time.perf_counter()
 
-    def _timed_update(self, batches: list[AnyBatch], position: Position, began: float, reporter: Reporter) -> Step:
+    def _update(self, batches: list[Batch], position: Position, began: float, reporter: Reporter) -> Step:
+        """Make one update and count it."""
         progress = self.progress
         update = progress.update + 1
         rate, has_batches = self.schedule(update), time.perf_counter()
-        outcome = self._update(batches, update, rate, reporter)
+        result = self._in_memory(lambda size: self.train_step.run(batches, update, rate, size), reporter)
         epoch = progress.position.epoch
         progress.update, progress.position = update, position
-        if outcome.finite:
-            if self.manager.ema is not None:
-                self.manager.ema.take_in(update)
-            progress.skipped_in_a_row = 0
-            progress.tokens += outcome.tokens
-            progress.window_loss += outcome.loss
-            progress.window_tokens += outcome.tokens
-        else:
-            self._count_skipped(outcome, reporter)
+        self._count(result, reporter)
         now = time.perf_counter()
-        if self.calibration.observe(outcome.tokens, now - has_batches):
-            threads = self.updater.workers.active
+        if self.calibration.observe(result.tokens, now - has_batches):
+            threads = self.train_step.workers.active
             self.journal.time("calibrated", threads=threads, tokens_per_second=self.calibration.speeds)
-        return Step(
-            update, epoch, outcome.loss / outcome.tokens, rate, outcome.gradient_norm, outcome.tokens, now - began
-        )
+        loss = result.loss / result.tokens
+        return Step(update, epoch, loss, rate, result.gradient_norm, result.tokens, now - began)
 
-    def _update(self, batches: list[AnyBatch], update: int, rate: float, reporter: Reporter) -> Outcome:
-        return self._in_memory(lambda size: self.updater.update(batches, update, rate, size), reporter)
+    def _count(self, result: StepResult, reporter: Reporter) -> None:
+        """Add an update to the progress; too many in a row that were not finite are an error."""
+        progress = self.progress
+        if result.finite:
+            if self.manager.ema is not None:
+                self.manager.ema.update(progress.update)
+            progress.skipped_in_a_row = 0
+            progress.tokens += result.tokens
+            progress.window_loss += result.loss
+            progress.window_tokens += result.tokens
+            return
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        self.journal.write("skipped", update=progress.update, loss=str(result.loss), norm=str(result.gradient_norm))
+        reporter.warn(
+            f"skipped update {progress.update:,}: loss or gradient not finite ({progress.skipped:,} skipped so far)"
+        )
+        if progress.skipped_in_a_row >= MAX_SKIPPED:
+            raise TransduceError(
+                f"the loss or gradient was not finite {MAX_SKIPPED} updates in a row, up to {progress.update:,}; "
+                "lower training.learning_rate, raise training.warmup or set training.max_grad_norm"
+            )
 
     def _in_memory(self, work: Callable[[int], T], reporter: Reporter) -> T:
-        """Do what needs memory for slices; where it runs out, in slices half as large, now and from now on."""
+        """Do work with the current micro-batch size; where memory runs out, halve it, now and from now on."""
         progress = self.progress
         while True:
             try:
@@ -166,53 +183,44 @@ class Trainer:
             except (MemoryError, RuntimeError) as error:
                 if not ran_out_of_memory(error):
                     raise
-                if progress.micro_batch_tokens <= SMALLEST_MICRO_BATCH:
-                    raise TransduceError(
-                        f"there is not enough memory for update {progress.update + 1:,}, even in slices of "
-                        f"{progress.micro_batch_tokens} tokens; choose a smaller model, or shorter texts with data.max_length"
-                    ) from None
-                if self.ranks.world > 1 and not isinstance(error, SharedShortage):  # the others have not heard of it
-                    raise TransduceError(
-                        f"rank {self.ranks.rank} ran out of memory at update {progress.update + 1:,}; start a new run "
-                        f"with training.micro_batch_tokens={progress.micro_batch_tokens // 2}"
-                    ) from None
+                self._check_can_halve(error)
             progress.micro_batch_tokens //= 2
             self.journal.write(
                 "out_of_memory", update=progress.update + 1, micro_batch_tokens=progress.micro_batch_tokens
             )
             reporter.warn(
-                f"memory ran out at update {progress.update + 1:,}; going on in slices of {progress.micro_batch_tokens:,} "
-                "tokens, with the same batches"
+                f"out of memory at update {progress.update + 1:,}; continuing with micro-batches of "
+                f"{progress.micro_batch_tokens:,} tokens and the same batches"
             )
 
-    def _count_skipped(self, outcome: Outcome, reporter: Reporter) -> None:
-        """Leave the weights as they were; too often in a row means that there is no way on."""
+    def _check_can_halve(self, error: BaseException) -> None:
+        """Raise where a smaller micro-batch does not help, or where other ranks would not use it too."""
         progress = self.progress
-        progress.skipped += 1
-        progress.skipped_in_a_row += 1
-        self.journal.write("skipped", update=progress.update, loss=str(outcome.loss), norm=str(outcome.gradient_norm))
-        what, so_far = "its loss or gradient was not finite", f"{progress.skipped:,} so far"
-        reporter.warn(f"update {progress.update:,} was left out: {what} ({so_far})")
-        if progress.skipped_in_a_row >= MOST_SKIPPED:
+        if progress.micro_batch_tokens <= SMALLEST_MICRO_BATCH:
             raise TransduceError(
-                f"the loss or gradient was not finite {MOST_SKIPPED} updates in a row, up to {progress.update:,}; "
-                "lower training.learning_rate, raise training.warmup or set training.max_grad_norm"
-            )
+                f"out of memory at update {progress.update + 1:,}, even with micro-batches of "
+                f"{progress.micro_batch_tokens} tokens; choose a smaller model, or shorter texts with data.max_length"
+            ) from None
+        if self.ranks.world > 1 and not isinstance(error, SharedShortage):  # the other ranks do not know
+            raise TransduceError(
+                f"rank {self.ranks.rank} ran out of memory at update {progress.update + 1:,}; start a new run "
+                f"with training.micro_batch_tokens={progress.micro_batch_tokens // 2}"
+            ) from None
 
-    def _went_back(self, step: Step, reporter: Reporter) -> bool:
-        """Say so when the loss runs away, and go back if the recipe wants it."""
+    def _rolled_back(self, step: Step, reporter: Reporter) -> bool:
+        """Warn when the loss diverges, and roll back if `training.max_rollbacks` allows; return whether it did."""
         if not math.isfinite(step.loss) or not self.progress.divergence.observe(step.loss):
             return False
         self.journal.write("diverging", update=step.update, loss=step.loss)
-        said = f"the loss ran away at update {step.update:,}, to {step.loss:.3f}"
+        diverged = f"the loss diverged at update {step.update:,}, to {step.loss:.3f}"
         before = self.manager.roll_back(self.progress) if self.progress.rollbacks < self.config.max_rollbacks else None
         if before is None:
             reporter.warn(
-                f"{said}; if it does not come back, lower training.learning_rate or set training.max_grad_norm"
+                f"{diverged}; if it does not recover, lower training.learning_rate or set training.max_grad_norm"
             )
             return False
         self.progress = before
-        reporter.warn(f"{said}; going back to update {before.update:,} and leaving out the batches since")
+        reporter.warn(f"{diverged}; rolled back to update {before.update:,}, skipping the batches since")
         return True
 
     def _log(self, step: Step) -> None:
@@ -236,32 +244,32 @@ class Trainer:
         return update % self.config.validate_every == 0 or update == self.config.updates
 
     def _validate(self, reporter: Reporter) -> None:
-        """Look how good the model is, and save it."""
+        """Validate, save a checkpoint, and prune older ones."""
         progress = self.progress
         if self.validator is not None:
-            validation = self._look(self.validator, reporter)
+            validation = self._run_validation(self.validator, reporter)
             best, score = self.validator.better(validation, progress.best_score)
             best, score = bool(self.ranks.from_leader(best)), self.ranks.from_leader(score)
             if best:
                 progress.best_score, progress.best_update, progress.validations_since_best = score, progress.update, 0
             else:
                 progress.validations_since_best += 1
-            self._note(replace(validation, best=best), reporter)
+            self._log_validation(replace(validation, best=best), reporter)
         else:
             progress.best_update = progress.update
         self.manager.save(progress)
         self.manager.prune(progress.best_update)
 
-    def _look(self, validator: Validator | ReadingValidator, reporter: Reporter) -> Validation:
-        """See how good what would be kept now is, on pairs of now and of before."""
-        update, watcher = self.progress.update, self.watcher
+    def _run_validation(self, validator: Validator, reporter: Reporter) -> Validation:
+        """Validate the weights that would be saved now, on the validation split and the extra one."""
+        update, extra = self.progress.update, self.extra_validator
         with self.manager.final_weights():
             found = self._in_memory(lambda size: validator.validate(update, size), reporter)
-            if watcher is None:
+            if extra is None:
                 return found
-            return replace(found, watched=self._in_memory(lambda size: watcher.validate(update, size), reporter))
+            return replace(found, extra=self._in_memory(lambda size: extra.validate(update, size), reporter))
 
-    def _note(self, validation: Validation, reporter: Reporter) -> None:
+    def _log_validation(self, validation: Validation, reporter: Reporter) -> None:
         measures = validation.measures()
         self.journal.write(
             "validation",
@@ -275,23 +283,24 @@ class Trainer:
         reporter.validation(validation)
 
     def is_over(self) -> bool:
-        """Whether the run has come to its end, by its updates or by its patience."""
+        """Whether the run has reached its last update or run out of patience."""
         patience = self.config.patience
-        tired = patience > 0 and self.progress.validations_since_best >= patience
-        return tired or self.progress.update >= self.config.updates
+        out_of_patience = patience > 0 and self.progress.validations_since_best >= patience
+        return out_of_patience or self.progress.update >= self.config.updates
 
     def _plan(self, reporter: Reporter) -> Plan:
+        largest = partial(self.task.largest_batch, self.prepared)
         return Plan(
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
             train_pairs=len(self.prepared.train),
             validation_pairs=0 if self.prepared.validation is None else len(self.prepared.validation),
             updates=self.config.updates,
             first_update=self.progress.update + 1,
-            updates_per_epoch=self.feed.batches.batches_in_epoch(self.progress.position.epoch)
+            updates_per_epoch=self.batch_source.batches.batches_in_epoch(self.progress.position.epoch)
             / self.config.gradient_accumulation,
-            threads=len(self.updater.workers.models),
+            threads=len(self.train_step.workers.models),
             ranks=self.ranks.world,
-            device=str(self.updater.device),
-            memory=self._in_memory(lambda size: expected_peak(self.updater, self.prepared, size), reporter),
-            rows="blocks" if isinstance(self.prepared.data, PlainTextConfig) else "pairs",
+            device=str(self.train_step.device),
+            memory=self._in_memory(lambda size: expected_peak(self.train_step, largest, size), reporter),
+            rows=self.task.rows,
         )

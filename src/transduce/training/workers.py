@@ -1,9 +1,9 @@
-"""Threads that each compute a part of the work with a model of their own, which shares its weights with the others'.
+"""Worker threads, each with its own copy of the model that shares the weights.
 
-On a CPU several operations side by side, one thread each, beat several threads inside each operation: nothing waits
-for the slowest thread of every small product, and nothing breaks down when another program wants a core. What is
-computed is cut up without looking at how many threads there are, and what comes of it is put together in the order
-of the parts, so that results do not depend on the number of threads, to the last bit.
+On a CPU several operations in parallel, one thread each, are faster than several threads inside each operation: nothing
+waits for the slowest thread of every small product, and another program that takes a core does little harm. The work
+is split without regard to the number of threads, and the results are combined in the order of the parts, so that
+results do not depend on the number of threads, to the last bit.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import torch
 from transduce.models.interface import Model
 
 Work = Callable[[Any, int], Any]
-"""What to do: a model to do it with, and the number of the part."""
+"""(model, number of the part) -> result."""
 
 
 class Workers:
-    """A fixed number of threads, the calling one among them."""
+    """A fixed number of threads, including the calling one."""
 
     def __init__(self, model: Model, count: int) -> None:
         assert count >= 1
         self.models = [model] if count == 1 else [_sharing(model) for _ in range(count)]
-        """One for each thread. With one thread it is the model itself."""
+        """One for each thread; with a single thread the model itself."""
         self._job: _Job | None = None
         self.active = count
-        """Threads that take part; fewer may be faster."""
+        """Threads in use; fewer may be faster."""
         self._wanted, self._ended = threading.Semaphore(0), threading.Semaphore(0)
         self._threads: list[threading.Thread] = []
 
@@ -39,8 +39,8 @@ class Workers:
     ) -> Sequence[Any]:
         """Return work(model, part) for every part, in order.
 
-        `then(model, part)` is called when a part is done, by its thread but in the order of the parts, never two at
-        once: for adding up. The first part that fails ends the others, and its error is raised here.
+        `then(model, part)` is called after each part, by its thread but in the order of the parts, never two at once:
+        for summing. The first part that fails ends the others, and its error is raised here.
         """
         self._job = job = _Job(work, parts, then)
         for model in self.models:
@@ -53,7 +53,7 @@ class Workers:
         return job.outcome()
 
     def close(self) -> None:
-        """Let the threads end."""
+        """End the threads."""
         self._job = None
         self._wake(len(self._threads))
         for thread in self._threads:
@@ -61,7 +61,7 @@ class Workers:
         self._threads = []
 
     def _wake(self, count: int) -> None:
-        if count and not self._threads:  # started when there is work: a process may be forked before
+        if count and not self._threads:  # started with the first work: the process may be forked before
             self._threads = [
                 threading.Thread(target=self._wait_for_work, args=(model,), daemon=True) for model in self.models[1:]
             ]
@@ -80,7 +80,7 @@ class Workers:
 
 
 class _Job:
-    """One piece of work that several threads take parts of."""
+    """One piece of work, whose parts several threads compute."""
 
     def __init__(self, work: Work, parts: int, then: Callable[[Model, int], None] | None) -> None:
         self.work, self.then = work, then
@@ -90,21 +90,21 @@ class _Job:
         self.changed = threading.Condition()
 
     def take_part(self, model: Model) -> None:
-        """Work until nothing is left."""
+        """Compute parts until none is left."""
         while (part := self._take()) is not None:
             try:
                 self.results[part] = self.work(model, part)
                 self._wait_for_turn(part)
                 if self.then is not None and not self.errors:
                     self.then(model, part)
-            except BaseException as error:  # whatever it is, the calling thread raises it
+            except BaseException as error:  # the calling thread raises it
                 self.errors[part] = error
             with self.changed:
                 self.done = max(self.done, part + 1)
                 self.changed.notify_all()
 
     def outcome(self) -> Sequence[Any]:
-        """Return the results, or raise what went wrong first."""
+        """Return the results, or raise the first error."""
         if self.errors:
             raise self.errors[min(self.errors)]
         return self.results
@@ -122,7 +122,7 @@ class _Job:
 
 
 def _sharing(model: Model) -> Model:
-    """Return a model of the same modules whose weights are the very same memory; gradients are its own."""
+    """Return a copy of a model that shares the memory of its weights; gradients are its own."""
     with torch.no_grad():
         twin = copy.deepcopy(model)
         for own, shared in zip(twin.parameters(), model.parameters(), strict=True):
@@ -130,20 +130,20 @@ def _sharing(model: Model) -> Model:
     return twin
 
 
-# How many threads are fastest on this machine, for this model: tried out while the first updates are made.
+# The number of threads that is fastest on this machine for this model, measured during the first updates.
 #
-# Results do not depend on the number of threads, so trying costs nothing. More threads are not always faster: Python
-# runs one thread at a time between two operations, and the smaller a model the more of its time that is.
+# Results do not depend on the number of threads, so measuring costs nothing. More threads are not always faster:
+# between two operations Python runs one thread at a time, which takes a larger part of the time of a smaller model.
 
 
 WARM_UP, ROUNDS = 2, 6
-"""Updates that are not counted, since memory and threads are new in them, and how often each number has its turn."""
+"""Updates that are not measured, since memory and threads are new, and measurements of each number of threads."""
 AS_GOOD = 0.9
-"""Share of the best speed that is as good: what is measured here is noisy, and more threads are the better guess."""
+"""Fraction of the best speed that counts as equal: measurements are noisy, and more threads are the better guess."""
 
 
 class Calibration:
-    """Tries all threads, half of them, a quarter … down to one, in turns, and stays with the most that are as fast."""
+    """Measures all threads, half of them, a quarter … down to one, in turns, and keeps the most that are as fast."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -152,10 +152,10 @@ class Calibration:
         self._plan = [most] * WARM_UP + counts * ROUNDS if most > 1 else []
         self._done = 0
         self.speeds: dict[int, float] = {}
-        """Tokens per second by number of threads: of the best turn, since a disturbance only ever slows down."""
+        """Best tokens per second by number of threads, since interference only slows down."""
 
     def observe(self, tokens: int, seconds: float) -> bool:
-        """Take in one update; return whether the choice was made by it."""
+        """Record one update; return whether the measurement is complete."""
         if self._done >= len(self._plan):
             return False
         count = self._plan[self._done]

@@ -1,77 +1,47 @@
-"""Rows for a reader as tensors."""
+"""Batches of a text encoder."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transduce.data.batches import Batch
 from transduce.data.store import PairStore
 from transduce.rng import Rows
 from transduce.tasks.text_encoding.config import Objective
 from transduce.text.tokenizer.special import Specials
 
-NOTHING = -1
-"""Where nothing is wanted."""
+NO_LABEL = -1
+"""Label of tokens without one."""
 
 
-@dataclass(frozen=True)
-class ReadingBatch:
-    """Some framed texts, padded on the right, and what is wanted of them."""
+@dataclass(frozen=True, kw_only=True)
+class EncoderBatch(Batch):
+    """Texts with their special tokens, and their labels."""
 
     tokens: Tensor
     """(B N): start, tokens, end."""
     allowed: Tensor
     """(B N), True where there is a real token."""
     segments: Tensor
-    """(B N): which of its texts each token is of."""
-    wanted: Tensor
-    """The label of each text (B 1), the first and last token of its answer (B 2), or what is wanted of each token
-    (B N): its label, or the piece that stood there; -1 for nothing. The first token's is whether the second text
-    follows, for mask."""
-    num_target_tokens: int
-    """Answers that are wanted: labels, places, or hidden pieces; of the whole batch, also in a part of it."""
+    """(B N): which of its texts each token belongs to."""
+    labels: Tensor
+    """The label of each text (B 1), the first and last token of its answer (B 2), or the label of each token (B N), for
+    mask the original token; -1 for none. For mask the first one is whether the second text follows the first."""
     num_rows: int
-    """Rows of the whole batch."""
-    rows: Rows
-    """Which rows of the split these are."""
-
-    def __len__(self) -> int:
-        return len(self.tokens)
+    """Rows of the whole batch, also in a part of it."""
 
     @property
     def width(self) -> int:
-        """Tokens of its longest row."""
         return self.tokens.shape[1]
 
-    def part(self, start: int, stop: int) -> ReadingBatch:
-        """Return some of the rows."""
-        some = slice(start, stop)
-        return replace(
-            self,
-            tokens=self.tokens[some],
-            allowed=self.allowed[some],
-            segments=self.segments[some],
-            wanted=self.wanted[some],
-            rows=self.rows[some],
-        )
 
-    def to(self, device: torch.device | str) -> ReadingBatch:
-        """Return the batch on another device."""
-        return replace(
-            self,
-            tokens=self.tokens.to(device),
-            allowed=self.allowed.to(device),
-            segments=self.segments.to(device),
-            wanted=self.wanted.to(device),
-        )
-
-
-def collate_reading(store: PairStore, rows: Rows, special: Specials, task: Objective) -> ReadingBatch:
-    """Put rows together."""
+def collate_examples(store: PairStore, rows: Rows, special: Specials, objective: Objective) -> EncoderBatch:
+    """Return rows of a split as tensors."""
     tokens, lengths = store.sources.take(rows)
     tokens_BN = _filled(tokens, lengths, special.pad, shift=1, width=int(lengths.max(initial=0)) + 2)
     tokens_BN[:, 0] = special.start
@@ -79,19 +49,19 @@ def collate_reading(store: PairStore, rows: Rows, special: Specials, task: Objec
     allowed_BN = np.arange(tokens_BN.shape[1]) < (lengths + 2)[:, None]
     ended_BN = np.cumsum(tokens_BN == special.end, axis=1) - (tokens_BN == special.end)
     segments_BN = np.where(allowed_BN, ended_BN, 0)
-    wanted, counts = store.targets.take(rows)
-    if task in ("classify", "answer"):
-        wanted_BN = wanted.astype(np.int64).reshape(len(rows), -1)
-        asked = len(rows) if task == "classify" else 2 * len(rows)
+    labels, counts = store.targets.take(rows)
+    if objective in ("classify", "answer"):
+        label_BN = labels.astype(np.int64).reshape(len(rows), -1)
+        count = len(rows) if objective == "classify" else 2 * len(rows)
     else:
-        wanted_BN = _filled(wanted, counts, 0, shift=0, width=tokens_BN.shape[1]) - 1
-        asked = int((wanted_BN[:, 1:] != NOTHING).sum())
-    return ReadingBatch(
-        torch.from_numpy(tokens_BN),
-        torch.from_numpy(allowed_BN),
-        torch.from_numpy(segments_BN),
-        torch.from_numpy(wanted_BN),
-        num_target_tokens=max(1, asked),
+        label_BN = _filled(labels, counts, 0, shift=0, width=tokens_BN.shape[1]) - 1
+        count = int((label_BN[:, 1:] != NO_LABEL).sum())
+    return EncoderBatch(
+        tokens=torch.from_numpy(tokens_BN),
+        allowed=torch.from_numpy(allowed_BN),
+        segments=torch.from_numpy(segments_BN),
+        labels=torch.from_numpy(label_BN),
+        num_target_tokens=max(1, count),
         num_rows=len(rows),
         rows=rows,
     )

@@ -20,12 +20,12 @@ from transduce.evaluation.significance import SAMPLES, intervals
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.text_encoding import answers_to
 from transduce.models.head import LanguageHead
-from transduce.tasks.text_encoding.batches import collate_reading
+from transduce.tasks.text_encoding.batches import collate_examples
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
 from transduce.tasks.text_encoding.corpus import Example, documents, read_examples
 from transduce.tasks.text_encoding.encoding import Row, encoder_for
+from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
-from transduce.training.reading_objective import reading_loss
 
 TOGETHER = 1024
 MOST_NAMED = 3
@@ -111,8 +111,8 @@ def _masked(reader: TextEncoder, data: TextEncodingConfig, lines: Iterator[Examp
     loss, asked, correct = 0.0, 0, 0
     with torch.inference_mode():
         for batch_rows in validation_batches(store, 4096):
-            batch = collate_reading(store, np.asarray(batch_rows), tokenizer.specials, "mask")
-            result = reading_loss(reader.model, batch.to(reader.model.device), smoothing=0.0)
+            batch = collate_examples(store, np.asarray(batch_rows), tokenizer.specials, "mask")
+            result = encoder_loss(reader.model, batch.to(reader.model.device), smoothing=0.0)
             loss += float(result.plain)
             asked += batch.num_target_tokens
             correct += int(result.correct)

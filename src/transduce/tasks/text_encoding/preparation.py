@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.prepared import new_folder, write_manifest
+from transduce.data.prepared import GivenTokenizers, new_folder, write_manifest
 from transduce.data.ragged import RaggedWriter
 from transduce.data.report import Report, Side, SplitReport, Tally
 from transduce.data.split import SideCount, token_bytes
@@ -28,7 +28,6 @@ from transduce.storage.layout import REPORT, TOKENIZER
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
 from transduce.tasks.text_encoding.corpus import Example, documents, read_examples
 from transduce.tasks.text_encoding.encoding import Encoder, Row, encoder_for
-from transduce.tasks.translation.preparation import Given
 from transduce.text.corpus import Pair
 from transduce.text.lines import is_stream, shown
 from transduce.text.tokenizer import AnyTokenizer
@@ -64,7 +63,7 @@ def prepare_examples(
     tokenizer: TokenizerConfig,
     folder: Path,
     progress: Progress | None = None,
-    given: Given | None = None,
+    given: GivenTokenizers | None = None,
 ) -> Report:
     """Audit and tokenise examples into `folder`, which is written whole or not at all, and report what was found.
 

@@ -15,30 +15,30 @@ from typing import Any
 from transduce.config import Table
 from transduce.errors import DataError
 from transduce.text.sentence import count_unspaced
+from transduce.training.initial_checkpoint import InitialCheckpoint
+from transduce.training.task import Defaults
 
-SURVEYED = 1_000_000
-"""Pairs that are counted; a larger corpus gets the settings of one of this size or more."""
-LOOKED_AT = 100_000
-"""Pairs whose words are looked at."""
+MAX_PAIRS = 1_000_000
+"""Pairs that are counted; a larger corpus gets the settings of one of this size."""
+SAMPLED_PAIRS = 100_000
+"""Pairs whose words are counted."""
 KINDS = {"kind", "source_kind", "target_kind"}
-"""Settings of [tokenizer] by which a person says what a token is; then nothing is chosen there."""
-FEW_PAIRS = 50_000
-"""Pairs up to which a width of 128 learns as much from an update as twice that."""
-PLENTY = 300_000
-"""Pairs from which on a corpus regularises itself."""
-LITTLE, MUCH = 300_000, 10_000_000
-"""Target tokens of what a model that has learned already goes on with."""
+"""Settings of [tokenizer] that name the kind of token; where one is given, nothing is chosen there."""
+VERY_SMALL, SMALL, LARGE = 10_000, 50_000, 300_000
+"""Pairs: up to SMALL a width of 128 learns as much per update as 256; from LARGE on there is little overfitting."""
+FEW_TOKENS, MANY_TOKENS = 300_000, 10_000_000
+"""Target tokens of small and large corpora for fine-tuning."""
 FEW_WORDS = 300
 """A side with no more different words than this is written in symbols, not in words, …"""
-UNSPACED_WORD = 4
-"""Characters of a script without spaces between words that are taken for one, rather too many than too few."""
 OFTEN = 5
-"""… if they stand there this often on average; in a small corpus of text most words stand once."""
+"""… if each occurs this often on average; in a small corpus of text most words occur once."""
+UNSPACED_WORD = 4
+"""Characters that count as one word in a script without spaces, an overestimate."""
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a corpus looks like."""
+    """Statistics of a corpus."""
 
     pairs: int
     source: Side
@@ -47,81 +47,73 @@ class Survey:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a corpus: means per line, and how many different words (counted up to a bound)."""
+    """One side of a corpus: means per line, and the number of different words (counted up to a bound)."""
 
     characters: float
     words: float
     distinct_words: int
 
 
-@dataclass(frozen=True)
-class Advice:
-    """Tables of a recipe, and a sentence for each choice."""
-
-    tables: Table
-    reasons: list[str]
-
-
 def survey(texts: Iterable[tuple[str, str]], pairs: int | None = None) -> Survey:
-    """Look at the first pairs of text, and count all up to a bound unless it is known how many there are."""
+    """Sample the first pairs of text, and count all up to a bound unless `pairs` says how many there are."""
     left = iter(texts)
-    looked, sides = 0, [[0, 0], [0, 0]]
+    sampled, sides = 0, [[0, 0], [0, 0]]
     distinct: list[set[str]] = [set(), set()]
-    for pair in islice(left, LOOKED_AT):
-        looked += 1
+    for pair in islice(left, SAMPLED_PAIRS):
+        sampled += 1
         for side, (text, counts) in enumerate(zip(pair, sides, strict=True)):
             words = text.split()
             counts[0] += len(text)
             counts[1] += max(len(words), count_unspaced(text) // UNSPACED_WORD)
             if len(distinct[side]) <= FEW_WORDS:
                 distinct[side].update(words)
-    pairs = looked + sum(1 for _ in islice(left, SURVEYED - looked)) if pairs is None else pairs
+    pairs = sampled + sum(1 for _ in islice(left, MAX_PAIRS - sampled)) if pairs is None else pairs
     if not pairs:
         raise DataError("the training corpus is empty; give files with at least one line")
-    seen = [Side(c / looked, w / looked, len(d)) for (c, w), d in zip(sides, distinct, strict=True)]
-    return Survey(min(pairs, SURVEYED), *seen)
+    seen = [Side(c / sampled, w / sampled, len(d)) for (c, w), d in zip(sides, distinct, strict=True)]
+    return Survey(min(pairs, MAX_PAIRS), *seen)
 
 
-def advise(found: Survey, given: Table | None = None) -> Advice:
-    """Choose tokenizer, model and training for a corpus; `given` is what a person said of the tokenizer."""
-    tokens = advise_tokenizer(found, given)
-    tokenizer, reasons = tokens.tables["tokenizer"], tokens.reasons
+def choose_settings(found: Survey, given: Table | None = None) -> Defaults:
+    """Choose tokenizer, model and training for a corpus; `given` is the table [tokenizer] as written."""
+    chosen = choose_tokenizer(found, given)
+    tokenizer, reasons = chosen.tables["tokenizer"], chosen.reasons
     lengths = {"word": found.target.words, "character": found.target.characters}
     per_line = lengths.get(tokenizer.get("target_kind", tokenizer.get("kind")), found.target.characters / 4)
     model, training = _model(found.pairs, per_line, reasons)
-    chosen = bool(KINDS & (given or {}).keys())
-    if not {**({"joint": True} if chosen else tokenizer), **(given or {})}["joint"]:
+    has_kind = bool(KINDS & (given or {}).keys())
+    if not {**({"joint": True} if has_kind else tokenizer), **(given or {})}["joint"]:
         model["tied_embeddings"] = "target"
-    return Advice({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+    return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-def advise_tokenizer(found: Survey, given: Table | None = None) -> Advice:
+def choose_tokenizer(found: Survey, given: Table | None = None) -> Defaults:
     """Choose the tokenizer alone."""
-    reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == SURVEYED else "")]
-    said = [] if KINDS & (given or {}).keys() else reasons
+    reasons = [f"{found.pairs:,} training pairs" + (" or more" if found.pairs == MAX_PAIRS else "")]
+    noted = [] if KINDS & (given or {}).keys() else reasons
     sides = (("source", found.source), ("target", found.target))
-    kinds = {f"{name}_kind": _kind(side, found.pairs, name, said) for name, side in sides}
+    kinds = {f"{name}_kind": _kind(side, found.pairs, name, noted) for name, side in sides}
     one = set(kinds.values())
     if (given or {}).get("joint") and len(one) == 1 and (kind := one.pop()):
-        return Advice({"tokenizer": {"joint": True, "kind": kind, "vocab_size": 4000, "min_frequency": 1}}, reasons)
+        return Defaults({"tokenizer": {"joint": True, "kind": kind, "vocab_size": 4000, "min_frequency": 1}}, reasons)
     size = 4000 if found.pairs < 20_000 else 10_000 if found.pairs < 300_000 else 32_000
     if any(kinds.values()) and not (given or {}).get("joint"):
         named = {name: kind or "bpe" for name, kind in kinds.items()}
         size = size if "bpe" in named.values() else 4000
-        return Advice({"tokenizer": {"joint": False, **named, "vocab_size": size, "min_frequency": 1}}, reasons)
-    said.append(f"text on both sides: one BPE vocabulary of {size:,} tokens for both")
-    return Advice({"tokenizer": {"kind": "bpe", "joint": True, "vocab_size": size}}, reasons)
+        return Defaults({"tokenizer": {"joint": False, **named, "vocab_size": size, "min_frequency": 1}}, reasons)
+    noted.append(f"text on both sides: one joint BPE vocabulary of {size:,} tokens")
+    return Defaults({"tokenizer": {"kind": "bpe", "joint": True, "vocab_size": size}}, reasons)
 
 
-def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, given: Table) -> Advice:
-    """Choose how a model that has learned already goes on with another corpus of about so many tokens.
+def choose_fine_tuning(checkpoint: InitialCheckpoint, amount: str, target_tokens: float, given: Table) -> Defaults:
+    """Choose [training] for fine-tuning a model on a corpus of about `target_tokens`.
 
-    A small rate, so that what was learned is bent and not broken, risen to in a few updates, because the moments of
-    the optimizer start from nothing; it falls to nothing in a line, and a few epochs are enough. `amount` says how
-    much text there is, and `given` is what a person said of the training.
+    A low learning rate, so that the model does not forget, with a short warmup, because the optimizer's moments start
+    at zero; linear decay to zero over a few epochs. `amount` describes the corpus, `given` is [training] as written.
     """
-    tokens = given.get("batch_tokens", 2048 if target_tokens < LITTLE else 4096)
-    epochs = 20 if target_tokens < LITTLE else 10 if target_tokens < MUCH else 3
+    rate, why = checkpoint.peak_rate()
+    tokens = given.get("batch_tokens", 2048 if target_tokens < FEW_TOKENS else 4096)
+    epochs = 20 if target_tokens < FEW_TOKENS else 10 if target_tokens < MANY_TOKENS else 3
     size = tokens if isinstance(tokens, int) else 4096
     per_epoch = max(1, int(target_tokens / size))
     updates = given.get("updates", max(200, min(20_000, epochs * per_epoch)))
@@ -141,43 +133,43 @@ def advise_going_on(amount: str, target_tokens: float, rate: float, why: str, gi
     reasons = [amount, *([] if "learning_rate" in given else [f"learning rate {rate:.2g}: {why}"])]
     chosen = {**training, **given}
     reasons.append(
-        f"at most {updates:,} updates of {tokens} tokens, {chosen['warmup']:,} of them to warm up, "
-        f"checked every {chosen['validate_every']:,}"
+        f"at most {updates:,} updates of {tokens} tokens, {chosen['warmup']:,} of warmup, "
+        f"validated every {chosen['validate_every']:,}"
     )
-    return Advice({"training": training}, reasons)
+    return Defaults({"training": {**training, **checkpoint.kept_settings}}, reasons)
 
 
 def _kind(side: Side, pairs: int, name: str, reasons: list[str]) -> str | None:
     if side.distinct_words <= FEW_WORDS and pairs * side.words >= OFTEN * side.distinct_words:
-        reasons.append(f"the {name} has {side.distinct_words} different words: each is a token of its own")
+        reasons.append(f"the {name} has {side.distinct_words} different words: each is a token")
         return "word"
     if side.words < 1.5:
-        reasons.append(f"the {name} is single words: its tokens are characters")
+        reasons.append(f"the {name} is single words: tokens are characters")
         return "character"
     return None
 
 
 def _model(pairs: int, tokens_per_line: float, reasons: list[str]) -> tuple[Table, Table]:
-    if pairs < 10_000:
+    if pairs < VERY_SMALL:
         model: Table = {"name": "transformer", "preset": "small", "num_layers": 3, "model_dim": 128, "ffn_dim": 512}
-        rate, warmup, epochs, what = 2e-3, 400, 100, "a very small corpus: 3 + 3 layers of 128, norms in front"
-    elif pairs < FEW_PAIRS:
+        rate, warmup, epochs, what = 2e-3, 400, 100, "a very small corpus: 3 + 3 layers of width 128, pre-norm"
+    elif pairs < SMALL:
         model = {"name": "transformer", "preset": "small", "model_dim": 128, "ffn_dim": 512}
-        rate, warmup, epochs, what = 5e-3, 2000, 40, "a small corpus: 4 + 4 layers of 128, norms in front"
-    elif pairs < PLENTY:
+        rate, warmup, epochs, what = 5e-3, 2000, 40, "a small corpus: 4 + 4 layers of width 128, pre-norm"
+    elif pairs < LARGE:
         model = {"name": "transformer", "preset": "small"}
-        rate, warmup, epochs, what = 1e-3, 1000, 40, "a corpus of middle size: 4 + 4 layers of 256, norms in front"
+        rate, warmup, epochs, what = 1e-3, 1000, 40, "a medium corpus: 4 + 4 layers of width 256, pre-norm"
     else:
         model = {"name": "transformer", "preset": "paper_base", "norm": "pre"}
-        rate, warmup, epochs, what = 7e-4, 4000, 10, "a large corpus: the paper's base model with norms in front"
-    tokens = 2048 if pairs < 10_000 else 4096
+        rate, warmup, epochs, what = 7e-4, 4000, 10, "a large corpus: the paper's base model, pre-norm"
+    tokens = 2048 if pairs < VERY_SMALL else 4096
     per_epoch = max(1, int(pairs * (tokens_per_line + 1) / tokens))
     updates = max(500, min(100_000, epochs * per_epoch))
     every = max(50, min(2000, per_epoch, updates // 10))
     warmup = min(warmup, updates // 5)
-    reasons.append(f"{what}, dropout {0.3 if pairs < PLENTY else 0.1}")
+    reasons.append(f"{what}, dropout {0.3 if pairs < LARGE else 0.1}")
     reasons.append(
-        f"about {epochs} epochs are at most {updates:,} updates of {tokens:,} tokens, checked every {every:,}"
+        f"about {epochs} epochs: at most {updates:,} updates of {tokens:,} tokens, validated every {every:,}"
     )
     training: dict[str, Any] = {
         "batch_tokens": tokens,

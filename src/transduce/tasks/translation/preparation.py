@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from transduce.data.audit import (
     spool,
 )
 from transduce.data.config import PlainTextConfig
-from transduce.data.prepared import new_folder, write_manifest
+from transduce.data.prepared import GivenTokenizers, new_folder, write_manifest
 from transduce.data.report import MAX_EXAMPLES, REASONS, Finding, Report, SplitReport, Tally
 from transduce.data.split import Limits, SplitWriter, Texts, token_bytes
 from transduce.errors import DataError, SettingsError
@@ -59,7 +59,7 @@ def prepare_pairs(
     tokenizer: TokenizerConfig,
     folder: Path,
     progress: Progress | None = None,
-    given: Given | None = None,
+    given: GivenTokenizers | None = None,
 ) -> Report:
     """Audit and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found.
 
@@ -78,16 +78,6 @@ def prepare_pairs(
     return report
 
 
-class Given(NamedTuple):
-    """Tokenizers that are there already."""
-
-    source: AnyTokenizer
-    target: AnyTokenizer
-    """The same object as the source's when one serves both."""
-    tags: Tags | None = None
-    """The languages that their model can be asked for."""
-
-
 class _Preparation:
     """One preparation on its way."""
 
@@ -97,7 +87,7 @@ class _Preparation:
         tokenizer: TokenizerConfig,
         folder: Path,
         progress: Progress,
-        given: Given | None,
+        given: GivenTokenizers | None,
     ) -> None:
         self.data = data
         self.tokenizer = tokenizer
@@ -209,7 +199,7 @@ class _Preparation:
         return source, target
 
     def _extended(
-        self, given: Given, texts: Callable[[], Iterator[tuple[str, str]]]
+        self, given: GivenTokenizers, texts: Callable[[], Iterator[tuple[str, str]]]
     ) -> tuple[AnyTokenizer, AnyTokenizer]:
         """Return the given tokenizers, with what the recipe wants to be added to them."""
         given = self._with_languages(given)
@@ -223,7 +213,7 @@ class _Preparation:
         source = extend(given.source, (source for source, _ in texts()), most, least)
         return source, extend(given.target, (target for _, target in texts()), most, least)
 
-    def _with_languages(self, given: Given) -> Given:
+    def _with_languages(self, given: GivenTokenizers) -> GivenTokenizers:
         """Add tags for languages that the given tokenizers lack."""
         known = () if given.tags is None else given.tags.of
         new = [language for language in self.data.languages if language not in known]
@@ -237,7 +227,7 @@ class _Preparation:
             )
         source = with_tags(given.source, new)
         self.tags = Tags(of=source.tags)
-        return Given(source, source if given.target is given.source else given.target, self.tags)
+        return GivenTokenizers(source, source if given.target is given.source else given.target, self.tags)
 
     def _lead(self, corpus: PairCorpus) -> Lead:
         """What goes before the sources and targets of a corpus; what every answer begins with, at least."""

@@ -1,11 +1,12 @@
 """Several processes that train one model together, started by `torchrun`.
 
-Every rank reads the same batches in the same order, computes every world-th slice of them, and adds its gradient to
-the others'. Dropout is keyed by row and the mean is over all tokens, so neither the order of the data nor, but for the
-rounding of sums, the loss depends on how many ranks there are. The first rank leads: it prepares, writes and reports.
+Every rank reads the same batches in the same order and computes every world-th micro-batch of them; the gradients are
+summed over the ranks. Dropout is keyed by row and the mean is over all tokens, so neither the order of the data nor,
+but for the rounding of sums, the loss depends on the number of ranks. The first rank leads: it prepares, writes and
+reports.
 
-We add up gradients ourselves instead of wrapping the model in DistributedDataParallel: that watches `forward` alone,
-and our models are read through `encode` too.
+Gradients are summed here, not by DistributedDataParallel, which only hooks into `forward`: our models are called
+through `encode` too.
 """
 
 from __future__ import annotations
@@ -26,42 +27,42 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from transduce.training.distributed.heartbeat import LostRank, Pulse, beating
+from transduce.training.distributed.heartbeat import Heartbeat, LostRank, beating
 from transduce.training.interruption import Interruption
 
 PATIENCE = timedelta(hours=24)
-"""How long ranks wait for each other: one may prepare a large corpus. A rank that died is noticed at once, by its
+"""Timeout of collective operations: a rank may prepare a large corpus. A rank that died is noticed at once, by its
 closed connection."""
 MEETING = "transduce"
-"""Where in `torchrun`'s store ranks look for each other."""
-EYE_BLINK = 0.02
-"""Seconds between two looks."""
-LETTING_GO = 0.2
-"""Seconds that gloo's threads get before Python is torn down; they need microseconds, and their turn on a busy core."""
+"""Prefix of our keys in `torchrun`'s store."""
+POLL_INTERVAL = 0.02
+"""Seconds between two reads of the store."""
+SHUTDOWN_DELAY = 0.2
+"""Seconds that gloo's threads get before Python shuts down; they need microseconds, and a free core."""
 BUCKET_BYTES = 2**26
-"""Gradients that are sent together: many small messages cost more than copying them into a large one."""
+"""Bytes of gradients that are sent in one message: many small messages cost more than copying them into a large one."""
 
 
-NOTES: list[Store] = []
-"""Where the ranks of this process's meeting leave each other notes, once they have met."""
+STORES: list[Store] = []
+"""The store of this process's group of ranks, for heartbeats."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Which of how many processes this is."""
+    """The rank of this process and the number of ranks."""
 
     rank: int = 0
     world: int = 1
     restarted: bool = False
-    """Whether `torchrun` has started them before; the leader knows."""
+    """Whether `torchrun` has restarted them; set on the leader only."""
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one that writes and reports."""
+        """Whether this rank writes and reports."""
         return self.rank == 0
 
     def share(self, parts: Sequence[object]) -> range:
-        """Return which of the parts are this rank's."""
+        """Return the indices of this rank's parts."""
         return range(self.rank, len(parts), self.world)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
@@ -79,44 +80,43 @@ class Ranks:
         """Return the leader's value on every rank."""
         if self.world == 1:
             return value
-        told = torch.tensor([value], dtype=torch.float64)
-        dist.broadcast(told, src=0)
-        return float(told)
+        shared = torch.tensor([value], dtype=torch.float64)
+        dist.broadcast(shared, src=0)
+        return float(shared)
 
     def agree(self, interruption: Interruption) -> bool:
-        """Whether any rank was asked to stop; then all stop, after the same update.
+        """Return whether any rank received a signal to stop; then all stop, after the same update.
 
-        A wish that comes while they ask each other is kept for the next time: nobody else has heard of it.
+        A signal that arrives during this call counts at the next one: the other ranks do not know of it.
         """
         if self.world == 1:
             return interruption.wanted is not None
-        heard = torch.tensor([interruption.wanted or 0])
-        dist.all_reduce(heard, dist.ReduceOp.MAX)
-        if int(heard):
-            interruption.wanted = int(heard)
-        return bool(heard)
+        signal = torch.tensor([interruption.wanted or 0])
+        dist.all_reduce(signal, dist.ReduceOp.MAX)
+        if int(signal):
+            interruption.wanted = int(signal)
+        return bool(signal)
 
     def wait(self) -> None:
-        """Go on when all ranks have come this far."""
+        """Wait until all ranks have reached this point."""
         self.from_leader(0.0)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Notice while inside when another rank falls silent, and end then; not outside, where one may be busy with a
-        corpus and nothing else."""
-        with beating(Pulse(NOTES[-1], self.rank, self.world)) if self.world > 1 else contextlib.nullcontext():
+    def monitored(self) -> Iterator[None]:
+        """Exit if another rank stops responding inside the context; outside, a rank may be busy preparing a corpus."""
+        with beating(Heartbeat(STORES[-1], self.rank, self.world)) if self.world > 1 else contextlib.nullcontext():
             yield
 
 
 ALONE = Ranks()
-"""One process, as usual."""
+"""A single process."""
 
 
 @contextlib.contextmanager
 def joined(device: str) -> Iterator[Ranks]:
     """Join the ranks that `torchrun` started, if it did.
 
-    They stay joined for as long as the process lives: ranks cannot meet a second time.
+    They stay joined until the process ends: a process group cannot be formed twice.
     """
     if not launched():
         yield ALONE
@@ -129,11 +129,11 @@ def joined(device: str) -> Iterator[Ranks]:
 
 
 def _meet(backend: str) -> bool:
-    """Let the ranks find each other; return whether others met here before, of whom `torchrun` lost one.
+    """Form the process group; return whether `torchrun` has restarted the ranks.
 
-    The store in which they leave their addresses outlives them: who came early would find those of the dead. So every
-    rank leaves a name that nobody had before, the leader answers with a place to meet for those whose names it has
-    read, and goes there when all of them have seen their own.
+    The store outlives the ranks: after a restart, early ones would find the addresses of dead ones. So every rank
+    writes a unique name, the leader answers with a new prefix for the names that it has read, and continues when all
+    ranks have found their own names there.
     """
     store, rank, world = next(iter(rendezvous("env://", timeout=PATIENCE)))
     restarted = store.check([MEETING]) or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
@@ -144,34 +144,34 @@ def _meet(backend: str) -> bool:
         store.set(MEETING, json.dumps({"place": place, "names": names}))
         if store.check([f"{MEETING}/{place}/{other}" for other in range(1, world)] or [MEETING]):
             break
-        time.sleep(EYE_BLINK)
+        time.sleep(POLL_INTERVAL)
     while rank > 0:
         found = json.loads(_read(store, MEETING) or "{}")
         if name in found.get("names", []):
             place = found["place"]
             store.set(f"{MEETING}/{place}/{rank}", name)
             break
-        time.sleep(EYE_BLINK)
+        time.sleep(POLL_INTERVAL)
     private = PrefixStore(f"{MEETING}/{place}", store)
-    # Notes have a connection of their own: who waits for one keeps everybody else from the store.
-    NOTES.append(private.clone())  # type: ignore[attr-defined]  # torch's stubs lack it
+    # Heartbeats have their own connection: waiting for a key blocks all other uses of the store.
+    STORES.append(private.clone())  # type: ignore[attr-defined]  # torch's stubs lack it
     dist.init_process_group(backend, store=private, rank=rank, world_size=world, timeout=PATIENCE)
     if backend == "gloo":
-        atexit.register(_part)
+        atexit.register(_shut_down)
     return restarted and rank == 0
 
 
-def _part() -> None:
-    """Let gloo's threads end while Python is still there.
+def _shut_down() -> None:
+    """Let gloo's threads end before Python shuts down.
 
-    Such a thread may be the last to hold the tensor of a message that has long been sent, and letting go of it takes
-    Python's lock. From a Python that is being torn down it does not get that, and the whole process aborts. torch keeps
-    the group of a sharded model, and with it the threads, whatever one does: they get time to let go. NCCL is left
-    alone: there parting takes all ranks, and one that failed would wait for the others.
+    Such a thread may hold the last reference to the tensor of a message that was sent, and releasing it takes Python's
+    lock. During shutdown it does not get the lock, and the process aborts. torch keeps the group of a sharded model,
+    and its threads: they get time to release it. NCCL is left alone: there shutting down takes all ranks, and one that
+    failed would wait for the others.
     """
-    time.sleep(LETTING_GO)
+    time.sleep(SHUTDOWN_DELAY)
     if dist.is_initialized():
-        with contextlib.suppress(RuntimeError):  # the others may be gone already
+        with contextlib.suppress(RuntimeError):  # the others may be gone
             dist.destroy_process_group()
 
 
@@ -185,7 +185,7 @@ def launched() -> bool:
 
 
 def leads() -> bool:
-    """Whether this process is the one that speaks, asked before the ranks have met."""
+    """Whether this process leads, before the process group is formed."""
     return not launched() or os.environ.get("RANK", "0") == "0"
 
 
@@ -204,13 +204,13 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 @contextlib.contextmanager
 def _lost() -> Iterator[None]:
-    """Turn what the library says about a closed connection, wherever it was used, into a sentence."""
+    """Turn the library's errors about a closed connection into a `LostRank`."""
     try:
         yield
     except RuntimeError as error:
-        said = str(error)
-        if not isinstance(error, dist.DistError) and "gloo" not in said:
+        message = str(error)
+        if not isinstance(error, dist.DistError) and "gloo" not in message:
             raise
         raise LostRank(
-            f"another rank has gone ({said.splitlines()[0][:120]}); all must be started again, with --resume"
+            f"another rank is gone ({message.splitlines()[0][:120]}); restart all ranks with --resume"
         ) from None

@@ -1,12 +1,12 @@
-"""A model spread over ranks, for one that does not fit a device: FSDP2 (Zhao et al. 2023, arXiv 2304.11277).
+"""Sharding a model over ranks, for one that does not fit a device: FSDP2 (Zhao et al. 2023, arXiv 2304.11277).
 
-Each rank holds a part of every weight, of its gradient and of its moments. A block is put together right before it is
-used and let go afterwards; its gradient is added up over the ranks as soon as it is there, and each keeps its part. So
-a rank needs room for its share of the model, for what stands outside the blocks, and for one or two blocks.
+Each rank holds a shard of every weight, of its gradient and of its optimizer state. A block is gathered right before it
+is used and freed afterwards; its gradient is reduced over the ranks as soon as it is computed. So a rank needs memory
+for its shard of the model, for what is outside the blocks, and for one or two blocks.
 
-On disk nothing is spread: checkpoints and models are the same files as everywhere else.
+On disk nothing is sharded: checkpoints and models are the same files as without sharding.
 
-torch's own modules for this take two seconds to import, so only a run that wants them does.
+torch's modules for this take two seconds to import, so only sharded runs import them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def shard(model: Model, device: str) -> Model:
-    """Spread a model over all ranks, in place. Blocks go to the device one by one: it never holds all of them."""
+    """Shard a model over all ranks, in place. Blocks move to the device one by one: it never holds all of them."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     blocks = [block for stack in model.children() if isinstance(stack, nn.ModuleList) for block in stack]
     if not blocks:
-        raise SettingsError("training.shard: this model has no blocks to spread over the ranks; leave it out")
+        raise SettingsError("training.shard: this model has no blocks to shard; leave it out")
     mesh = init_device_mesh(device, (dist.get_world_size(),))
     for module in (*blocks, model):
         part = fully_shard(module, mesh=mesh)
@@ -45,7 +45,7 @@ def shard(model: Model, device: str) -> Model:
 
 
 def is_sharded(module: nn.Module) -> TypeGuard[FSDPModule]:
-    """Whether a module is spread over ranks."""
+    """Whether a module is sharded."""
     return hasattr(module, "unshard")
 
 
@@ -55,9 +55,9 @@ def _is_spread(tensor: Tensor) -> TypeGuard[DTensor]:
 
 @contextlib.contextmanager
 def whole(model: Model) -> Iterator[None]:
-    """Put a model together on every rank while inside, so that it can be used there without the others.
+    """Gather a model on every rank inside the context, so that each can use it without the others.
 
-    All ranks have to come in. It takes the room of the weights, a quarter of what training would take.
+    All ranks must enter. It takes the memory of the weights, a quarter of what training would take.
     """
     parts = [module for module in model.modules() if is_sharded(module)]
     for part in parts:
@@ -68,21 +68,21 @@ def whole(model: Model) -> Iterator[None]:
     finally:
         for part in parts:
             part.reshard()
-            part.set_reshard_after_forward(part is not parts[0], recurse=False)  # the first is what is no block's
+            part.set_reshard_after_forward(part is not parts[0], recurse=False)  # the first holds all but the blocks
 
 
 def full(tensor: Tensor) -> Tensor:
-    """Return a tensor put together from all ranks, which all have to ask; one that is not spread as it is."""
+    """Return a tensor gathered from all ranks, all of which must call; one that is not sharded as it is."""
     return tensor.full_tensor() if _is_spread(tensor) else tensor
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a tensor."""
+    """Return this rank's shard of a tensor."""
     return tensor.to_local() if _is_spread(tensor) else tensor
 
 
 def gathered(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tensor]:
-    """Return tensors put together, in main memory, one after the other; a rank that only helps keeps none."""
+    """Return gathered tensors in main memory, one after the other; with `keep=False` this rank only takes part."""
     found = {}
     for name, tensor in tensors.items():
         together = full(tensor).cpu() if _is_spread(tensor) else tensor
@@ -92,7 +92,7 @@ def gathered(tensors: Mapping[str, Tensor], keep: bool = True) -> dict[str, Tens
 
 
 def spread_like(value: Tensor, other: Tensor) -> Tensor:
-    """Return this rank's part of a tensor that all ranks have, if `other` is spread; a single number never is."""
+    """Return this rank's shard of a tensor that all ranks have, if `other` is sharded; a scalar never is."""
     if not _is_spread(other) or not value.dim():
         return value.to(other.device)
     from torch.distributed.tensor import distribute_tensor

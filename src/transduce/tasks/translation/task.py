@@ -1,0 +1,229 @@
+"""Translation: pairs of source and target text, or pairs made of plain text by span corruption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transduce.config import Config, Table
+from transduce.data.batches import POOL_SIZE
+from transduce.data.config import reads_once
+from transduce.data.prepared import GivenTokenizers, Prepared
+from transduce.data.report import Report
+from transduce.data.store import PairStore
+from transduce.errors import SettingsError
+from transduce.evaluation.metrics import METRICS
+from transduce.inference.search.options import SearchOptions
+from transduce.model_folder import ModelFolder
+from transduce.models import catalog
+from transduce.models.interface import Model
+from transduce.rng import Rows
+from transduce.tasks.coverage import vocabulary_fit
+from transduce.tasks.language_modeling.defaults import choose_encoder_decoder
+from transduce.tasks.plain_text import PlainTextTask, position_limit
+from transduce.tasks.transducer import READ_ONCE, TransducerTask
+from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
+from transduce.tasks.translation.corpus import corpus_pairs
+from transduce.tasks.translation.defaults import Survey, choose_fine_tuning, choose_settings, choose_tokenizer, survey
+from transduce.tasks.translation.preparation import prepare_pairs
+from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
+from transduce.tasks.translation.validation import GreedyTranslations
+from transduce.text.tokenizer.bpe_dropout import BpeDropout
+from transduce.text.tokenizer.special import SENTINELS
+from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.training.batch_source import BatchSource
+from transduce.training.config import TrainingConfig
+from transduce.training.initial_checkpoint import InitialCheckpoint
+from transduce.training.task import CardText, Defaults
+from transduce.training.validation import Validator
+from transduce.training.workers import Workers
+
+BPE_DROPOUT_POOL_SIZE = 8_192
+"""Rows that BPE-dropout tokenises together: about a second's work, done every half minute."""
+
+CORRUPTED_POOL_TOKENS = 2**20
+"""Tokens of the blocks that are corrupted together."""
+
+Limits = tuple[int | None, int | None]
+"""Most source and target tokens that a model can read, start and end among them; None for no limit."""
+
+
+class Translation(TransducerTask[TranslationConfig]):
+    """Pairs of source and target."""
+
+    name = "translation"
+
+    def model_mismatch(self, model: Config) -> str | None:
+        if catalog.is_language_model(model):
+            name = catalog.name_of(model)
+            return f"{name} is a language model and learns from plain text: data.train = {{text = 'corpus.txt'}}"
+        return None
+
+    def mismatch(self, model: Config, tokenizer: TokenizerConfig, training: TrainingConfig) -> str | None:
+        if (reason := super().mismatch(model, tokenizer, training)) is not None:
+            return reason
+        if training.metric not in (known := ("loss", *METRICS)):
+            return (
+                f"training.metric = '{training.metric}' is for text encoders; pairs are measured by {', '.join(known)}"
+            )
+        if training.metric != "loss" and not training.decode_examples:
+            return f"training.metric = '{training.metric}' needs translations; set training.decode_examples above 0"
+        return None
+
+    def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
+        return choose_settings(self._survey(prepared), given)
+
+    def choose_tokenizer(self, given: Table) -> Defaults | None:
+        return None if any(map(reads_once, self.data.corpora)) else choose_tokenizer(self._survey(None), given)
+
+    def choose_fine_tuning(
+        self,
+        checkpoint: InitialCheckpoint,
+        given: Table,
+        prepared: Prepared | None = None,
+        before: Iterable[tuple[str, str]] | None = None,
+    ) -> Defaults:
+        found = self._survey(prepared)
+        tokens = found.pairs * (found.target.characters / 4 + 1)
+        chosen = choose_fine_tuning(checkpoint, f"{found.pairs:,} training pairs", tokens, given)
+        pairs = self._pairs() if prepared is None else prepared.train.texts()
+        return Defaults(chosen.tables, [*vocabulary_fit(checkpoint, pairs, before), *chosen.reasons])
+
+    def languages_from(self, checkpoint: InitialCheckpoint) -> Table:
+        pair = {"source_language": checkpoint.spoken.of, "target_language": checkpoint.spoken.to}
+        return {name: language for name, language in pair.items() if language is not None}
+
+    def _survey(self, prepared: Prepared | None) -> Survey:
+        return survey(self._pairs()) if prepared is None else survey(prepared.train.texts(), len(prepared.train))
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        if any(map(reads_once, self.data.corpora)):
+            raise SettingsError(READ_ONCE)
+        return ((pair.source, pair.target) for pair in corpus_pairs(self.data.corpora))
+
+    def prepare(
+        self,
+        tokenizer: TokenizerConfig,
+        folder: Path,
+        progress: Callable[[str, int], None] | None = None,
+        given: GivenTokenizers | None = None,
+    ) -> Report:
+        return prepare_pairs(self.data, tokenizer, folder, progress, given)
+
+    def texts(self, prepared: Prepared) -> Iterator[tuple[str, str]]:
+        return prepared.train.texts()
+
+    def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
+        rewrite, pool_size = None, POOL_SIZE
+        if config.bpe_dropout:
+            limits = (model.max_source, model.max_target)
+            rewrite, pool_size = BpeDropoutRows(prepared, config, limits), BPE_DROPOUT_POOL_SIZE
+        collate = partial(self.collate, prepared)
+        return BatchSource(prepared.train, collate, config, model.device, rewrite, pool_size)
+
+    def validator(self, prepared: Prepared, split: Any, config: TrainingConfig, workers: Workers) -> Validator:
+        predict = GreedyTranslations(prepared, split, config)
+        return Validator(split, partial(self.collate, prepared), self.loss, config, workers, predict)
+
+    def notes(self, search: SearchOptions, prepared: Prepared) -> Table:
+        notes = {
+            "source_language": self.data.source_language,
+            "target_language": self.data.target_language,
+            **super().notes(search, prepared),
+        }
+        tags = prepared.report.tags
+        return notes if tags is None else {**notes, "tags": tags.to_table()}
+
+    def card(self, contents: ModelFolder, prepared: Prepared) -> CardText:
+        source, target = contents.notes.get("source_language"), contents.notes.get("target_language")
+        sizes = contents.model.sizes
+        return CardText(
+            title=f"{catalog.name_of(contents.config)}, {source or 'source'} → {target or 'target'}",
+            tags="translation, sequence-to-sequence",
+            languages=[source, target],
+            vocabulary=f"{sizes.source:,} source and {sizes.target:,} target tokens",
+            rows="pairs",
+            units="pairs",
+            use="Translate with it: `transduce translate THIS_FOLDER`",
+            call='transduce.load("THIS_FOLDER")("some text")',
+        )
+
+
+class SpanCorruption(PlainTextTask[SpanCorruptionConfig]):
+    """Pairs made of blocks of plain text: spans are replaced by sentinels and are the target (Raffel et al. 2020)."""
+
+    name = "translation"
+    fewest_positions = 4
+    use = "Translate with it: `transduce translate THIS_FOLDER`"
+
+    def choose_model(self, characters: int, reasons: list[str]) -> tuple[Table, float]:
+        return choose_encoder_decoder(characters, reasons)
+
+    def tokenizer_defaults(self, given: Table) -> Table:
+        return {} if "folder" in given else {"sentinels": SENTINELS}
+
+    def largest_block(self, model: Config) -> int | None:
+        limit = position_limit(model)
+        return None if limit is None else largest_corrupted(limit)
+
+    def model_mismatch(self, model: Config) -> str | None:
+        if catalog.is_language_model(model):
+            return (
+                f"data.objective = 'span_corruption' makes pairs, and a {catalog.name_of(model)} has no source; use t5"
+            )
+        return None
+
+    def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
+        corruption, train = self._corruption(prepared, config.seed), prepared.train
+
+        def corrupt(rows: Rows, epoch: int, start: int) -> PairStore:
+            blocks = train.of_epoch(config.seed, epoch).blocks
+            return PairStore.of(*corruption.pairs(blocks, rows, epoch, start))
+
+        pool_size = max(64, CORRUPTED_POOL_TOKENS // train.blocks.block)
+        return BatchSource(train, partial(self.collate, prepared), config, model.device, corrupt, pool_size)
+
+    def validator(self, prepared: Prepared, split: Any, config: TrainingConfig, workers: Workers) -> Validator:
+        """The spans are the same at every validation."""
+        rows = np.arange(len(split), dtype=np.int64)
+        pairs = self._corruption(prepared, config.seed).pairs(split.blocks, rows, "validation", 0)
+        return Validator(PairStore.of(*pairs), partial(self.collate, prepared), self.loss, config, workers)
+
+    def _corruption(self, prepared: Prepared, seed: int) -> Corruption:
+        tokenizer = prepared.target_tokenizer
+        return Corruption(tokenizer.sentinels, tokenizer.end, prepared.train.blocks.block, seed)
+
+
+class BpeDropoutRows:
+    """Tokenises the pairs of a pool anew in every epoch, from the text that is stored with the tokens."""
+
+    def __init__(self, prepared: Prepared, config: TrainingConfig, limits: Limits) -> None:
+        self.prepared, self.limits = prepared, limits
+        tokenizers = (prepared.source_tokenizer, prepared.target_tokenizer)
+        self._dropouts = [BpeDropout(tokenizer, config.bpe_dropout, config.seed) for tokenizer in tokenizers]
+
+    def __call__(self, rows: Rows, epoch: int, start: int) -> PairStore:
+        """Return the pairs of a pool; a side that becomes too long for the model keeps its stored tokens."""
+        train = self.prepared.train
+        texts = [train.text(int(row)) for row in rows]
+        tags = self.prepared.report.tags
+        leads = (0, 0) if tags is None else tags.lengths
+        sides = []
+        for side, (dropout, stored, limit, lead) in enumerate(
+            zip(self._dropouts, train.pairs, self.limits, leads, strict=True)
+        ):
+            lines = [2 * (start + place) + side for place in range(len(rows))]
+            tokens = dropout.encode_many([text[side] for text in texts], epoch, lines)
+            sides.append(
+                [
+                    [*stored[int(row)][:lead].tolist(), *new]
+                    if limit is None or lead + len(new) < limit
+                    else stored[int(row)].tolist()
+                    for new, row in zip(tokens, rows, strict=True)
+                ]
+            )
+        return PairStore.of(*sides)
