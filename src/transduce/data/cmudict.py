@@ -6,7 +6,6 @@ under the GPL, so its file is found through the installation's metadata and the 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import re
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.errors import DataError, MissingInput
+from transduce.rng import rank
 from transduce.storage.atomic import atomic_file
 from transduce.text.corpus import CorpusFiles
 
@@ -86,7 +86,7 @@ def dictionary_path() -> Path:
 
 def split(words: Iterable[str], validation: int = VALIDATION_WORDS, test: int = TEST_WORDS, seed: int = 1) -> Split:
     """Hold words out, all of their pronunciations with them: those whose hashes with the seed are smallest."""
-    ranked = sorted(set(words), key=lambda word: (hashlib.blake2b(f"{seed} {word}".encode()).digest(), word))
+    ranked = sorted(set(words), key=lambda word: (rank(seed, word), word))
     if len(ranked) <= validation + test:
         raise DataError(f"cannot hold {validation + test:,} words out of {len(ranked):,}; hold out fewer")
     parts = (ranked[validation + test :], ranked[test : validation + test], ranked[:test])

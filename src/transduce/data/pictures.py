@@ -24,7 +24,7 @@ from typing import Literal
 import pydantic
 
 from transduce.config import Config
-from transduce.rng import Draw
+from transduce.rng import StableRandom
 from transduce.text.corpus import Pair
 from transduce.text.picture import PALETTE
 from transduce.text.tokenizer.tag import NAME
@@ -139,7 +139,7 @@ class DrawnPictures(Config):
 
     def scenes(self) -> Iterator[Scene]:
         """Yield what is in each picture, always the same."""
-        draw = Draw(f"{self.pictures} {self.seed}")
+        draw = StableRandom(f"{self.pictures} {self.seed}")
         wanted = self.pictures == "held_out"
         every = (_scene(draw, self.min_shapes if draw.below(3) == 0 else self.max_shapes) for _ in itertools.count())
         fitting = (scene for scene in every if scene.is_held_out(self.hold_out) == wanted)
@@ -193,18 +193,18 @@ def _number(shape: Shape) -> int:
     return COLOURS.index(shape.colour) - KINDS.index(shape.kind)
 
 
-def _scene(draw: Draw, count: int) -> Scene:
+def _scene(draw: StableRandom, count: int) -> Scene:
     """Put shapes into places, again and again until they stand clear of each other and in a clear relation."""
-    looks = [(draw.one_of(COLOURS), draw.one_of(KINDS)) for _ in range(count)]
-    sizes = [LARGE, SMALL] if count > 1 else [draw.one_of((LARGE, SMALL))]
+    looks = [(draw.choice(COLOURS), draw.choice(KINDS)) for _ in range(count)]
+    sizes = [LARGE, SMALL] if count > 1 else [draw.choice((LARGE, SMALL))]
     while True:
         shapes = [_placed(draw, *look, size) for look, size in zip(looks, sizes, strict=True)]
         if count == 1 or _are_clear(*shapes):
             return Scene(tuple(shapes))
 
 
-def _placed(draw: Draw, colour: str, kind: str, sizes: tuple[int, int]) -> Shape:
-    size = draw.one_of(sizes)
+def _placed(draw: StableRandom, colour: str, kind: str, sizes: tuple[int, int]) -> Shape:
+    size = draw.choice(sizes)
     return Shape(colour, kind, draw.below(SIDE - size + 1), draw.below(SIDE - size + 1), size)
 
 

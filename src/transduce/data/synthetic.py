@@ -12,7 +12,7 @@ from typing import Literal, Self
 import pydantic
 
 from transduce.config import Config
-from transduce.rng import Draw
+from transduce.rng import StableRandom
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer.tag import NAME
 
@@ -69,7 +69,7 @@ class SyntheticTask(Config):
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the pairs, always the same ones; the line number counts from one."""
-        draw = Draw(f"{self.task} {self.seed}")
+        draw = StableRandom(f"{self.task} {self.seed}")
         make = _TASKS[self.task]
         for line in range(1, self.size + 1):
             source, target = make(draw, draw.between(self.min_length, self.max_length), self.symbols)
@@ -85,34 +85,34 @@ def symbol(index: int) -> str:
 _Sides = tuple[list[str], list[str]]
 
 
-def _copy(draw: Draw, length: int, symbols: int) -> _Sides:
+def _copy(draw: StableRandom, length: int, symbols: int) -> _Sides:
     text = [symbol(index) for index in draw.symbols(length, symbols)]
     return text, text
 
 
-def _reverse(draw: Draw, length: int, symbols: int) -> _Sides:
+def _reverse(draw: StableRandom, length: int, symbols: int) -> _Sides:
     text = [symbol(index) for index in draw.symbols(length, symbols)]
     return text, text[::-1]
 
 
-def _sort(draw: Draw, length: int, symbols: int) -> _Sides:
+def _sort(draw: StableRandom, length: int, symbols: int) -> _Sides:
     text = draw.symbols(length, symbols)
     return [symbol(index) for index in text], [symbol(index) for index in sorted(text)]
 
 
-def _addition(draw: Draw, length: int, symbols: int) -> _Sides:
+def _addition(draw: StableRandom, length: int, symbols: int) -> _Sides:
     """Two numbers of the same number of digits, without leading zeros: "1 2 + 3 4" is "4 6"."""
     low = 10 ** (length - 1) if length > 1 else 0
     left, right = (low + draw.below(10**length - low) if length <= 15 else _long(draw, length) for _ in range(2))
     return [*str(left), "+", *str(right)], [*str(left + right)]
 
 
-def _long(draw: Draw, length: int) -> int:
+def _long(draw: StableRandom, length: int) -> int:
     """A number of more digits than one random fraction holds."""
     return int("".join(map(str, [draw.between(1, 9), *draw.symbols(length - 1, 10)])))
 
 
-def _recall(draw: Draw, length: int, symbols: int) -> _Sides:
+def _recall(draw: StableRandom, length: int, symbols: int) -> _Sides:
     """Keys with values, then a key: "c 9 k 8 j 3 ? ? k" is "8" (Ba et al. 2016, section 4.1)."""
     keys = list(range(symbols))
     for place in range(length):  # the beginning of a Fisher-Yates shuffle: distinct keys
@@ -124,13 +124,13 @@ def _recall(draw: Draw, length: int, symbols: int) -> _Sides:
     return [*facts, "?", "?", symbol(keys[asked])], [str(values[asked])]
 
 
-def _repeat_copy(draw: Draw, length: int, symbols: int) -> _Sides:
+def _repeat_copy(draw: StableRandom, length: int, symbols: int) -> _Sides:
     """A sequence and a number: "c k * 3" is "c k c k c k" (Graves et al. 2014, section 4.2)."""
     text, times = [symbol(index) for index in draw.symbols(length, symbols)], draw.between(1, MOST_REPEATS)
     return [*text, "*", str(times)], text * times
 
 
-def _associative_recall(draw: Draw, length: int, symbols: int) -> _Sides:
+def _associative_recall(draw: StableRandom, length: int, symbols: int) -> _Sides:
     """Items, then one of them: ": a b c : d e f : g h i ? d e f" is "g h i" (Graves et al. 2014, section 4.3)."""
     items = [[symbol(index) for index in draw.symbols(ITEM_LENGTH, symbols)] for _ in range(length)]
     asked = draw.below(length - 1)
@@ -138,7 +138,7 @@ def _associative_recall(draw: Draw, length: int, symbols: int) -> _Sides:
     return [*told, "?", *items[asked]], items[asked + 1]
 
 
-_TASKS: dict[TaskName, Callable[[Draw, int, int], _Sides]] = {
+_TASKS: dict[TaskName, Callable[[StableRandom, int, int], _Sides]] = {
     "copy": _copy,
     "reverse": _reverse,
     "sort": _sort,

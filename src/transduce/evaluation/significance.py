@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from transduce.errors import SettingsError
 from transduce.evaluation.metrics import Counts, Metric, References
+from transduce.rng import numpy_generator
 
 SAMPLES = 1000
 SEED = 12345
@@ -124,7 +125,7 @@ def _resamples(sentences: int, samples: int, seed: int) -> Iterator[Counts]:
         raise SettingsError(f"{samples} bootstrap samples are not possible; give at least 1, better {SAMPLES}")
     if seed < 0:
         raise SettingsError(f"a seed of {seed} is not possible; give a whole number from 0")
-    generator = np.random.default_rng(seed)
+    generator = numpy_generator(seed)
     for _ in range(samples):
         drawn = generator.choice(sentences, size=sentences, replace=True)
         yield np.bincount(drawn, minlength=sentences).astype(np.float64)

@@ -23,6 +23,7 @@ from transduce.nn.attention.pattern import Window
 from transduce.nn.convolution import CausalConvolution
 from transduce.nn.initialization import initialize
 from transduce.nn.recurrence import Recurrence
+from transduce.rng import torch_generator
 
 MOST_LAYERS = 1000
 
@@ -162,7 +163,7 @@ def path_length(kind: str, length: int, setting: Setting, seed: int) -> int:
 
     Layers are stacked until the gradient arrives. A recurrent layer takes a step for every position on the way.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     input_BTD = torch.randn(1, length, setting.path_dim, generator=generator, dtype=torch.float64).requires_grad_()
     hidden_BTD: Tensor = input_BTD
     for depth in range(MOST_LAYERS):
@@ -181,7 +182,7 @@ def shortest_time(layer: nn.Module, length: int, dim: int, repeats: int, seed: i
     One thread is timed by the processor's clock, which stands still while something else has the core.
     """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    input_BTD = torch.randn(1, length, dim, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    input_BTD = torch.randn(1, length, dim, generator=torch_generator(seed)).requires_grad_()
     times = []
     for _ in range(repeats + 1):
         began = clock()

@@ -17,6 +17,7 @@ from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import Transducer, VocabularySizes
 from transduce.models.rnn import RnnConfig
+from transduce.rng import torch_generator
 
 FLOAT = 4
 """Bytes of a number."""
@@ -128,7 +129,7 @@ def kept(config: Config, context: int, seed: int) -> int:
     """Let a model read so many tokens; return the bytes of its state."""
     model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed).eval()
     assert isinstance(model, Transducer)
-    token_1N = torch.randint(VOCABULARY, (1, context), generator=torch.Generator().manual_seed(seed))
+    token_1N = torch.randint(VOCABULARY, (1, context), generator=torch_generator(seed))
     read = token_1N[:, :0] if isinstance(config, GptConfig) else token_1N[:, :1]
     with torch.no_grad():
         state = model.start(model.encode(read, torch.ones_like(read, dtype=torch.bool)))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.experiments.finding import Report
+from transduce.rng import torch_generator
 from transduce.training.schedule import Schedule, linear
 
 REPORT_EVERY = 50
@@ -29,7 +30,7 @@ def fit(
 
     By default the rate rises to 0.003 in a hundred updates and falls in a line; `clip` is the longest gradient.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     optimizer = torch.optim.Adam(model.parameters(), betas=betas)
     rate = rate or linear(0.003, min(100, updates), updates)
     model.train()

@@ -17,6 +17,7 @@ from transduce.experiments.finding import Chart, Check, Finding, Report, Series,
 from transduce.models.block import BlockConfig, EncoderBlock
 from transduce.nn.initialization import initialize
 from transduce.nn.recurrence import Cell, Recurrence
+from transduce.rng import torch_generator
 
 VANISHED, EXPLODED = 1e-6, 1e6
 """Shares of the gradient at distance 1."""
@@ -50,7 +51,7 @@ DEFAULT = Setting()
 
 def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
     """Draw the layers, let each read the same sequences, and follow the gradient of its last state back."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     shape, farthest = (setting.sequences, setting.length, setting.dim), setting.distances[-1]
     input_BTD = torch.randn(shape, generator=generator, dtype=torch.float64)
     plain = [plain_network(gain, setting.dim, seed) for gain in setting.gains]
@@ -88,7 +89,7 @@ def plain_network(gain: float, dim: int, seed: int) -> Recurrence:
     """tanh(Ux + Wh) with W a random rotation (or reflection) times `gain`."""
     network = Recurrence("rnn", dim, dim).double()
     initialize(network, seed)
-    drawn = torch.randn(dim, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    drawn = torch.randn(dim, dim, generator=torch_generator(seed), dtype=torch.float64)
     with torch.no_grad():
         _weight(network, "weight_hh").copy_(gain * torch.linalg.qr(drawn).Q)
     return network

@@ -27,6 +27,7 @@ from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, State, VocabularySizes
 from transduce.nn.hook import record
 from transduce.nn.mode import as_used
+from transduce.rng import torch_generator
 
 SELF: tuple[Kind, ...] = ("encoder", "decoder")
 """Maps of tokens that look at tokens of their own text."""
@@ -97,7 +98,7 @@ def scores(model: LanguageModel[State], text: Tensor) -> Tensor:
 def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> tuple[list[Look], float]:
     """Return what it looked at in new texts, and the share of the second halves that it knew."""
     half = (sizes.shortest + sizes.longest + 1) // 2
-    text_BN = draw(sizes, sizes.tested, half, torch.Generator().manual_seed(seed + 1000))
+    text_BN = draw(sizes, sizes.tested, half, torch_generator(seed + 1000))
     with torch.no_grad(), as_used(model), record(model) as heard:
         knew_BN = scores(model, text_BN)[:, half:].argmax(dim=-1) == text_BN[:, half + 1 :]
     weight_LBHNN = torch.stack(list(heard.values()))

@@ -19,6 +19,7 @@ from transduce.experiments.fitting import fit
 from transduce.models.block import BlockConfig, EncoderBlock, relative_positions
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialization import initialize
+from transduce.rng import torch_generator
 
 RIGHT = 0.95
 """Share of right answers from which on a model has learned the task."""
@@ -129,7 +130,7 @@ def accuracy(setting: Setting, layers: int, heads: int, seed: int, report: Repor
     fit(
         model, partial(_loss, model, setting), setting.updates, seed, report, f"{layers} layers, {heads} heads: updates"
     )
-    token_BN, pair_BN = draw(setting, setting.tested, torch.Generator().manual_seed(seed + 1000))
+    token_BN, pair_BN = draw(setting, setting.tested, torch_generator(seed + 1000))
     with torch.no_grad():
         named_BN = model(token_BN)[:, setting.far :].argmax(dim=-1)
     return float((named_BN == pair_BN).double().mean())

@@ -21,6 +21,7 @@ from transduce.nn.initialization import initialize
 from transduce.nn.mask import padding_allowed
 from transduce.nn.norm import NORM
 from transduce.nn.position import sinusoids
+from transduce.rng import torch_generator
 
 NOTHING = 1e-6
 """A smaller change is rounding."""
@@ -93,7 +94,7 @@ class World:
 
     def __init__(self, setting: Setting, seed: int) -> None:
         self.setting = setting
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = torch_generator(seed)
         self.embedding = Embedding(setting.words, setting.dim)
         initialize(self.embedding, seed)
         self.frequency_V = 1 / torch.arange(1, setting.words).double()

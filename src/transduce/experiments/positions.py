@@ -21,6 +21,7 @@ from transduce.models.block import BlockConfig, EncoderBlock, added_positions, c
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialization import initialize
 from transduce.nn.position import LearnedPositions
+from transduce.rng import torch_generator
 
 Kind = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 KINDS: tuple[Kind, ...] = ("sinusoidal", "learned", "rotary", "alibi", "none")
@@ -133,7 +134,7 @@ def train(kind: Kind, seed: int, report: Report, setting: Setting) -> Namer:
 
 def accuracy_by_position(model: Namer, length: int, seed: int, setting: Setting) -> Tensor:
     """Return the share of texts in which each position was named rightly.  -> (N)."""
-    generator = torch.Generator().manual_seed(seed + 1)
+    generator = torch_generator(seed + 1)
     token_BN, said_BN = texts(setting.test_rows, length, setting.words, generator)
     with torch.no_grad():
         right_BN: Tensor = model(token_BN).argmax(dim=-1) == said_BN

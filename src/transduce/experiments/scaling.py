@@ -15,6 +15,7 @@ from torch import Tensor
 
 from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
 from transduce.nn.attention.dot_product import attention_scores, per_group
+from transduce.rng import torch_generator
 
 CLOSE = 0.1
 """How far from what the footnote computes a measured variance may be, as a share of it."""
@@ -85,7 +86,7 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
 
 def draw(key_dim: int, setting: Setting, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values of one head, all numbers standard normal.  -> (B 1 N K) each."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     shape = (setting.sentences, 1, setting.length, key_dim)
     query, key, value = (torch.randn(shape, generator=generator) for _ in range(3))
     return query, key, value

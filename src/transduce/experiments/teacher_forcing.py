@@ -24,6 +24,7 @@ from transduce.experiments.fitting import fit
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, Transducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
+from transduce.rng import torch_generator
 
 TASKS = ("running sum", "copy")
 SPECIAL = 1
@@ -143,7 +144,7 @@ def errors(task: str, setting: Setting, seed: int, report: Report = silent) -> E
     model = build(config, VocabularySizes(vocabulary, vocabulary), seed)
     assert isinstance(model, Transducer)
     fit(model, partial(_loss, model, task, setting), setting.updates, seed, report, f"{task}: updates")
-    return count(model, *draw(task, setting, setting.tested, torch.Generator().manual_seed(seed + 1000)))
+    return count(model, *draw(task, setting, setting.tested, torch_generator(seed + 1000)))
 
 
 def count(model: AnyTransducer, source: Tensor, target: Tensor) -> Errors:

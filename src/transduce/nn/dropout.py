@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.rng import GAMMA, scattered
+from transduce import rng
 
 MOST_CALLS = 2**20
 """Times that one reading may use one dropout."""
@@ -106,18 +106,9 @@ def keyed_bits(key: DropoutKey, site: int, call: int, value: Tensor) -> Tensor:
     """Draw a signed sixteen-bit number for every element; those of a row depend on the row, not on its neighbours."""
     rows, per_row = len(value), value[0].numel() if len(value) else 0
     blocks = -(-per_row // BITS_PER_BLOCK)
-    philox_key = mixed_key((key.seed, key.update, key.batch, site, call))
-    generator = np.random.Philox(key=philox_key, counter=key.first_row * blocks)
+    generator = rng.philox(rng.key(key.seed, key.update, key.batch, site, call), counter=key.first_row * blocks)
     bits = generator.random_raw(rows * blocks * 4).view(np.int16).reshape(rows, blocks * BITS_PER_BLOCK)
     return torch.from_numpy(bits)[:, :per_row].view(value.shape)
-
-
-def mixed_key(words: tuple[int, ...]) -> int:
-    """Make a 128-bit key of several numbers, so that near numbers give far keys."""
-    low, high = GAMMA, 0xD1B54A32D192ED03
-    for word in words:
-        low, high = scattered(low ^ word), scattered(high ^ word)
-    return high << 64 | low
 
 
 def _mask(bits: Tensor, threshold: int, like: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from transduce.nn.attention.hashed import Hashed
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.position import LearnedPositions
 from transduce.nn.relative_position import Buckets
+from transduce.rng import torch_generator
 
 Rule = Literal["normal", "glorot", "torch"]
 """The first two differ in embeddings, learned positions and the output layer: N(0, 1/D), or drawn like other matrices.
@@ -24,7 +25,7 @@ def initialize(model: nn.Module, seed: int, rule: Rule = "normal") -> None:
     Linear layers that hold several projections side by side say so with `parts`, and each part is drawn for its
     own shape.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch_generator(seed)
     done: set[int] = set()
     with torch.no_grad():
         for module in model.modules():

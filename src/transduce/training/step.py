@@ -15,11 +15,12 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from transduce import rng
 from transduce.data.batches import Batch
 from transduce.errors import SettingsError
 from transduce.models.interface import Model
 from transduce.nn.active_memory import relaxed_sets
-from transduce.nn.dropout import DropoutKey, mixed_key, set_dropout_key
+from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.embedding import set_sparse_gradients
 from transduce.nn.linear import set_half_products
 from transduce.training.config import TrainingConfig
@@ -145,7 +146,8 @@ class TrainStep:
         index, first_row, rows, weight = part
         set_dropout_key(model, DropoutKey(self.config.seed, update, index, first_row))
         if self.device.type != "cpu":
-            torch.manual_seed(_mix(self.config.seed, update, index, first_row))  # torch's dropout draws from its stream
+            seed = rng.stream_seed(self.config.seed, update, index, first_row)
+            torch.manual_seed(seed)  # torch's dropout draws from its own stream
         r_drop = self.config.r_drop if update > self.config.r_drop_after else 0.0
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
             result = self.loss(model, rows, self.config.label_smoothing, r_drop)
@@ -172,15 +174,6 @@ class TrainStep:
         return float(total[0])
 
 
-def _mix(*words: int) -> int:
-    """Hash several numbers into one, so that neighbouring updates draw unrelated randomness."""
-    mixed = 0
-    for word in words:
-        mixed = (mixed ^ word) * 0x9E3779B97F4A7C15 % 2**64
-        mixed ^= mixed >> 31
-    return mixed
-
-
 # Annealed gradient noise (Neelakantan et al. 2015, arXiv 1511.06807): helps deep and recurrent models out of poor
 # regions early in training. The noise is a function of seed and update, so that a resumed run and every rank draw the
 # same.
@@ -198,7 +191,7 @@ def add_gradient_noise(model: nn.Module, strength: float, seed: int, update: int
     """Add Gaussian noise to every gradient; a strength of 0 adds none."""
     if not strength:
         return
-    generator = torch.Generator().manual_seed(mixed_key((seed, update)) >> 64)
+    generator = rng.torch_generator(rng.key(seed, update) >> 64)
     scale = deviation(strength, update)
     for parameter in model.parameters():
         if parameter.grad is not None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import SearchOptions
 from transduce.nn.linear import widest
-from transduce.rng import scattered_all
+from transduce.rng import mix_arrays
 
 
 def draw(scores: Tensor, requests: Sequence[ActiveRequest]) -> Tensor:
@@ -63,5 +63,5 @@ def _numbers(requests: Sequence[ActiveRequest], width: int) -> NDArray[np.float6
     place_B1 = np.array([[active.draws] for active in requests], dtype=np.uint64)
     for active in requests:
         active.draws += 1
-    mixed_BW = scattered_all(scattered_all(scattered_all(key_B1) ^ place_B1) ^ np.arange(width, dtype=np.uint64))
+    mixed_BW = mix_arrays(key_B1, place_B1, np.arange(width, dtype=np.uint64))
     return (mixed_BW >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.store import PairStore
+from transduce.rng import row_generator
 from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.text.tokenizer import AnyTokenizer
 
@@ -45,7 +46,7 @@ class Masking:
         """
         read, wanted = [], []
         for row in rows:
-            generator = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, epoch, row]))
+            generator = row_generator(self.seed, epoch, row)
             tokens, asked = store.source(row).astype(np.int64), 0
             if self.data.next_sentence:
                 tokens, foreign = self._perhaps_exchanged(store, row, tokens, generator)

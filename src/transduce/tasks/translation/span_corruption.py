@@ -12,7 +12,6 @@ same; the ends of documents stay out of both sides, since an end token in a targ
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from transduce.data.blocks import Blocks
 from transduce.errors import SettingsError
-from transduce.rng import Rows
+from transduce.rng import Rows, generator
 
 RATE, MEAN_SPAN = 0.15, 3.0
 """Share of tokens that are taken out, and how many stand together on average."""
@@ -109,6 +108,4 @@ class Corruption:
         return sources, targets
 
     def _draw(self, epoch: int | str, place: int) -> np.random.Generator:
-        name = f"{self._seed}\0{epoch}\0{place}".encode()
-        digest = hashlib.blake2b(name, digest_size=16, person=b"transduce spans").digest()
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+        return generator("spans", self._seed, epoch, place)

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from tokenizers import models
 
 from transduce.errors import SettingsError
-from transduce.rng import GAMMA, MASK, scattered, scattered_all
+from transduce.rng import GAMMA, MASK, mix, splitmix64, splitmix64_array
 from transduce.text.lines import normalise
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -110,10 +110,10 @@ class BpeDropout:
 
     def _keys(self, epoch: int, lines: Sequence[int], counts: Sequence[int]) -> NDArray[np.uint64]:
         """Return a hash of (seed, epoch, line, place in the line) for each of the words, `counts` for each line."""
-        of_epoch = np.uint64(scattered(scattered(self._seed & MASK) ^ (epoch & MASK)))
-        of_line = scattered_all(np.array([int(line) & MASK for line in lines], dtype=np.uint64) ^ of_epoch)
+        of_epoch = np.uint64(mix(self._seed, epoch))
+        of_line = splitmix64_array(np.array([int(line) & MASK for line in lines], dtype=np.uint64) ^ of_epoch)
         places = np.concatenate([np.arange(0), *map(np.arange, counts)]).astype(np.uint64)
-        return scattered_all(np.repeat(of_line, np.array(counts, dtype=np.int64)) ^ places)
+        return splitmix64_array(np.repeat(of_line, np.array(counts, dtype=np.int64)) ^ places)
 
     def _patterns(self, keys: NDArray[np.uint64], words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pattern of each word, and which words have none: too many bytes, or merges left out too often.
@@ -125,7 +125,7 @@ class BpeDropout:
         patterns = np.zeros(len(words), dtype=np.int64)
         open_words = np.flatnonzero((missing > 0) & (missing < _LONGEST_RUN))
         for number in range(_MAX_RUNS):
-            draws = scattered_all(keys[open_words] + np.uint64(number * GAMMA & MASK)) >> np.uint64(1)
+            draws = splitmix64_array(keys[open_words] + np.uint64(number * GAMMA & MASK)) >> np.uint64(1)
             runs = np.minimum(np.searchsorted(ends, draws, side="right"), missing[open_words])
             patterns[open_words] |= runs << (number * _RUN_BITS)
             missing[open_words] -= runs
@@ -143,7 +143,7 @@ class BpeDropout:
         while True:
             run = 0
             while run < enough:
-                more = bisect_right(self._run_ends, scattered(key) >> 1)
+                more = bisect_right(self._run_ends, splitmix64(key) >> 1)
                 key = key + GAMMA & MASK
                 run += more
                 if more < _LONGEST_RUN:
