@@ -17,7 +17,7 @@ from transduce.inference.search import sampling
 from transduce.inference.search.options import SearchOptions
 from transduce.nn.cpu import cross_entropy
 from transduce.nn.cpu import r_drop as paired_cross_entropy
-from transduce.nn.linear import widest
+from transduce.nn.linear import sum_dtype
 from transduce.nn.position import SinusoidalPositions
 
 
@@ -36,7 +36,7 @@ class NoDoubles(TorchDispatchMode):
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (cross_entropy, paired_cross_entropy, sampling):
-        monkeypatch.setattr(room, "widest", lambda _: widest(torch.device("mps")))
+        monkeypatch.setattr(room, "sum_dtype", lambda _: sum_dtype(torch.device("mps")))
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 5.0])
@@ -63,4 +63,4 @@ def test_tokens_are_drawn_in_float32(narrow: None) -> None:
 
 
 def test_only_mps_is_narrow() -> None:
-    assert [widest(torch.device(name)) for name in ("cpu", "cuda", "mps")] == [torch.float64] * 2 + [torch.float32]
+    assert [sum_dtype(torch.device(name)) for name in ("cpu", "cuda", "mps")] == [torch.float64] * 2 + [torch.float32]

@@ -127,7 +127,7 @@ def test_save_load_save_gives_identical_files_and_answers(case: Case, tmp_path: 
         expected, found = (each.logits(each(target, encode(each, source))) for each in (model, loaded.model))
     assert torch.equal(found, expected)
     lines = ["a b c", "", "d e f g h i", "b"]
-    if loaded.transducer.picture_side is not None:  # what is no picture is refused
-        pixels = draw_tokens(2, loaded.transducer.picture_side**2, 17, seed=3).tolist()
+    if loaded.transducer.image_size is not None:  # what is no picture is refused
+        pixels = draw_tokens(2, loaded.transducer.image_size**2, 17, seed=3).tolist()
         lines = [" ".join(map(symbol, row)) for row in pixels]
     assert Translator(loaded).translate(lines, max_length=5) == Translator(first).translate(lines, max_length=5)

@@ -133,12 +133,12 @@ def test_listening_changes_nothing_and_weights_add_up_to_one(model: EncoderModel
     torch.testing.assert_close(loud[allowed], quiet[allowed], **EXACT)
     hops = model.config.hops if isinstance(model, MemoryNetwork) else 0
     assert len(heard) == (2 if isinstance(model, Bert) else isinstance(model, UniversalEncoder) or hops)
-    looks = (segments * allowed).amax(1) if model.looks_at_facts else torch.ones(len(LENGTHS))  # no facts, no look
+    looks = (segments * allowed).amax(1) if model.attends_to_facts else torch.ones(len(LENGTHS))  # no facts, no look
     for weight_BHQM in heard.values():
         if isinstance(model, MemoryNetwork) and model.config.empty_facts:  # the rest is on facts that are not there
             assert bool(((weight_BHQM.sum(-1)[:, 0, 0] > 0) == (looks > 0)).all()) and weight_BHQM.sum(-1).max() < 1
             continue
         expected = looks.double()[:, None, None].expand(weight_BHQM.shape[:-1])
         torch.testing.assert_close(weight_BHQM.sum(-1), expected, **EXACT)
-        if not model.looks_at_facts:
+        if not model.attends_to_facts:
             assert weight_BHQM[1, :, :, 3:].abs().max() == 0.0

@@ -17,7 +17,7 @@ from transduce.model_folder import weights_of
 from transduce.models.bert import Bert, bert_base, bert_large
 from transduce.models.catalog import build
 from transduce.models.head import LanguageHead
-from transduce.models.interface import Reading, VocabularySizes
+from transduce.models.interface import Encoding, VocabularySizes
 
 transformers = pytest.importorskip("transformers", reason="compares with transformers; install the extra dev")
 
@@ -95,7 +95,7 @@ def their_scores(kind: str, found: Any) -> list[Tensor]:
     return [found.start_logits, found.end_logits] if kind == "span" else [found.logits]
 
 
-def our_scores(kind: str, model: Bert, reading: Reading) -> list[Tensor]:
+def our_scores(kind: str, model: Bert, reading: Encoding) -> list[Tensor]:
     if model.head is None:
         assert reading.pooled is not None
         return [reading.states, reading.pooled]

@@ -78,13 +78,13 @@ def command(run: str, text: str, **options: Any) -> None:
         return
     translator = loaded if isinstance(loaded, Translator) else load_translator(run)
     _reject("a translation model", options, "second")
-    if has_tape(translator.model) or translator.model.picture_side is not None:
+    if has_tape(translator.model) or translator.model.image_size is not None:
         _reject("a model that is drawn in one figure", options, "kind", "layer", "head", "top")
     move(translator.model, options["device"])
     translator.languages.ask_for(options["target_language"], options["source_language"])
     if has_tape(translator.model):
         _inspect_tape(translator, text, picture, beam_size)
-    elif translator.model.picture_side is not None:
+    elif translator.model.image_size is not None:
         _inspect_caption(translator, text, picture, beam_size)
     else:
         top = 5 if options["top"] is None else options["top"]

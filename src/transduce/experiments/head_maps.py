@@ -26,7 +26,7 @@ from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, State, VocabularySizes
 from transduce.nn.hook import record
-from transduce.nn.mode import as_used
+from transduce.nn.twin import eval_mode
 from transduce.rng import torch_generator
 
 SELF: tuple[Kind, ...] = ("encoder", "decoder")
@@ -99,7 +99,7 @@ def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> 
     """Return what it looked at in new texts, and the share of the second halves that it knew."""
     half = (sizes.shortest + sizes.longest + 1) // 2
     text_BN = draw(sizes, sizes.tested, half, torch_generator(seed + 1000))
-    with torch.no_grad(), as_used(model), record(model) as heard:
+    with torch.no_grad(), eval_mode(model), record(model) as heard:
         knew_BN = scores(model, text_BN)[:, half:].argmax(dim=-1) == text_BN[:, half + 1 :]
     weight_LBHNN = torch.stack(list(heard.values()))
     looks = [Look("decoder", weight_LBHNN[:, row], tuple(text[:-1])) for row, text in enumerate(text_BN.tolist())]
@@ -109,7 +109,7 @@ def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> 
 def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[Look]]:
     """Give what a translator or a language model looks at in each of some texts."""
     folder, model = given.folder, load(given.folder)
-    if isinstance(model, Translator) and model.model.picture_side is not None:
+    if isinstance(model, Translator) and model.model.image_size is not None:
         raise SettingsError(f"{folder}: reads pictures and not texts; give a model that reads texts")
     if isinstance(model, Translator):
         model.languages.ask_for(given.to, given.of)
@@ -136,6 +136,6 @@ def _of_generator(generator: Generator, text: str) -> Look:
     opening = [] if generator.opens_with is None else [generator.opens_with]
     tokens = [*opening, *tokens][: generator.model.max_target]
     token_1N = torch.tensor([[*tokens, 0]])
-    with torch.no_grad(), as_used(generator.model), record(generator.model) as heard:
+    with torch.no_grad(), eval_mode(generator.model), record(generator.model) as heard:
         scores(generator.model, token_1N)
     return Look("decoder", torch.stack([weight_1HNN[0] for weight_1HNN in heard.values()]), tuple(tokens))

@@ -54,7 +54,7 @@ class Counts:
 class Answerer:
     """Answers texts with one engine; `limit` is the longest source that its model reads, with the end token.
 
-    `lead` is how many tokens go before every source. Where sources are pictures, `picture_side` is how many pixels a
+    `lead` is how many tokens go before every source. Where sources are pictures, `image_size` is how many pixels a
     side has: a picture is never cut, and a text that is none is refused.
     """
 
@@ -65,11 +65,11 @@ class Answerer:
         engine: Searcher,
         limit: int | None,
         lead: int = 0,
-        picture_side: int | None = None,
+        image_size: int | None = None,
     ) -> None:
         self.source, self.target, self.engine = source, target, engine
         self._longest = max(1, min(LONGEST_PART, (limit or LONGEST_PART + 1) - 1) - lead)
-        self._side = picture_side
+        self._side = image_size
 
     def answer(
         self,

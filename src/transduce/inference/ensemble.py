@@ -67,8 +67,8 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
         return cast("list[AnyTransducer]", list(self.members))
 
     @property
-    def picture_side(self) -> int | None:
-        return self.models[0].picture_side
+    def image_size(self) -> int | None:
+        return self.models[0].image_size
 
     def encode(self, source: Tensor, allowed: Tensor) -> EnsembleMemory:
         parts = [model.encode(source, allowed) for model in self.models]

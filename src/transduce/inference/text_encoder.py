@@ -52,7 +52,7 @@ class TextEncoder:
         self.head = str(getattr(contents.config, "head", "none"))
         self.task = TASKS[self.head]
         told_stories = (self.notes.get("columns") or {}).get("format") == "babi"
-        self.reads_stories = self.model.looks_at_facts or (self.model.max_texts is None and told_stories)
+        self.reads_stories = self.model.attends_to_facts or (self.model.max_texts is None and told_stories)
         """Whether a text is a story: facts, and a question as the last sentence."""
         labels = self.notes.get("labels") or [f"LABEL_{n}" for n in range(getattr(contents.config, "num_labels", 0))]
         self.engine = ReadingEngine(
@@ -107,7 +107,7 @@ class TextEncoder:
         said = ""
         if self.head in ("labels", "tags", "span"):
             said = as_text(self.read([texts[0] if len(texts) == 1 else texts])[0])
-        if self.model.looks_at_facts:
+        if self.model.attends_to_facts:
             return hops_of(self.model, inputs, texts, said)
         return self_attention_of(
             self.model, inputs, self.tokenizer.pieces(inputs[0][0].tolist()), " | ".join(texts), said

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transduce.errors import DataError, SettingsError
 from transduce.models.head import LanguageHead, SpanHead
-from transduce.models.interface import EncoderModel, Reading
+from transduce.models.interface import EncoderModel, Encoding
 from transduce.text.encoder_input import Window, WordPieces, label_row, loses_pieces, tag_rows, windows
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import MASK
@@ -79,7 +79,7 @@ class ReadingEngine:
         """Return the likeliest label of each text or pair."""
         rows = [self.row(text) for text in texts]
 
-        def say(reading: Reading, _: Sequence[int]) -> list[Said]:
+        def say(reading: Encoding, _: Sequence[int]) -> list[Said]:
             assert self.model.head is not None
             best = self.model.head(reading).softmax(dim=-1).max(dim=-1)
             return [Said(self.labels[at], p) for p, at in zip(best[0].tolist(), best[1].tolist(), strict=True)]
@@ -94,7 +94,7 @@ class ReadingEngine:
         parts = [tag_rows(words, self.max_length) for words in pieces]
         flat = [part for several in parts for part in several]
 
-        def say(reading: Reading, which: Sequence[int]) -> list[list[Said]]:
+        def say(reading: Encoding, which: Sequence[int]) -> list[list[Said]]:
             assert self.model.head is not None
             value_BN, best_BN = self.model.head(reading).softmax(dim=-1).max(dim=-1)
             values, best = value_BN.tolist(), best_BN.tolist()
@@ -112,7 +112,7 @@ class ReadingEngine:
         self.cut += sum(several[0].cut for several in parts)
         flat = [window for several in parts for window in several]
 
-        def say(reading: Reading, which: Sequence[int]) -> list[tuple[float, Found, float, Found]]:
+        def say(reading: Encoding, which: Sequence[int]) -> list[tuple[float, Found, float, Found]]:
             head = self.model.head
             assert isinstance(head, SpanHead)
             return [_best_span(scores, flat[place]) for scores, place in zip(head.places(reading), which, strict=True)]
@@ -144,7 +144,7 @@ class ReadingEngine:
         if len(tokens) > self.max_length - 2:
             raise DataError(f"the text has {len(tokens)} tokens and the model reads {self.max_length - 2}; shorten it")
 
-        def say(reading: Reading, _: Sequence[int]) -> list[list[list[Guess]]]:
+        def say(reading: Encoding, _: Sequence[int]) -> list[list[list[Guess]]]:
             places = [place + 1 for place, token in enumerate(tokens) if token == mask]
             best = head.output(head.vectors(reading.states[0, places])).softmax(dim=-1).topk(top)
             pieces = [self.tokenizer.pieces(row) for row in best.indices.tolist()]
@@ -167,7 +167,7 @@ class ReadingEngine:
             raise SettingsError(f"vectors are pooled by mean, first or pooled, not by '{pool}'")
         rows = [self.row(text) for text in texts]
 
-        def say(reading: Reading, _: Sequence[int]) -> list[NDArray[np.float32]]:
+        def say(reading: Encoding, _: Sequence[int]) -> list[NDArray[np.float32]]:
             vectors = _pooled(reading, pool)
             if normalise:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
@@ -182,7 +182,7 @@ class ReadingEngine:
         self.cut += was_cut
         return tokens
 
-    def _read(self, rows: Sequence[list[int]], say: Callable[[Reading, Sequence[int]], Sequence[T]]) -> list[T]:
+    def _read(self, rows: Sequence[list[int]], say: Callable[[Encoding, Sequence[int]], Sequence[T]]) -> list[T]:
         """Read rows in batches of similar length; `say` gets a reading and which rows it is of."""
         answers: dict[int, T] = {}
         with torch.inference_mode():
@@ -223,7 +223,7 @@ def _together(lengths: Sequence[int]) -> Iterator[list[int]]:
         start += count
 
 
-def _pooled(reading: Reading, pool: str) -> Tensor:
+def _pooled(reading: Encoding, pool: str) -> Tensor:
     if pool == "first":
         return reading.states[:, 0]
     if pool == "pooled":

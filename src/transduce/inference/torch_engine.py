@@ -11,7 +11,7 @@ import torch
 from transduce.inference.search.options import Hypothesis, Request
 from transduce.inference.search.search import Search
 from transduce.models.interface import AnyTransducer
-from transduce.nn.mode import as_used
+from transduce.nn.twin import eval_mode
 from transduce.text.tokenizer.special import Specials
 
 WRITTEN_BEHIND = 8
@@ -36,7 +36,7 @@ class TorchEngine:
         on_cpu = self.model.output.weight.device.type == "cpu"
         threads = torch.get_num_threads() if on_cpu and not heard else 1
         batches = list(self._batches(requests, threads))
-        with as_used(self.model):
+        with eval_mode(self.model):
             if min(threads, len(batches)) == 1:
                 found = [self._search(batch) for batch in batches]
             else:
@@ -60,10 +60,10 @@ class TorchEngine:
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
         """Yield the tokens of the best answer that are certain so far, and whether they are all."""
         search = Search(self.model, self.source, self.target)
-        with as_used(self.model):
+        with eval_mode(self.model):
             search.admit([request])
         while search.active:
-            with as_used(self.model):
+            with eval_mode(self.model):
                 results = search.advance()
                 certain = [result.checked()[0].tokens for result in results] or list(search.agreed().values())
             yield certain[0], bool(results)

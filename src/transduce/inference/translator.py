@@ -88,7 +88,7 @@ class Translator:
             self.source, self.target = self.source.bare(), self.target.bare()
         self.model.freeze()
         self.engine = Searcher(contents)
-        lead, side = self.languages.read, self.model.picture_side
+        lead, side = self.languages.read, self.model.image_size
         self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source, lead, side)
         try:
             self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")
@@ -317,7 +317,7 @@ class Translator:
 
     def glances(self, picture: str, **options: Any) -> Glances:
         """Caption one picture and return which regions were looked at for each word."""
-        side = self.model.picture_side
+        side = self.model.image_size
         if side is None:
             raise SettingsError("this model reads no pictures; ask a captioner")
         maps = self.attention(picture, **options)

@@ -13,7 +13,7 @@ from transduce.inspection.maps import AttentionMaps, Kind, Weights
 from transduce.inspection.replay import replay
 from transduce.models.interface import AnyTransducer, EncoderModel
 from transduce.nn.hook import record
-from transduce.nn.mode import as_used
+from transduce.nn.twin import eval_mode
 
 WITHOUT_ATTENTION = "this model has no attention to look at; inspect one that attends (a transformer, say)"
 
@@ -59,7 +59,7 @@ def self_attention_of(
 
     `inputs` are tokens, which are real, and which of two texts each is of, (1 N) each; `pieces` name the tokens.
     """
-    with record(model) as heard, as_used(model), torch.no_grad():
+    with record(model) as heard, eval_mode(model), torch.no_grad():
         model(*inputs)
     if not heard:
         raise SettingsError(WITHOUT_ATTENTION)
@@ -79,7 +79,7 @@ def hops_of(
 
     `texts` are the facts and the question; the memory has the newest fact first, and the map the oldest.
     """
-    with record(model) as heard, as_used(model), torch.no_grad():
+    with record(model) as heard, eval_mode(model), torch.no_grad():
         model(*inputs)
     read = int(inputs[2].max())  # a story that is too long has lost its oldest facts
     layers = [weight_1HQM[0] for weight_1HQM in heard.values()]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.models.interface import AnyTransducer
-from transduce.nn.mode import as_used
+from transduce.nn.twin import eval_mode
 
 # Taking a finished translation through the model once more, to look at it; a live search is never touched.
 
@@ -24,7 +24,7 @@ def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Se
     device = next(model.parameters()).device
     source_1S = torch.tensor([list(source_tokens)], device=device)
     target_1T = torch.tensor([list(target_tokens[:-1])], device=device)
-    with as_used(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         memory = model.encode(source_1S, torch.ones_like(source_1S, dtype=torch.bool))
         hidden: Tensor = model(target_1T, memory)[0]
     return hidden

@@ -25,7 +25,7 @@ from transduce.models.block import (
     through,
 )
 from transduce.models.head import LabelHead, LanguageHead, SpanHead, TagHead
-from transduce.models.interface import EncoderModel, Head, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Encoding, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.linear import Linear
@@ -115,7 +115,7 @@ class BertEmbedding(nn.Module):
 class Bert(EncoderModel):
     """A text or a pair of texts → a vector per token, one for all, and what the head says."""
 
-    can_recompute = True
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: BertConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -130,15 +130,15 @@ class Bert(EncoderModel):
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
         hidden, allowed_B11N = self.embedding(tokens, segments), broadcast(allowed)
         passed = [hidden]
         for block in self.encoder:
-            hidden = through(block, self.recompute and self.training, hidden, allowed_B11N)
+            hidden = through(block, self.gradient_checkpointing and self.training, hidden, allowed_B11N)
             if layers:
                 passed.append(hidden)
         pooled_BD = None if self.pooler is None else torch.tanh(self.pooler(hidden[:, 0]))
-        return Reading(hidden, allowed, pooled_BD, tuple(passed) if layers else ())
+        return Encoding(hidden, allowed, pooled_BD, tuple(passed) if layers else ())
 
     def _make_head(self) -> Head | None:
         config = self.config

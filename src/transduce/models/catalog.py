@@ -177,7 +177,7 @@ def reads_stories(config: Config) -> bool:
     return isinstance(model, type) and issubclass(model, EncoderModel) and model.max_texts is None
 
 
-def answers_in_words(config: Config) -> bool:
+def labels_are_words(config: Config) -> bool:
     """Whether a label has the vector of the word that it is, so that the data must say which word."""
     return isinstance(config, memory_network.MemoryNetworkConfig) and config.tying == "adjacent"
 

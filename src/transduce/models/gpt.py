@@ -109,7 +109,7 @@ def llama_mini() -> GptConfig:
 class Gpt(LanguageModel[StackState]):
     """Text so far → how likely every next token is."""
 
-    can_recompute = True
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: GptConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Gpt(LanguageModel[StackState]):
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
         relation = self.relative_positions(place_1T, place_1T)
         for block in self.decoder:
-            hidden = through(block, self.recompute and self.training, hidden, None, relation, True)
+            hidden = through(block, self.gradient_checkpointing and self.training, hidden, None, relation, True)
         normalised: Tensor = self.decoder_norm(hidden)
         return normalised
 

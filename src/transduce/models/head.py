@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.models.interface import Head, Reading
+from transduce.models.interface import Head, Encoding
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.linear import Linear
@@ -27,7 +27,7 @@ class LanguageHead(Head):
         self.next_sentence = Linear(dim, 2) if next_sentence else None
         """Scores of: it follows, it does not."""
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, reading: Encoding) -> Tensor:
         """-> (B N V)."""
         scores: Tensor = self.output(self.vectors(reading.states))
         return scores
@@ -37,7 +37,7 @@ class LanguageHead(Head):
         normalised: Tensor = self.norm(F.gelu(self.transform(states)))
         return normalised
 
-    def next_sentence_scores(self, reading: Reading) -> Tensor:
+    def next_sentence_scores(self, reading: Encoding) -> Tensor:
         """-> (B 2)."""
         assert self.next_sentence is not None and reading.pooled is not None, "the head does not predict next sentences"
         scores: Tensor = self.next_sentence(reading.pooled)
@@ -52,7 +52,7 @@ class LabelHead(Head):
         self.dropout = Dropout(dropout)
         self.output = Linear(dim, num_labels)
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, reading: Encoding) -> Tensor:
         """-> (B C)."""
         assert reading.pooled is not None, "a text's label is read off its pooled vector"
         scores: Tensor = self.output(self.dropout(reading.pooled))
@@ -67,7 +67,7 @@ class TagHead(Head):
         self.dropout = Dropout(dropout)
         self.output = Linear(dim, num_labels)
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, reading: Encoding) -> Tensor:
         """-> (B N C)."""
         scores: Tensor = self.output(self.dropout(reading.states))
         return scores
@@ -80,12 +80,12 @@ class SpanHead(Head):
         super().__init__()
         self.output = Linear(dim, 2)
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, reading: Encoding) -> Tensor:
         """-> (B N 2): scores of each place as the start and as the end."""
         scores: Tensor = self.output(reading.states)
         return scores
 
-    def places(self, reading: Reading) -> Tensor:
+    def places(self, reading: Encoding) -> Tensor:
         """-> (B 2 N): the same, with nothing to be had from padding."""
         score_B2N: Tensor = self(reading).transpose(1, 2)
         return score_B2N.masked_fill(~reading.allowed[:, None], -torch.inf)

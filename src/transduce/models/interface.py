@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.auxiliary_loss import ExtraLoss
-from transduce.nn.cpu.packed import Freezable
+from transduce.nn.auxiliary_loss import AuxiliaryLoss
+from transduce.nn.cpu.packed import Freezable, Precision
 from transduce.nn.embedding import Output
 
 
@@ -86,9 +86,9 @@ class Model(nn.Module, ABC):
     """What can be trained, saved and loaded. Leaves are listed in `catalog.MODELS`; nothing else may be subclassed."""
 
     sizes: VocabularySizes
-    can_recompute: ClassVar[bool] = False
+    supports_gradient_checkpointing: ClassVar[bool] = False
     """Whether `recompute` means something to this model."""
-    recompute: bool = False
+    gradient_checkpointing: bool = False
     """Keep only what enters each block while training, and compute the rest again for the gradient."""
     max_source: int | None = None
     """The longest source the model can read, in tokens with those that frame it; None where there is no limit."""
@@ -96,7 +96,7 @@ class Model(nn.Module, ABC):
     """The longest target the model can write, in tokens with the start token; None where there is no limit."""
 
     @property
-    def extra_losses(self) -> tuple[ExtraLoss, ...]:
+    def auxiliary_losses(self) -> tuple[AuxiliaryLoss, ...]:
         """Places where a cost passes that is minimised beside what the model is asked for."""
         return ()
 
@@ -104,6 +104,15 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def width(self) -> int:
         """Width of the vectors that the last layer reads; the paper's schedule depends on it."""
+
+    def freeze(self, precision: Precision = "float32") -> None:
+        """Pack the weights for faster products, in float32 or int8; they must not change any more.
+
+        Training, moving or loading other weights unpacks them.
+        """
+        for module in self.modules():
+            if isinstance(module, Freezable):
+                module.freeze(precision)
 
     @property
     def device(self) -> torch.device:
@@ -122,7 +131,7 @@ class Transducer(Model, Generic[MemoryT, StateT]):
         return self.output.weight.shape[1]
 
     @property
-    def picture_side(self) -> int | None:
+    def image_size(self) -> int | None:
         """Where sources are pictures, a token for each pixel: how many pixels a side has; None for text."""
         return None
 
@@ -167,15 +176,6 @@ class Transducer(Model, Generic[MemoryT, StateT]):
         scores: Tensor = self.output(hidden, vocabulary)
         return scores
 
-    def freeze(self) -> None:
-        """Promise that the weights of this model, or of the models in it, will not change: steps become faster.
-
-        Training, moving or loading other weights takes the promise back.
-        """
-        for module in self.modules():
-            if isinstance(module, Freezable):
-                module.freeze()
-
     def scorer(self, vocabulary: Tensor) -> Scorer:
         """Return `logits` for a shortlist of tokens, of which each row may have some; made once for many steps."""
         part = self.output.part(vocabulary)
@@ -191,7 +191,7 @@ class LanguageModel(Transducer[Memory, StateT]):
 
 
 @dataclass(frozen=True)
-class Reading:
+class Encoding:
     """What a reader made of texts."""
 
     states: Tensor
@@ -208,7 +208,7 @@ class Head(nn.Module, ABC):
     """What a reader says about what it has read."""
 
     @abstractmethod
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, reading: Encoding) -> Tensor:
         """Score what could be said: labels of a text (B C), of each token (B N C), or places (B N 2)."""
 
 
@@ -218,11 +218,11 @@ class EncoderModel(Model):
     head: Head | None
     max_texts: ClassVar[int | None] = 2
     """How many texts it reads side by side; None for any number: facts, and a question as the last one."""
-    looks_at_facts: ClassVar[bool] = False
+    attends_to_facts: ClassVar[bool] = False
     """Whether what its taps hear is where it looked among facts, and not among tokens: it reads stories only."""
 
     @abstractmethod
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
         """Read framed texts.  tokens, allowed, which of the texts each token is of: (B N) -> vectors."""
 
 

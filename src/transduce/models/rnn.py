@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from transduce.config import Config
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
-from transduce.nn.attention.additive import AdditiveAttention, MultiplicativeAttention, Readable
+from transduce.nn.attention.additive import AdditiveAttention, MultiplicativeAttention, ProjectedMemory
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.recurrence import Bridge, Carried, Cell, PassOn, Recurrence, reversed_within
@@ -132,7 +132,7 @@ class RnnState(State):
 
     carried: Carried
     """(L R H) each: hidden, an LSTM's cell, and (1 R H) for the vector that is fed to the next step."""
-    source: Readable
+    source: ProjectedMemory
     width: int
 
     @property
@@ -150,7 +150,7 @@ class RnnState(State):
 
 
 def read_ragged(
-    decoder: Callable[[Tensor, Readable, Carried], tuple[Tensor, Carried]],
+    decoder: Callable[[Tensor, ProjectedMemory, Carried], tuple[Tensor, Carried]],
     embedded: Tensor,
     lengths: Tensor,
     state: RnnState,
@@ -172,11 +172,11 @@ class Decoder(nn.Module, ABC):
     """Target vectors in, what the output layer reads out. Leaves differ in how the source is read."""
 
     @abstractmethod
-    def read(self, memory: RnnMemory) -> Readable:
+    def read(self, memory: RnnMemory) -> ProjectedMemory:
         """Prepare what is read of each sentence, once."""
 
     @abstractmethod
-    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         """Read the next tokens of each row.  (R T E) -> readout (R T D)."""
 
 
@@ -187,11 +187,11 @@ class FinalStateDecoder(Decoder):
         super().__init__()
         self.recurrence = _decoder_recurrence(config, config.embedding_dim)
 
-    def read(self, memory: RnnMemory) -> Readable:
+    def read(self, memory: RnnMemory) -> ProjectedMemory:
         nothing_B00 = memory.states[:, :0, :0]
-        return Readable(nothing_B00, nothing_B00, memory.allowed[:, :0])
+        return ProjectedMemory(nothing_B00, nothing_B00, memory.allowed[:, :0])
 
-    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         readout, carried = self.recurrence(embedded, carried)
         return readout, carried
 
@@ -203,11 +203,11 @@ class ContextDecoder(Decoder):
         super().__init__()
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
 
-    def read(self, memory: RnnMemory) -> Readable:
+    def read(self, memory: RnnMemory) -> ProjectedMemory:
         context_B1N = memory.final[0][-1][:, None]
-        return Readable(context_B1N[..., :0], context_B1N, memory.allowed[:, :1])
+        return ProjectedMemory(context_B1N[..., :0], context_B1N, memory.allowed[:, :1])
 
-    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         rows, length, _ = embedded.shape
         context_RTN = source.value.repeat_interleave(rows // len(source.value), dim=0).expand(-1, length, -1)
         hidden_RTH, carried = self.recurrence(torch.cat([embedded, context_RTN], dim=-1), carried)
@@ -222,10 +222,10 @@ class AdditiveDecoder(Decoder):
         self.cross_attention = AdditiveAttention(config.hidden_dim, config.memory_dim, config.hidden_dim)
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
 
-    def read(self, memory: RnnMemory) -> Readable:
+    def read(self, memory: RnnMemory) -> ProjectedMemory:
         return self.cross_attention.read(memory.states, memory.allowed)
 
-    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         hidden: list[Tensor] = []
         contexts: list[Tensor] = []
         scores: list[Tensor] = []
@@ -250,10 +250,10 @@ class MultiplicativeDecoder(Decoder):
         self.recurrence = _decoder_recurrence(config, config.embedding_dim)
         self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
 
-    def read(self, memory: RnnMemory) -> Readable:
+    def read(self, memory: RnnMemory) -> ProjectedMemory:
         return self.cross_attention.read(memory.states, memory.allowed)
 
-    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         hidden_RTH, carried = self.recurrence(embedded, carried)
         context_RTN, score_RTM = self.cross_attention(hidden_RTH, source)
         self.cross_attention.show([score_RTM], source)
@@ -270,10 +270,10 @@ class InputFeedingDecoder(Decoder):
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.hidden_dim)
         self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
 
-    def read(self, memory: RnnMemory) -> Readable:
+    def read(self, memory: RnnMemory) -> ProjectedMemory:
         return self.cross_attention.read(memory.states, memory.allowed)
 
-    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         *recurrent, fed_1RH = carried
         fed_R1H, inner = fed_1RH.transpose(0, 1), tuple(recurrent)
         readouts: list[Tensor] = []

@@ -98,7 +98,7 @@ def tiny() -> TransformerConfig:
 class Transformer(Transducer[Memory, StackState]):
     """Source → target by attention alone."""
 
-    can_recompute = True
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: TransformerConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class Transformer(Transducer[Memory, StackState]):
 
     @property
     def _recomputes(self) -> bool:
-        return self.recompute and self.training
+        return self.gradient_checkpointing and self.training
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden * self.config.model_dim**-0.5 if self.config.scale_output else hidden

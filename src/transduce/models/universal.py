@@ -18,9 +18,9 @@ from torch import Tensor
 from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, closing_norm
 from transduce.models.decoder import DecoderState
 from transduce.models.head import LabelHead, SpanHead, TagHead
-from transduce.models.interface import EncoderModel, Head, Memory, Reading, Transducer, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Memory, Encoding, Transducer, VocabularySizes
 from transduce.models.transformer import SHARED
-from transduce.nn.auxiliary_loss import ExtraLoss
+from transduce.nn.auxiliary_loss import AuxiliaryLoss
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.halting import AdaptiveHalting
@@ -140,13 +140,13 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         self.encoder, self.decoder = EncoderBlock(config), DecoderBlock(config)
         self.encoder_norm, self.decoder_norm = closing_norm(config), closing_norm(config)
         self.encoder_halting, self.decoder_halting = config.make_halting(), config.make_halting()
-        self.source_ponder = ExtraLoss("source", config.ponder_cost)
-        self.target_ponder = ExtraLoss("target", config.ponder_cost)
+        self.source_ponder = AuxiliaryLoss("source", config.ponder_cost)
+        self.target_ponder = AuxiliaryLoss("target", config.ponder_cost)
         tied = None if config.tied_embeddings == "none" else self.target_embedding
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
 
     @property
-    def extra_losses(self) -> tuple[ExtraLoss, ...]:
+    def auxiliary_losses(self) -> tuple[AuxiliaryLoss, ...]:
         return self.source_ponder, self.target_ponder
 
     def encode(self, source: Tensor, allowed: Tensor) -> UniversalMemory:
@@ -272,18 +272,18 @@ class UniversalEncoder(EncoderModel):
         self.encoder = EncoderBlock(config)
         self.encoder_norm = closing_norm(config)
         self.halting = config.make_halting()
-        self.ponder = ExtraLoss("source", config.ponder_cost)
+        self.ponder = AuxiliaryLoss("source", config.ponder_cost)
         self.head = self._make_head()
 
     @property
-    def extra_losses(self) -> tuple[ExtraLoss, ...]:
+    def auxiliary_losses(self) -> tuple[AuxiliaryLoss, ...]:
         return (self.ponder,)
 
     @property
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
         segments = torch.zeros_like(tokens) if segments is None else segments * allowed
         last_B1 = segments.amax(dim=1, keepdim=True)
         asked_BN = ((segments == last_B1) & (last_B1 > 0)).long()
@@ -300,7 +300,7 @@ class UniversalEncoder(EncoderModel):
         thought, cost_BN = ponder(think, hidden_BND, place_BND, self.coordinates, self.halting, steps, allowed, stops)
         self.ponder(cost_BN)
         states_BND: Tensor = self.encoder_norm(thought)
-        return Reading(states_BND, allowed, states_BND[:, 0], (hidden_BND, states_BND) if layers else ())
+        return Encoding(states_BND, allowed, states_BND[:, 0], (hidden_BND, states_BND) if layers else ())
 
     def _make_head(self) -> Head | None:
         config = self.config

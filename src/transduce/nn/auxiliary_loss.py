@@ -1,7 +1,7 @@
-"""Costs that arise within a model and belong to what is minimised, such as thinking for long.
+"""Auxiliary losses: costs that arise inside a model and are added to its objective, such as ponder time.
 
-A model's two faces return vectors and nothing else. So a cost passes a place of its own, as attention weights pass a
-tap, and whoever minimises listens there while the model reads; otherwise it is forgotten.
+A model's methods return vectors and nothing else. A cost passes an `AuxiliaryLoss`, as attention weights pass a hook
+point; the objective collects it during the forward pass, otherwise it is discarded.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Literal
 from torch import Tensor, nn
 
 
-class ExtraLoss(nn.Module):
+class AuxiliaryLoss(nn.Module):
     """Where a cost for each position of one side passes."""
 
     def __init__(self, side: Literal["source", "target"], weight: float) -> None:
-        """`weight` is what one of it costs, in nats. Padding of a source must cost nothing: nobody masks it later."""
+        """`weight` is the price of one unit, in nats. Padding of a source must cost nothing: it is not masked later."""
         super().__init__()
         self.side, self.weight = side, weight
-        self.heard: list[Tensor] | None = None
+        self.collected: list[Tensor] | None = None
 
     def forward(self, cost: Tensor) -> None:
         """(B N)."""
-        if self.heard is not None and self.weight > 0:
-            self.heard.append(self.weight * cost)
+        if self.collected is not None and self.weight > 0:
+            self.collected.append(self.weight * cost)
 
 
 @contextmanager
-def listening(places: Sequence[ExtraLoss]) -> Iterator[list[tuple[str, Tensor]]]:
-    """Collect what passes while the context lasts; filled when it ends: the side, and the costs (B N)."""
+def collect_losses(losses: Sequence[AuxiliaryLoss]) -> Iterator[list[tuple[str, Tensor]]]:
+    """Collect the costs of the forward passes inside the context: filled when it ends with (side, costs (B N))."""
     found: list[tuple[str, Tensor]] = []
-    for place in places:
-        place.heard = []
+    for loss in losses:
+        loss.collected = []
     try:
         yield found
     finally:
-        for place in places:
-            found += [(place.side, cost) for cost in place.heard or []]
-            place.heard = None
+        for loss in losses:
+            found += [(loss.side, cost) for cost in loss.collected or []]
+            loss.collected = None

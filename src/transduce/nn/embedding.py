@@ -63,7 +63,7 @@ class Output(Freezable):
     def part(self, vocabulary: Tensor) -> Callable[[Tensor], Tensor]:
         """Gather what scores a shortlist, once for many steps.  (V') -> a function (R D) -> (R V')."""
         weight, bias = self._rows(vocabulary)
-        return packed(weight, bias) or (lambda hidden: F.linear(hidden, weight, bias))
+        return packed(weight, bias, self.precision) or (lambda hidden: F.linear(hidden, weight, bias))
 
     def _rows(self, vocabulary: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.weight[vocabulary], None if self.bias is None else self.bias[vocabulary]

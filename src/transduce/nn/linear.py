@@ -19,7 +19,7 @@ from transduce.nn.embedding import Output
 # The precision of sums that are longer than float32 is good for.
 
 
-def widest(device: torch.device) -> torch.dtype:
+def sum_dtype(device: torch.device) -> torch.dtype:
     """Return float64, or float32 on Apple's MPS, which has nothing wider."""
     return torch.float32 if device.type == "mps" else torch.float64
 

@@ -68,8 +68,8 @@ def check_validation_split(training: TrainingConfig, corpus: Prepared) -> None:
 
 def check_lengths(model: Model, corpus: Prepared) -> None:
     """Raise if a text is longer than the model can read, before training reaches it."""
-    if isinstance(model, Transducer) and model.picture_side is not None:
-        _check_pictures(model.picture_side, corpus)
+    if isinstance(model, Transducer) and model.image_size is not None:
+        _check_pictures(model.image_size, corpus)
     for name, split in corpus.report.splits().items():
         for side, longest, limit in (
             ("source", split.source.longest, model.max_source),

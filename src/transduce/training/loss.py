@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transduce.data.batches import PairBatch
 from transduce.models.interface import AnyTransducer
-from transduce.nn.auxiliary_loss import listening
+from transduce.nn.auxiliary_loss import collect_losses
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.cpu.r_drop import paired_cross_entropy
 from transduce.nn.dropout import begin_pass
@@ -35,7 +35,7 @@ def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_
 
     output, half = model.output, model.output.half_products and model.training
     twice = r_drop > 0 and model.training
-    with listening(model.extra_losses) as costs:
+    with collect_losses(model.auxiliary_losses) as costs:
         hidden = [forward(number) for number in range(2 if twice else 1)]
     if twice:
         pair = (hidden[0], hidden[1])

@@ -74,9 +74,9 @@ class TrainStep:
     def __init__(self, model: Model, loss: Loss, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.model, self.loss, self.config, self.ranks = model, loss, config, ranks
         self.device = model.device
-        if config.gradient_checkpointing and not model.can_recompute:
+        if config.gradient_checkpointing and not model.supports_gradient_checkpointing:
             raise SettingsError("training.gradient_checkpointing: this model has no blocks to recompute; leave it out")
-        model.recompute = config.gradient_checkpointing
+        model.gradient_checkpointing = config.gradient_checkpointing
         self.optimizer = build_optimizer(model, config)
         self.sharded = is_sharded(model)
         threads = config.threads or 1

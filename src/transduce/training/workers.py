@@ -8,14 +8,12 @@ results do not depend on the number of threads, to the last bit.
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from transduce.models.interface import Model
+from transduce.nn.twin import twin
 
 Work = Callable[[Any, int], Any]
 """(model, number of the part) -> result."""
@@ -26,7 +24,7 @@ class Workers:
 
     def __init__(self, model: Model, count: int) -> None:
         assert count >= 1
-        self.models = [model] if count == 1 else [_sharing(model) for _ in range(count)]
+        self.models = [model] if count == 1 else [twin(model) for _ in range(count)]
         """One for each thread; with a single thread the model itself."""
         self._job: _Job | None = None
         self.active = count
@@ -119,15 +117,6 @@ class _Job:
     def _wait_for_turn(self, part: int) -> None:
         with self.changed:
             self.changed.wait_for(lambda: self.errors or self.done >= part)
-
-
-def _sharing(model: Model) -> Model:
-    """Return a copy of a model that shares the memory of its weights; gradients are its own."""
-    with torch.no_grad():
-        twin = copy.deepcopy(model)
-        for own, shared in zip(twin.parameters(), model.parameters(), strict=True):
-            own.data = shared.data
-    return twin
 
 
 # The number of threads that is fastest on this machine for this model, measured during the first updates.

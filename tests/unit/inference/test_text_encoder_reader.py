@@ -17,7 +17,7 @@ from transduce.model_folder import ModelFolder
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.head import SpanHead
-from transduce.models.interface import EncoderModel, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Encoding, VocabularySizes
 from transduce.text.encoder_input import answer_wanted, tag_rows, windows
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_reading_tokenizer
@@ -57,7 +57,7 @@ def test_answers_come_in_order_and_do_not_depend_on_the_batch(
 def test_a_label_is_the_likeliest_with_its_probability(tokenizer: Tokenizer) -> None:
     model = reader(tokenizer, "labels")
     framed = tokenizer(TEXTS[0], "eine katze", return_tensors="pt")
-    state: Reading = model.model(framed["input_ids"], framed["attention_mask"].bool(), framed["token_type_ids"])
+    state: Encoding = model.model(framed["input_ids"], framed["attention_mask"].bool(), framed["token_type_ids"])
     assert model.model.head is not None
     expected = model.model.head(state).softmax(dim=-1)[0]
     (said,) = model.read([(TEXTS[0], "eine katze")])
@@ -83,7 +83,7 @@ class Pointing(SpanHead):
         super().__init__(3)
         self.wanted, self.tokens = wanted, torch.zeros(0)
 
-    def forward(self, reading: Reading) -> torch.Tensor:
+    def forward(self, reading: Encoding) -> torch.Tensor:
         first, last = (reading.states[..., 0] == token for token in (self.wanted[0], self.wanted[-1]))
         return torch.stack([first, last], dim=-1).double() * 9.0
 
@@ -100,8 +100,8 @@ class Echo(EncoderModel):
     def width(self) -> int:
         return 1
 
-    def forward(self, tokens: Any, allowed: Any, segments: Any = None, layers: bool = False) -> Reading:
-        return Reading(tokens[..., None].double(), allowed, None)
+    def forward(self, tokens: Any, allowed: Any, segments: Any = None, layers: bool = False) -> Encoding:
+        return Encoding(tokens[..., None].double(), allowed, None)
 
 
 @pytest.mark.parametrize("limit", [12, 16, 64])

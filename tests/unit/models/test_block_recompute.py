@@ -26,7 +26,7 @@ class Block(nn.Module):
 
 
 def gradients(model: AnyTransducer, recompute: bool) -> list[Tensor]:
-    model.recompute = recompute
+    model.gradient_checkpointing = recompute
     model.train()
     set_dropout_key(model, DropoutKey(seed=1, update=2))
     source, target = torch.randint(3, 11, (7, 13)), torch.randint(3, 11, (7, 5))
@@ -76,7 +76,7 @@ def test_what_a_block_computed_is_not_kept() -> None:
             sizes.append(tensor.numel())
             return tensor
 
-        model.recompute = recompute
+        model.gradient_checkpointing = recompute
         model.train()
         source = torch.randint(3, 11, (7, 13))
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):

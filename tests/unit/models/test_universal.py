@@ -15,7 +15,7 @@ from transduce.inference.alignment import cross_attention
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.universal import Universal, UniversalConfig, UniversalEncoder, UniversalEncoderConfig
-from transduce.nn.auxiliary_loss import listening
+from transduce.nn.auxiliary_loss import collect_losses
 from transduce.nn.position import sinusoids
 from transduce.tasks.text_encoding.batches import ReadingBatch
 from transduce.text.tokenizer.special import Specials
@@ -192,7 +192,7 @@ def test_what_thinking_costs_teaches_a_reader_to_halt_sooner() -> None:
     costs = []
     for _ in range(20):
         optimizer.zero_grad()
-        with listening(model.extra_losses) as heard:
+        with collect_losses(model.auxiliary_losses) as heard:
             model(batch.tokens, batch.allowed, batch.segments)
         cost = heard[0][1].sum()
         cost.backward()

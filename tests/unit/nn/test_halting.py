@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from transduce.nn.auxiliary_loss import ExtraLoss, listening
+from transduce.nn.auxiliary_loss import AuxiliaryLoss, collect_losses
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.halting import AdaptiveHalting
 from transduce.nn.position import Coordinates, RandomOffsets
@@ -74,12 +74,12 @@ def test_offsets_are_keyed_by_row_reach_their_bound_and_are_for_training_only() 
     assert RandomOffsets(0).train()(tokens).max() == 0
 
 
-def test_costs_are_heard_while_somebody_listens_and_forgotten_otherwise() -> None:
-    place, free = ExtraLoss("target", 0.5), ExtraLoss("source", 0.0)
+def test_costs_are_collected_inside_the_context_and_discarded_otherwise() -> None:
+    place, free = AuxiliaryLoss("target", 0.5), AuxiliaryLoss("source", 0.0)
     place(torch.ones(1, 2))
-    with listening([place, free]) as costs:
+    with collect_losses([place, free]) as costs:
         place(torch.tensor([[1.0, 3.0]]))
         free(torch.ones(1, 2))
     ((side, cost),) = costs
     assert (side, cost.tolist()) == ("target", [[0.5, 1.5]])
-    assert place.heard is None
+    assert place.collected is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from transduce.nn.attention.additive import AdditiveAttention, MultiplicativeAttention, Readable
+from transduce.nn.attention.additive import AdditiveAttention, MultiplicativeAttention, ProjectedMemory
 from transduce.nn.recurrence import CELLS, Bridge, Cell, Recurrence, reversed_within
 
 IN, HIDDEN, LAYERS, LENGTHS = 5, 7, 3, (11, 2, 1, 6)
@@ -158,8 +158,8 @@ def test_rows_of_one_sentence_share_its_memory(attention: AdditiveAttention | Mu
 
 def test_memories_of_different_lengths_join_and_come_apart() -> None:
     torch.manual_seed(7)
-    short = Readable(torch.randn(2, 3, 5), torch.randn(2, 3, 7), torch.ones(2, 3, dtype=torch.bool))
-    long = Readable(torch.randn(1, 11, 5), torch.randn(1, 11, 7), torch.ones(1, 11, dtype=torch.bool))
+    short = ProjectedMemory(torch.randn(2, 3, 5), torch.randn(2, 3, 7), torch.ones(2, 3, dtype=torch.bool))
+    long = ProjectedMemory(torch.randn(1, 11, 5), torch.randn(1, 11, 7), torch.ones(1, 11, dtype=torch.bool))
     joined = short.join(long)
     assert joined.allowed.sum(dim=1).tolist() == [3, 3, 11]
     swapped = joined.select(torch.tensor([2, 0]))

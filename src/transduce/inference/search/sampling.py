@@ -18,7 +18,7 @@ from torch import Tensor
 
 from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import SearchOptions
-from transduce.nn.linear import widest
+from transduce.nn.linear import sum_dtype
 from transduce.rng import mix_arrays
 
 
@@ -39,7 +39,7 @@ def likeliest(scores: Tensor, options: Sequence[SearchOptions]) -> tuple[Tensor,
     and the weights need not add up to 1. The likeliest token can always be drawn.
     """
 
-    wide = widest(scores.device)
+    wide = sum_dtype(scores.device)
 
     def option_of(name: str) -> Tensor:
         values = [getattr(option, name) for option in options]

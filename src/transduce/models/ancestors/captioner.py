@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.models.interface import Memory, Transducer, VocabularySizes
 from transduce.models.rnn import Rate, RnnState, Width, read_ragged
-from transduce.nn.attention.additive import AdditiveAttention, Readable
-from transduce.nn.auxiliary_loss import ExtraLoss
+from transduce.nn.attention.additive import AdditiveAttention, ProjectedMemory
+from transduce.nn.auxiliary_loss import AuxiliaryLoss
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.position import LearnedPositions
@@ -135,12 +135,12 @@ class GatedDecoder(nn.Module):
         self.recurrence = Recurrence("lstm", word + region, hidden)
         self.hidden_proj, self.context_proj = nn.Linear(hidden, word, bias=False), nn.Linear(region, word, bias=False)
 
-    def forward(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried]:
+    def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         """Read the next words of each row.  (R T E) -> what the output layer reads (R T E)."""
         readout, carried, _ = self.look(embedded, source, carried)
         return readout, carried
 
-    def look(self, embedded: Tensor, source: Readable, carried: Carried) -> tuple[Tensor, Carried, Tensor]:
+    def look(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried, Tensor]:
         """The same, and the score of every region before each word.  -> (R T E), …, (R T M)."""
         hidden: list[Tensor] = []
         contexts: list[Tensor] = []
@@ -170,17 +170,17 @@ class Captioner(Transducer[PictureMemory, RnnState]):
         self.regions = Regions(config)
         self.bridge = Bridge(2, 1, config.region_dim, config.hidden_dim)
         self.decoder = GatedDecoder(config)
-        self.unevenness = ExtraLoss("target", config.doubly_stochastic)
+        self.unevenness = AuxiliaryLoss("target", config.doubly_stochastic)
         self.dropout, self.region_dropout = Dropout(config.dropout), Dropout(config.region_dropout)
         self.word_dropout = WordDropout(config.word_dropout)
         self.output = Output(sizes.target, config.embedding_dim, bias=True)
 
     @property
-    def extra_losses(self) -> tuple[ExtraLoss, ...]:
+    def auxiliary_losses(self) -> tuple[AuxiliaryLoss, ...]:
         return (self.unevenness,)
 
     @property
-    def picture_side(self) -> int | None:
+    def image_size(self) -> int | None:
         return self.config.side
 
     def encode(self, source: Tensor, allowed: Tensor) -> PictureMemory:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.models.block import Layers, Rate, Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
-from transduce.nn.attention.additive import MultiplicativeAttention, Readable
+from transduce.nn.attention.additive import MultiplicativeAttention, ProjectedMemory
 from transduce.nn.convolution import CausalConvolution, Convolution, Windows, gated
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
@@ -103,7 +103,7 @@ class ConvState(State):
     """(R), how many tokens each row has read."""
     longest: int
     """The largest of them."""
-    source: Readable
+    source: ProjectedMemory
     width: int
 
     @property
@@ -146,7 +146,7 @@ class StepAttention(nn.Module):
         self.q_proj, self.out_proj = q_proj, out_proj
         self.attention = MultiplicativeAttention(out_proj.in_features, out_proj.in_features, projected=False)
 
-    def forward(self, hidden: Tensor, embedded: Tensor, source: Readable) -> Tensor:
+    def forward(self, hidden: Tensor, embedded: Tensor, source: ProjectedMemory) -> Tensor:
         """(R T H), (R T E) -> (R T H)."""
         question_RTE = (self.q_proj(hidden) + embedded) * HALF
         answer_RTE, score_RTM = self.attention(question_RTE, source)
@@ -166,7 +166,7 @@ class ConvDecoderBlock(nn.Module):
         self.cross_attention = StepAttention(q_proj, out_proj)
 
     def forward(
-        self, hidden: Tensor, embedded: Tensor, source: Readable, window: Tensor, lengths: Tensor | None
+        self, hidden: Tensor, embedded: Tensor, source: ProjectedMemory, window: Tensor, lengths: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """(R T H), (R T E) -> (R T H), the next window."""
         mixed, window = self.convolution(self.dropout(hidden), window, lengths)
@@ -238,7 +238,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         return hidden[:, 0], ConvState(windows, state.lengths + 1, state.longest + 1, state.source, state.width)
 
     def _read(
-        self, tokens: Tensor, place: Tensor, source: Readable, windows: Windows, lengths: Tensor | None
+        self, tokens: Tensor, place: Tensor, source: ProjectedMemory, windows: Windows, lengths: Tensor | None
     ) -> tuple[Tensor, Windows]:
         """Read some more of each row, at these places, from these windows on.  (R T), (R T E) -> (R T E)."""
         embedded_RTE = self.dropout(self.target_embedding(tokens) + place)
@@ -253,8 +253,8 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         return [block.convolution for block in cast("Iterable[ConvDecoderBlock]", self.decoder)]
 
 
-def _readable(memory: ConvMemory) -> Readable:
-    return Readable(memory.states, memory.answers, memory.allowed)
+def _readable(memory: ConvMemory) -> ProjectedMemory:
+    return ProjectedMemory(memory.states, memory.answers, memory.allowed)
 
 
 def _largest(lengths: Tensor) -> int:

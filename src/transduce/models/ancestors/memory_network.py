@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.errors import SettingsError
 from transduce.models.head import LabelHead
-from transduce.models.interface import EncoderModel, Head, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Encoding, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.hook import HookPoint
@@ -160,7 +160,7 @@ class AnswerHead(Head):
         rows = [next(behind) if token == NO_WORD else token for token in label_tokens]
         self.register_buffer("rows_C", torch.tensor(rows), persistent=False)
 
-    def forward(self, reading: Reading) -> Tensor:
+    def forward(self, reading: Encoding) -> Tensor:
         """-> (B C)."""
         assert reading.pooled is not None, "an answer is read off what the question has become"
         weight_VD = (
@@ -175,7 +175,7 @@ class MemoryNetwork(EncoderModel):
     """A story and a question → one vector that names the answer."""
 
     max_texts = None
-    looks_at_facts = True
+    attends_to_facts = True
 
     def __init__(self, config: MemoryNetworkConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ class MemoryNetwork(EncoderModel):
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
         """Read stories; the vector of a token is its own and what the question has become."""
         if segments is None:
             segments = torch.zeros_like(tokens)
@@ -222,7 +222,7 @@ class MemoryNetwork(EncoderModel):
             become.append(asked_BD)
         word_BND: Tensor = (self.embeddings[0] if self.question_embedding is None else self.question_embedding)(tokens)
         passed = [word_BND + asked_BD[:, None] for asked_BD in (become if layers else become[-1:])]
-        return Reading(passed[-1], allowed, asked_BD, tuple(passed) if layers else ())
+        return Encoding(passed[-1], allowed, asked_BD, tuple(passed) if layers else ())
 
     @property
     def is_linear(self) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 from transduce.config import Config
 from transduce.models.block import Layers, Rate, Width
 from transduce.models.head import TagHead
-from transduce.models.interface import EncoderModel, Head, Reading, VocabularySizes
+from transduce.models.interface import EncoderModel, Head, Encoding, VocabularySizes
 from transduce.nn.active_memory import GruStack, RelaxedSets, image_of, worked
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
@@ -90,7 +90,7 @@ class NeuralGpu(EncoderModel):
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Reading:
+    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
         most = self.config.segments - 1
         segments = torch.zeros_like(tokens) if segments is None else segments.clamp(max=most)
         embedded_BND = self.dropout(self.embedding(tokens) + self.segment_embedding(segments)) * allowed[:, :, None]
@@ -98,4 +98,4 @@ class NeuralGpu(EncoderModel):
         there_B11N = allowed[:, None, None].to(image.dtype)
         image = worked(image, allowed.sum(dim=1), there_B11N, self.encoder)
         states_BND = image[:, :, 0].transpose(1, 2)
-        return Reading(states_BND, allowed, None, (embedded_BND, states_BND) if layers else ())
+        return Encoding(states_BND, allowed, None, (embedded_BND, states_BND) if layers else ())

@@ -18,7 +18,7 @@ from transduce.nn.hook import HookPoint
 
 
 @dataclass(frozen=True)
-class Readable:
+class ProjectedMemory:
     """What was prepared once per sentence for all its rows to read."""
 
     key: Tensor
@@ -28,25 +28,25 @@ class Readable:
     allowed: Tensor
     """(B M), True where there is something to read."""
 
-    def select(self, sentences: Tensor) -> Readable:
+    def select(self, sentences: Tensor) -> ProjectedMemory:
         """Return these sentences, in this order."""
         if torch.equal(sentences, torch.arange(len(self.key), device=sentences.device)):
             return self
-        return Readable(self.key[sentences], self.value[sentences], self.allowed[sentences])
+        return ProjectedMemory(self.key[sentences], self.value[sentences], self.allowed[sentences])
 
-    def join(self, other: Readable) -> Readable:
+    def join(self, other: ProjectedMemory) -> ProjectedMemory:
         """Return the sentences of both; the shorter memory is padded."""
         longest = max(self.key.shape[1], other.key.shape[1])
         first, second = self._reach(longest), other._reach(longest)
-        return Readable(
+        return ProjectedMemory(
             torch.cat([first.key, second.key]),
             torch.cat([first.value, second.value]),
             torch.cat([first.allowed, second.allowed]),
         )
 
-    def _reach(self, length: int) -> Readable:
+    def _reach(self, length: int) -> ProjectedMemory:
         more = length - self.key.shape[1]
-        return Readable(
+        return ProjectedMemory(
             F.pad(self.key, (0, 0, 0, more)), F.pad(self.value, (0, 0, 0, more)), F.pad(self.allowed, (0, more))
         )
 
@@ -65,11 +65,11 @@ class SingleHeadAttention(nn.Module, ABC):
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         """Score each question against each key.  (B N D), (B M K) -> (B N M)."""
 
-    def read(self, memory: Tensor, allowed: Tensor) -> Readable:
+    def read(self, memory: Tensor, allowed: Tensor) -> ProjectedMemory:
         """Prepare what can be asked, once per sentence.  (B M E), (B M) -> keys (B M K), values (B M E)."""
-        return Readable(self.k_proj(memory), memory, allowed)
+        return ProjectedMemory(self.k_proj(memory), memory, allowed)
 
-    def forward(self, query: Tensor, source: Readable) -> tuple[Tensor, Tensor]:
+    def forward(self, query: Tensor, source: ProjectedMemory) -> tuple[Tensor, Tensor]:
         """Ask what `read` prepared.  (R Q D) -> context (R Q E), score (R Q M).
 
         R may be a multiple of B: the rows of one sentence (its beams) then share its keys and values.
@@ -86,7 +86,7 @@ class SingleHeadAttention(nn.Module, ABC):
         """Whether a hook is attached to the scores or the weights."""
         return self.score.is_hooked or self.weight.is_hooked
 
-    def show(self, scores: Sequence[Tensor], source: Readable) -> None:
+    def show(self, scores: Sequence[Tensor], source: ProjectedMemory) -> None:
         """Let listeners see the scores and weights of one pass, whole.  each (R Q M) -> (B 1 N M)."""
         if self.is_hooked:
             score_RTM = torch.cat(list(scores), dim=1)

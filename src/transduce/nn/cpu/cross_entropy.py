@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from transduce.nn.linear import FullProducts, HalfProducts, Products, widest
+from transduce.nn.linear import FullProducts, HalfProducts, Products, sum_dtype
 
 CHUNK_ELEMENTS = 2**22
 """Scores in the buffer: 16 MB of float32, which stays in a cache or close to one."""
@@ -66,7 +66,7 @@ class _Fused(torch.autograd.Function):
         buffer_NV = hidden.new_empty(rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)
         bias_sum = 0.0 if bias is None else bias.sum()
-        wide = widest(hidden.device)
+        wide = sum_dtype(hidden.device)
         sums = hidden.new_zeros(3, dtype=wide)  # smoothed, plain, correct
         hidden_grad = torch.empty_like(hidden) if wanted else None
         weight_grad = torch.zeros_like(weight) if wanted and not count else None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transduce.nn.cpu import cross_entropy
 from transduce.nn.cpu.cross_entropy import CrossEntropy, even_rows
-from transduce.nn.linear import FullProducts, HalfProducts, Products, widest
+from transduce.nn.linear import FullProducts, HalfProducts, Products, sum_dtype
 
 
 def paired_cross_entropy(
@@ -56,7 +56,7 @@ class _Paired(torch.autograd.Function):
         buffers = first.new_empty(4, rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)
         bias_sum = 0.0 if bias is None else bias.sum()
-        wide = widest(first.device)
+        wide = sum_dtype(first.device)
         sums = first.new_zeros(3, dtype=wide)  # smoothed, plain; hits are not counted
         hidden_grads = torch.empty_like(first), torch.empty_like(second)
         weight_grad = torch.zeros_like(weight)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from transduce.models.head import LanguageHead, SpanHead
-from transduce.models.interface import EncoderModel, Head, Reading
-from transduce.nn.auxiliary_loss import listening
+from transduce.models.interface import EncoderModel, Head, Encoding
+from transduce.nn.auxiliary_loss import collect_losses
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy
 from transduce.nn.cpu.r_drop import paired_cross_entropy
 from transduce.nn.dropout import begin_pass
@@ -22,12 +22,12 @@ def encoder_loss(model: EncoderModel, batch: EncoderBatch, smoothing: float, r_d
     """Encode the texts, twice with R-Drop, and compare the head's predictions with the labels."""
     twice = r_drop > 0 and model.training
 
-    def forward(number: int) -> Reading:
+    def forward(number: int) -> Encoding:
         begin_pass(model, number)
-        encoding: Reading = model(batch.tokens, batch.allowed, batch.segments)
+        encoding: Encoding = model(batch.tokens, batch.allowed, batch.segments)
         return encoding
 
-    with listening(model.extra_losses) as costs:
+    with collect_losses(model.auxiliary_losses) as costs:
         encodings = [forward(number) for number in range(2 if twice else 1)]
     loss = _head_loss(model.head, encodings, batch, smoothing, r_drop)
     for _, cost_BN in costs:
@@ -36,7 +36,7 @@ def encoder_loss(model: EncoderModel, batch: EncoderBatch, smoothing: float, r_d
 
 
 def _head_loss(
-    head: Head | None, encodings: list[Reading], batch: EncoderBatch, smoothing: float, r_drop: float
+    head: Head | None, encodings: list[Encoding], batch: EncoderBatch, smoothing: float, r_drop: float
 ) -> CrossEntropy:
     if isinstance(head, LanguageHead):
         return _language_loss(head, encodings, batch, smoothing, r_drop)
@@ -51,7 +51,7 @@ def _head_loss(
 
 
 def _language_loss(
-    head: LanguageHead, encodings: list[Reading], batch: EncoderBatch, smoothing: float, r_drop: float
+    head: LanguageHead, encodings: list[Encoding], batch: EncoderBatch, smoothing: float, r_drop: float
 ) -> CrossEntropy:
     label_BN = batch.labels.clone()
     label_BN[:, 0] = -1

@@ -130,12 +130,12 @@ class TextEncoding(Task[TextEncodingConfig]):
             return model
         labels = prepared.report.labels or ("",)
         words = {"label_tokens": label_tokens(prepared.source_tokenizer, labels)}
-        return model.but(num_labels=len(labels), **(words if catalog.answers_in_words(model) else {}))
+        return model.but(num_labels=len(labels), **(words if catalog.labels_are_words(model) else {}))
 
     def without_labels(self, model: Config) -> Config:
         if not catalog.is_text_encoder(model):
             return model
-        return model.but(num_labels=1, **({"label_tokens": ()} if catalog.answers_in_words(model) else {}))
+        return model.but(num_labels=1, **({"label_tokens": ()} if catalog.labels_are_words(model) else {}))
 
     def collate(self, prepared: Prepared, split: Any, rows: Rows) -> EncoderBatch:
         return collate_examples(split, rows, prepared.source_tokenizer.specials, self.data.objective)

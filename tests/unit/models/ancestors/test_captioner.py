@@ -125,7 +125,7 @@ def test_presets_have_the_regions_that_they_say() -> None:
     assert (captioner_paper().grid, captioner_paper().region_dim) == (14, 512)
     assert (captioner_small().grid, captioner_small().region_side) == (8, 4)
     model = captioner()
-    assert (model.picture_side, model.max_source, model.max_target) == (SIDE, SIDE * SIDE + 1, None)
+    assert (model.image_size, model.max_source, model.max_target) == (SIDE, SIDE * SIDE + 1, None)
 
 
 def test_regions_that_do_not_fill_a_picture_are_refused() -> None:

@@ -81,7 +81,7 @@ def test_a_neural_gpu_is_trained_and_asked_like_any_reader(tmp_path: Path) -> No
 
 def test_it_is_refused_a_task_that_it_has_no_head_for(tmp_path: Path) -> None:
     with pytest.raises(
-        SettingsError, match=r"^recipe.toml: a neural_gpu has no head for the task classify; use a bert$"
+        SettingsError, match=r"neural_gpu has no head for .* classify"
     ):
         recipe(tmp_path, "classify", "a\tx\n")
 

@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from transduce.errors import SettingsError
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.models.transformer import TransformerConfig
-from transduce.nn.cpu.packed import LARGE, Packed, packed
+from transduce.models.transformer import Transformer, TransformerConfig
+from transduce.nn.cpu.packed import LARGE, Int8Packed, Packed, packed
 from transduce.nn.embedding import Output
 from transduce.nn.linear import Linear
 
@@ -163,3 +164,50 @@ def test_a_model_that_has_translated_can_be_copied_and_trained_further(model: An
     model.load_state_dict(twin.state_dict())
     assert torch.equal(stepped(model), stepped(fresh))
     assert stepped(model.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("rows", [1, 5, 67])
+@pytest.mark.parametrize("biased", [False, True])
+def test_an_int8_product_is_the_integer_arithmetic_of_rounded_factors(rows: int, biased: bool) -> None:
+    weight, value = torch.randn(521, 257), torch.randn(rows, 257)
+    bias = torch.randn(521) if biased else None
+    product = packed(weight, bias, "int8")
+    assert isinstance(product, Int8Packed)
+    scales = [matrix.abs().amax(dim=1, keepdim=True) / 127 for matrix in (value, weight)]
+    left, right = ((m / s).round().double() for m, s in zip((value, weight), scales, strict=True))
+    expected = (left @ right.t()).float() * scales[0] * scales[1].t() + (0 if bias is None else bias)
+    torch.testing.assert_close(product(value), expected, rtol=1e-5, atol=1e-5)
+    near = F.linear(value, weight, bias)
+    assert float((product(value) - near).norm() / near.norm()) < 0.02
+
+
+def test_a_row_of_zeros_is_zero_in_int8() -> None:
+    product = packed(torch.randn(521, 257), None, "int8")
+    assert product is not None and not product(torch.zeros(3, 257)).any()
+
+
+def test_int8_weights_follow_what_is_written_to_them() -> None:
+    weight = torch.randn(521, 257)
+    product = packed(weight, None, "int8")
+    assert product is not None
+    weight.zero_()
+    assert not product(torch.randn(3, 257)).any()
+
+
+def test_a_model_frozen_in_int8_computes_nearly_the_same_and_thaws() -> None:
+    model = build(TransformerConfig(model_dim=256, ffn_dim=1024, num_layers=1), VocabularySizes(601, 601), seed=3)
+    assert isinstance(model, Transformer)
+    source, allowed = torch.randint(4, 601, (3, 7)), torch.ones(3, 7, dtype=torch.bool)
+    with torch.inference_mode():
+        plain = model.eval()(source, model.encode(source, allowed))
+        model.freeze("int8")
+        rounded = model(source, model.encode(source, allowed))
+    assert 0 < float((rounded - plain).norm() / plain.norm()) < 0.05
+    model.train().eval()
+    with torch.inference_mode():
+        assert torch.equal(model(source, model.encode(source, allowed)), plain)
+
+
+def test_an_unknown_precision_is_rejected() -> None:
+    with pytest.raises(SettingsError, match="int4"):
+        packed(torch.randn(521, 257), None, "int4")  # type: ignore[arg-type]

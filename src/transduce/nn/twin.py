@@ -1,0 +1,44 @@
+"""Using a model without disturbing it: twins that share its weights, and evaluation mode for a while.
+
+Hooks, gradients and modes belong to modules. A twin has its own modules over the same weights, so that recording,
+ablation and gradients never touch the model that others are using, nor drop its packed weights.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from transduce.nn.hook import HookPoint
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def twin(model: ModuleT) -> ModuleT:
+    """Return a copy of a model whose weights are the same memory; gradients, hooks and modes are its own."""
+    memo: dict[int, object] = {}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            memo[id(parameter)] = nn.Parameter(parameter.data, requires_grad=parameter.requires_grad)
+        copied = copy.deepcopy(model, memo)
+    for module in copied.modules():
+        if isinstance(module, HookPoint):
+            module._forward_hooks.clear()
+    return copied
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and afterwards every module in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
