@@ -19,7 +19,7 @@ from statistics import mean
 
 from measuring import train_or_resume
 
-from transduce.inference.load import load_reader
+from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
 from transduce.tasks.text_encoding.evaluation import assess_reader
 
@@ -66,7 +66,7 @@ def main() -> None:
             train_or_resume(partial(recipe, options, hops, seed), options.work / f"hops-{hops}-seed-{seed}")
             for seed in range(1, options.restarts + 1)
         ]
-        reader = load_reader(max(runs, key=validated))
+        reader = load_text_encoder(max(runs, key=validated))
         errors = {}
         for path in tasks(options.data, "test"):
             errors[path.name.partition("_")[0].removeprefix("en-")] = (

@@ -22,7 +22,8 @@ import numpy as np
 from measuring import train_or_resume
 
 from transduce.data.pictures import DrawnPictures, Scene, Shape
-from transduce.inference.translator import Translator, load
+from transduce.inference.load import load_translator
+from transduce.inference.translator import Translator
 from transduce.inspection.caption import Glances
 from transduce.recipe import Recipe, read_recipe
 
@@ -85,7 +86,7 @@ def main() -> None:
     for seed in range(1, options.seeds + 1):
         folder = options.work / f"seed-{seed}"
         changes = [f"training.seed={seed}"] + ([f"training.updates={options.updates}"] if options.updates else [])
-        translator = load(train_or_resume(partial(recipe, changes), folder))
+        translator = load_translator(train_or_resume(partial(recipe, changes), folder))
         runs.append({**judge(translator, held_out, options.looked), "seen": judge(translator, seen, 0)["exact"]})
         print(
             f"seed {seed}: " + ", ".join(f"{name} {100 * value:.1f} %" for name, value in runs[-1].items()), flush=True

@@ -35,19 +35,22 @@ def read(path: Path) -> list[str]:
 
 def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlist: Path | None) -> Callable[[], None]:
     from transduce.cli.progress import following
-    from transduce.inference.jobs.job import Wish, translate
-    from transduce.inference.jobs.output import open_part
+    from transduce.inference.jobs.job import JobOptions, TranslationJob, fingerprint
+    from transduce.inference.jobs.output import open_partial
+    from transduce.inference.jobs.run import run_job
     from transduce.inference.jobs.source import Source
-    from transduce.inference.jobs.window import Answering, fingerprint
-    from transduce.inference.translator import load
+    from transduce.inference.load import load_translator
+    from transduce.inference.translation import TranslationOptions
     from transduce.text.corpus import read_lines
     from transduce.text.document import segments
     from transduce.text.lines import Meter
 
-    translator = load(folder)
+    translator = load_translator(folder)
     translator.use("ctranslate2", "int8")
     translator.use_shortlist(shortlist)
-    answering = Answering(translator, translator.options(**SEARCH, max_length=longest), translator.constraints())
+    search = translator.options(**SEARCH, max_length=longest)
+    translation = TranslationOptions(search, translator.constraints(), split=True)
+    job = TranslationJob(translator, JobOptions(translation))
     asked = {"run": str(folder), "ensemble": (), "prefix_file": None, "terms": None, "shortlist": None}
 
     def turn() -> None:
@@ -55,10 +58,10 @@ def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlis
         meter = Meter()
         document = Source(segments("text", read_lines(source, meter), None, str(source)), meter)
         with (
-            open_part(str(output), fingerprint(asked, fast=True)) as sink,
+            open_partial(str(output), fingerprint(asked, uses_ctranslate2=True)) as sink,
             following(None, "line") as follower,
         ):
-            translate(answering, document, sink, follower, str(source), Wish())
+            run_job(job, document, sink, follower, str(source))
 
     return turn
 
@@ -68,7 +71,7 @@ def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Pa
     import tokenizers
 
     from transduce.inference.ctranslate2.export import export
-    from transduce.inference.pace import cores
+    from transduce.inference.parallelism import available_cores
     from transduce.model_folder import load_model
 
     exported = output.parent / "exported"
@@ -89,7 +92,7 @@ def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Pa
 
     sample = read(source)[:2000]
     best: tuple[float, Any, int] | None = None
-    ways = {(cores(), 1), (1, cores())}
+    ways = {(available_cores(), 1), (1, available_cores())}
     for (workers, threads), batch in product(sorted(ways), BATCHES):
         translator = ctranslate2.Translator(str(exported), inter_threads=workers, intra_threads=threads)
         began = time.perf_counter()

@@ -22,7 +22,8 @@ from typing import Any
 from measuring import train_or_resume
 
 from transduce.data.synthetic import SyntheticTask
-from transduce.inference.translator import Translator, load
+from transduce.inference.load import load_translator
+from transduce.inference.translator import Translator
 from transduce.recipe import Recipe
 
 PRESETS = ("ntm_lstm", "ntm_feed_forward", "lstm_alone")
@@ -98,7 +99,7 @@ def main() -> None:
     for preset in options.models:
         for seed in range(1, options.seeds + 1):
             folder = train_or_resume(partial(recipe, preset, options, seed), options.work / f"{preset}-{seed}")
-            translator = load(folder)
+            translator = load_translator(folder)
             learnt = judge(translator, (1, 20), options.count)
             found = {str(length): judge(translator, (length, length), options.count) for length in LENGTHS}
             summary.setdefault(preset, []).append(

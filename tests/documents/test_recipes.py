@@ -11,7 +11,7 @@ import transduce
 from tests.stories import simple_stories
 from transduce.data.pictures import DrawnPictures
 from transduce.data.synthetic import SyntheticTask
-from transduce.inference.load import load_reader
+from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 from transduce.tasks.text_encoding.config import TextEncodingConfig
@@ -75,7 +75,7 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
     if isinstance(read_recipe(path)[0].data, TextEncodingConfig):
         (tmp_path / "stories").write_text("\n".join(simple_stories(20, seed=1)))
         recipe, _ = read_recipe(path, [*changes, f"data.train=[{{path='{tmp_path / 'stories'}', format='babi'}}]"])
-        reader = load_reader(train(recipe, tmp_path / "run"))
+        reader = load_text_encoder(train(recipe, tmp_path / "run"))
         assert len(reader.read(["Anna went to the attic. Where is Anna?"])) == 1
         return
     if isinstance(read_recipe(path)[0].data.train, SyntheticTask | DrawnPictures):

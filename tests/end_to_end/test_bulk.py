@@ -16,8 +16,8 @@ import pytest
 import transduce
 from tests.unit.cli.example import complaint, seal_again
 from transduce.cli.main import run
-from transduce.inference.jobs import job
 from transduce.inference.jobs import output as part
+from transduce.inference.jobs import run as job_run
 
 LINES = [["a b c", "d e", "", "f", "g a x b. c d e", "b " * 30][number % 6] for number in range(11)]
 SUBTITLES = "".join(f"{n}\n00:00:0{n},000 --> 00:00:0{n},500\n{line or 'e'}\n\n" for n, line in enumerate(LINES[:7]))
@@ -37,7 +37,7 @@ JOBS = {
 @pytest.fixture
 def small_windows(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Windows of four lines, all answered by PyTorch."""
-    monkeypatch.setattr(job, "SLOW_LINES", 4)
+    monkeypatch.setattr(job_run, "TORCH_WINDOW", 4)
     (place / "x.txt").write_text(TEXT)
     (place / "prefixes.txt").write_text("g\n\ne e\n" * 3 + "f\n\n")
     return place
@@ -128,7 +128,7 @@ def test_windows_do_not_show(small_windows: Path, monkeypatch: pytest.MonkeyPatc
     command = ["translate", "run", "x.txt", "--engine", "torch", "--output"]
     assert run([*command, "small.txt"]) == 0
     assert run([*command, "small.txt.gz"]) == 0
-    monkeypatch.setattr(job, "SLOW_LINES", 512)
+    monkeypatch.setattr(job_run, "TORCH_WINDOW", 512)
     assert run([*command, "large.txt"]) == 0
     expected = transduce.load("run").translate(LINES)
     for name in ("small.txt", "large.txt"):
@@ -141,7 +141,7 @@ def test_counts_do_not_depend_on_windows(
 ) -> None:
     said = []
     for lines in (1, 4, 512):
-        monkeypatch.setattr(job, "SLOW_LINES", lines)
+        monkeypatch.setattr(job_run, "TORCH_WINDOW", lines)
         assert run(["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch", "--threads", "1"]) == 0
         said.append(capsys.readouterr().err)
     assert said[0] == said[1] == said[2]
@@ -155,7 +155,7 @@ def test_ctranslate2_answers_two_windows_at_a_time_in_order(
     Path("x.txt").write_text("".join(f"{line}\n" for line in LINES * 20))
     said = []
     for lines, threads in ((3, "1"), (7, "1"), (512, "1")):
-        monkeypatch.setattr(job, "FAST_LINES", (lines, lines))
+        monkeypatch.setattr(job_run, "CTRANSLATE2_WINDOW", (lines, lines))
         command = ["translate", "run", "x.txt", "--greedy", "--engine", "ctranslate2", "--workers", "2"]
         assert run([*command, "--threads", threads, "--output", "out.txt"]) == 0
         said.append((Path("out.txt").read_bytes(), capsys.readouterr().err))
@@ -205,16 +205,16 @@ def test_a_bad_line_is_named_and_what_came_before_it_is_kept(place: Path, capsys
 @pytest.fixture
 def begun(small_windows: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder where a translation was interrupted after its second window."""
-    write, written = part.Part.write, []
+    write, written = part.PartialOutput.write, []
 
-    def interrupted(self: part.Part, answered: object) -> None:
+    def interrupted(self: part.PartialOutput, answered: object) -> None:
         if len(written) == 2:
             signal.raise_signal(signal.SIGINT)
         written.append(answered)
         write(self, answered)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(part.Part, "write", interrupted)
+        patch.setattr(part.PartialOutput, "write", interrupted)
         assert run(typed("plain")) == 130
     shown = capsys.readouterr()
     assert complaint(shown) == "error: interrupted"
@@ -227,13 +227,13 @@ def test_only_what_is_left_is_translated(begun: Path, monkeypatch: pytest.Monkey
     done = json.loads(Path("out.txt.progress.json").read_text())["done"]
     assert (done["segments"], done["counts"]["lines"]) == (8, 8)
     asked: list[str] = []
-    answer = transduce.Translator.answer
+    answer = transduce.Translator.translate_lines
 
     def watched(self: transduce.Translator, lines: list[str], *rest: object) -> object:
         asked.extend(lines)
         return answer(self, lines, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(transduce.Translator, "answer", watched)
+    monkeypatch.setattr(transduce.Translator, "translate_lines", watched)
     assert run(typed("plain")) == 0
     assert asked == LINES[8:]
 
@@ -256,8 +256,8 @@ def test_a_part_is_not_gone_on_with_by_other_wishes(
     before = Path("out.txt.part").read_bytes()
     assert run([*typed("plain"), *options]) == 73
     message = complaint(capsys.readouterr())
-    assert f"out.txt.part: was begun with {said}; ask for the same as then, or delete out.txt.part and " in message
-    assert message.endswith("out.txt.progress.json to begin anew")
+    assert f"out.txt.part: was started with {said}; give the same as before, or delete out.txt.part and " in message
+    assert message.endswith("out.txt.progress.json to start over")
     assert Path("out.txt.part").read_bytes() == before
     assert run(typed("plain")) == 0
     assert run([*typed("plain"), *options]) == 0
@@ -268,17 +268,17 @@ def test_a_part_is_not_gone_on_with_from_another_input_or_model(
 ) -> None:
     Path("x.txt").write_text(TEXT.replace("d e", "e d", 1))
     assert run(typed("plain")) == 73
-    assert "out.txt.part: was begun with another input; ask for" in complaint(capsys.readouterr())
+    assert "out.txt.part: was started with another input" in complaint(capsys.readouterr())
     Path("x.txt").write_text("a b c\n")
     assert run(typed("plain")) == 73
-    assert "was begun with another input" in complaint(capsys.readouterr())
+    assert "was started with another input" in complaint(capsys.readouterr())
     Path("x.txt").write_text(TEXT)
     card = begun / "run/model/README.md"
     old = card.read_text()
     card.write_text("another model")
     seal_again(begun / "run/model")
     assert run(typed("plain")) == 73
-    assert "was begun with another model" in complaint(capsys.readouterr())
+    assert "was started with another model" in complaint(capsys.readouterr())
     card.write_text(old)
     seal_again(begun / "run/model")
     Path("x.txt").write_text(TEXT + "g\n")  # more has come since
@@ -310,7 +310,7 @@ def test_what_is_damaged_or_a_stranger_s_is_refused_and_stays(
 def test_a_stranger_s_files_are_never_written_over(small_windows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("out.txt.part").write_text("thesis")
     assert run(typed("plain")) == 73
-    assert "out.txt.part: is there, and no part of a translation; move it away" in complaint(capsys.readouterr())
+    assert "out.txt.part: exists and is not a partial translation" in complaint(capsys.readouterr())
     assert Path("out.txt.part").read_text() == "thesis"
     Path("out.txt.part").unlink()
     Path("out.txt.progress.json").write_text('{"thesis": 1}')

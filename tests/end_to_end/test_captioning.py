@@ -136,5 +136,5 @@ def test_a_model_that_reads_text_has_no_glances(tmp_path: Path) -> None:
     recipe = Recipe.from_tables({"data": {"train": {"task": "copy", "size": 9}}, "model": {"preset": "tiny"}}, "a test")
     model = build(recipe.model, VocabularySizes(words.size, words.size), seed=1)
     save_model(tmp_path / "model", ModelFolder(model, recipe.model, words, words), "a card")
-    with pytest.raises(SettingsError, match="reads no pictures; ask a captioner"):
+    with pytest.raises(SettingsError, match="does not read pictures"):
         transduce.load(tmp_path / "model").glances("a b")

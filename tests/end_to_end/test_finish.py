@@ -10,7 +10,7 @@ import pytest
 from tests.unit.training.example import TABLES, Listener, StopAt, recipe
 from transduce.config import merge
 from transduce.errors import SettingsError
-from transduce.inference.translator import load
+from transduce.inference.load import load_translator
 from transduce.recipe import Recipe
 from transduce.run import train
 from transduce.storage.journal import read_journal
@@ -37,7 +37,7 @@ def test_a_stopped_run_becomes_a_model_and_can_go_on_as_if_it_never_had(
     train(wanted, tmp_path / "run", resume=True, finish=True)
     said = read_journal(tmp_path / "run" / "journal.jsonl")[-1]
     assert said["event"] == "final" and set(said["updates"]) <= {5, 10, 12}
-    assert load(tmp_path / "run").translate(["a b"])
+    assert load_translator(tmp_path / "run").translate(["a b"])
     early = sha256(tmp_path / "run" / WEIGHTS)
     train(wanted, tmp_path / "run", resume=True)
     assert sha256(tmp_path / "run" / WEIGHTS) == sha256(tmp_path / "whole" / WEIGHTS) != early

@@ -13,7 +13,7 @@ from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.config import Table
 from transduce.data.batches import START
 from transduce.data.prepared import Prepared
-from transduce.inference.load import load_reader
+from transduce.inference.load import load_text_encoder
 from transduce.model_folder import load_model
 from transduce.models.ancestors.memory_network import MemoryNetworkConfig
 from transduce.models.catalog import build
@@ -117,5 +117,5 @@ def test_a_finished_run_says_all_that_is_needed_to_answer_and_can_be_resumed(
     before = (folder / "model" / "model.safetensors").read_bytes()
     train(resume_recipe(folder), folder, resume=True)
     assert (folder / "model" / "model.safetensors").read_bytes() == before
-    said = load_reader(folder).read(["Anna went to the attic. Where is Anna?"])
+    said = load_text_encoder(folder).read(["Anna went to the attic. Where is Anna?"])
     assert said[0].label in (*PLACES, LIST)  # type: ignore[union-attr]

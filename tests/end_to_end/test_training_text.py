@@ -13,7 +13,7 @@ import torch
 from tests.unit.training.example import Listener, StopAt
 from transduce.config import Table, merge
 from transduce.errors import SettingsError
-from transduce.inference.translator import load
+from transduce.inference.load import load_translator
 from transduce.model_folder import load_model
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
@@ -186,7 +186,7 @@ def test_what_t5_has_learned_from_text_goes_on_with_pairs(corpus: Path, tmp_path
     found, reasons = read_recipe(None, [f"training.initial_checkpoint={before}", "training.updates=2"], base=base)
     assert found.tokenizer.joint and found.model == recipe(corpus, **SPANS).model
     assert any("tokens of" in reason and "are kept" in reason for reason in reasons)
-    assert isinstance(load(train(found, tmp_path / "tasks"))("say sea:"), str)
+    assert isinstance(load_translator(train(found, tmp_path / "tasks"))("say sea:"), str)
 
 
 def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_t5_learns_from_pairs_of_text_with_what_to_do_before_them(tmp_path: Path
     }
     folder = train(Recipe.from_tables(wanted, "a test"), tmp_path / "run")
     asked = ["say: e", "after: e", "before: e", "before: j", "after: b"]
-    assert load(folder).translate(asked) == ["e", "f", "d", "i", "c"]
+    assert load_translator(folder).translate(asked) == ["e", "f", "d", "i", "c"]
 
 
 @pytest.mark.parametrize(

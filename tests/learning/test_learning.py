@@ -17,7 +17,7 @@ from transduce.data.cmudict import pronunciations
 from transduce.data.pictures import DrawnPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import MissingInput
-from transduce.inference.load import load_reader
+from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 from transduce.tasks.text_encoding.evaluation import assess_reader
@@ -184,7 +184,7 @@ def test_questions_about_unseen_stories_are_answered_and_the_fact_that_answers_i
         (tmp_path / name).write_text("\n".join(simple_stories(2000 if name == "train" else 300, seed)))
     data = {"objective": "classify", "train": {"path": str(tmp_path / "train"), "format": "babi"}, "duplicates": "keep"}
     recipe = Recipe.from_tables(merge(STORIES, {"data": data}), "a test")
-    reader = load_reader(train(recipe, tmp_path / "run"))
+    reader = load_text_encoder(train(recipe, tmp_path / "run"))
     found = assess_reader(reader, str(tmp_path / "test"))["label_accuracy"]
     print(f"stories: {found:.4f} of 1,500 questions about unseen stories answered right")
     assert found >= 0.97

@@ -9,7 +9,7 @@ import torch
 
 from tests.parity.test_huggingface import CASES, END, PAD, draw, ours_of, theirs_of
 from transduce.errors import SettingsError
-from transduce.inference.scoring import sliding_scores, windows_of
+from transduce.inference.scoring import scoring_windows, sliding_scores
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
 from transduce.text.tokenizer.special import Specials
@@ -51,14 +51,15 @@ def test_a_short_text_is_one_window_and_equals_the_loss_that_theirs_computes() -
 
 def test_the_smaller_the_stride_the_more_stands_before_each_token() -> None:
     def before(stride: int) -> list[int]:
-        return [len(one.tokens) - 1 - back for one in windows_of(range(300), 50, stride) for back in range(one.new)]
+        windows = scoring_windows(range(300), 50, stride)
+        return [len(one.tokens) - 1 - back for one in windows for back in range(one.new)]
 
     assert all(len(before(stride)) == 299 for stride in (1, 20, 50))
     assert sum(before(1)) > sum(before(20)) > sum(before(50))
     assert min(sorted(before(1))[50:]) == 50
-    assert list(windows_of([], 5, 5)) == list(windows_of([3], 5, 5)) == []
+    assert list(scoring_windows([], 5, 5)) == list(scoring_windows([3], 5, 5)) == []
     with pytest.raises(SettingsError, match="choose 1 to 5"):
-        next(windows_of(range(9), 5, 6))
+        next(scoring_windows(range(9), 5, 6))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

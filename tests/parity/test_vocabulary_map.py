@@ -11,12 +11,11 @@ import pytest
 from tests.parity.test_ctranslate2 import BASE, CONFIGS, compare, folder, requests
 from tests.unit.copier import tokenizer
 from transduce.errors import SettingsError
-from transduce.inference.ctranslate2.engine import CTranslate2Engine, refusal_of
+from transduce.inference.ctranslate2.engine import CTranslate2Engine, request_rejection
 from transduce.inference.ctranslate2.export import export, write_map
-from transduce.inference.ctranslate2.spec import POSITIONS
-from transduce.inference.pace import Pace
+from transduce.inference.engine import SelectedEngine
+from transduce.inference.parallelism import Parallelism
 from transduce.inference.search.options import Request, SearchOptions
-from transduce.inference.searcher import Searcher
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder
 from transduce.text.shortlist import Shortlist
@@ -32,13 +31,9 @@ def shortlist(seed: int = 1, each: int = 11) -> Shortlist:
     return Shortlist(tokens, np.arange(known.size + 1) * each, always)
 
 
-def engines(contents: ModelFolder, place: Path, listed: Shortlist) -> tuple[TorchEngine, CTranslate2Engine]:
-    export(contents, place, shortlist=listed)
-    known, limit = contents.source_tokenizer, contents.model.max_target
-    vocabularies = (known.vocabulary, known.vocabulary)
-    fast = CTranslate2Engine(
-        ctranslate2, str(place), vocabularies, known.specials, limit, Pace(workers=1), shortlisted=True
-    )
+def engines(contents: ModelFolder, listed: Shortlist) -> tuple[TorchEngine, CTranslate2Engine]:
+    known = contents.source_tokenizer
+    fast = CTranslate2Engine(contents, shortlist=listed, parallelism=Parallelism(workers=1))
     return TorchEngine(contents.model, known.specials, known.specials), fast
 
 
@@ -49,17 +44,17 @@ class Listed:
         self.engine, self.shortlist = engine, listed
 
     def translate(self, asked: list[Request]) -> object:
-        return self.engine.translate([replace(one, candidates=self.shortlist.of(one.source)) for one in asked])
+        return self.engine.translate([replace(one, shortlist=self.shortlist.of(one.source)) for one in asked])
 
 
 @pytest.mark.parametrize("name", ["the paper's", "with biases"])
 @pytest.mark.parametrize(
     "wishes", [{}, {"min_length": 5}, {"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
 )
-def test_both_engines_choose_among_the_same_tokens(name: str, wishes: dict[str, float], tmp_path: Path) -> None:
+def test_both_engines_choose_among_the_same_tokens(name: str, wishes: dict[str, float]) -> None:
     """One request at a time: CTranslate2 unites the lists of a batch."""
     listed = shortlist()
-    slow, fast = engines(folder(CONFIGS[name]), tmp_path / "exported", listed)
+    slow, fast = engines(folder(CONFIGS[name]), listed)
     answered = 0
     for method in ({"method": "greedy"}, {"beam_size": 4, "length_penalty": 1.0, "n_best": 2}):
         for request in requests(max_extra=20, **method, **wishes):
@@ -67,12 +62,12 @@ def test_both_engines_choose_among_the_same_tokens(name: str, wishes: dict[str, 
     assert answered >= 6
 
 
-def test_nothing_outside_of_the_lists_of_a_batch_is_written(tmp_path: Path) -> None:
+def test_nothing_outside_of_the_lists_of_a_batch_is_written() -> None:
     contents, listed = folder(BASE), shortlist(seed=2, each=3)
-    slow, fast = engines(contents, tmp_path / "exported", listed)
+    slow, fast = engines(contents, listed)
     asked = requests(beam_size=4, n_best=4, max_length=12)
     union = {int(token) for request in asked for token in listed.of(request.source)}
-    answers = [answer for answer in fast.translate(asked) if answer is not None]
+    answers = [answer for answer in fast.translate(asked) if answer]
     assert answers
     written = {token for answer in answers for found in answer for token in found.tokens}
     freely = {token for answer in slow.translate(asked) for found in answer for token in found.tokens}
@@ -99,32 +94,32 @@ def test_pieces_with_spaces_are_refused(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_a_searcher_uses_its_shortlist_with_either_engine() -> None:
+def test_a_shortlist_is_used_with_either_engine() -> None:
     listed, said = shortlist(), []
-    for engine in ("torch", "ctranslate2"):
-        searcher = Searcher(folder(BASE))
-        searcher.use(engine)  # type: ignore[arg-type]
-        searcher.use_shortlist(listed)
+    for name in ("torch", "ctranslate2"):
+        engine = SelectedEngine(folder(BASE))
+        engine.use(name)  # type: ignore[arg-type]
+        engine.use_shortlist(listed)
         asked = requests(beam_size=4, max_extra=20, min_length=4)
-        said.append([searcher.translate([request])[0][0].tokens for request in asked])
-        assert searcher.fallen_back is None
+        said.append([engine.translate([request])[0][0].tokens for request in asked])
+        assert engine.fallback_reason is None
         for request, tokens in zip(asked, said[-1], strict=True):
             assert {*tokens} <= {*listed.of(request.source).tolist()}
-        searcher.use_shortlist(None)
-        assert [answer[0].tokens for answer in searcher.translate(asked)] != said[-1]
+        engine.use_shortlist(None)
+        assert [answer[0].tokens for answer in engine.translate(asked)] != said[-1]
     assert said[0] == said[1]
 
 
-def test_a_searcher_is_not_fast_with_a_shortlist_that_cannot_be_exported(monkeypatch: pytest.MonkeyPatch) -> None:
-    searcher = Searcher(folder(BASE))
-    searcher.use("ctranslate2")
-    searcher.use_shortlist(shortlist())
-    assert searcher.is_fast(SearchOptions(method="greedy"))
-    monkeypatch.setattr("transduce.inference.searcher.map_refusal", lambda *_: "pieces with spaces")
-    searcher.use_shortlist(shortlist())
-    assert not searcher.is_fast(SearchOptions(method="greedy"))
+def test_ctranslate2_is_not_used_with_a_shortlist_that_cannot_be_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = SelectedEngine(folder(BASE))
+    engine.use("ctranslate2")
+    engine.use_shortlist(shortlist())
+    assert engine.uses_ctranslate2(SearchOptions(method="greedy"))
+    monkeypatch.setattr("transduce.inference.ctranslate2.engine.map_rejection", lambda *_: "pieces with spaces")
+    engine.use_shortlist(shortlist())
+    assert not engine.uses_ctranslate2(SearchOptions(method="greedy"))
 
 
-def test_candidates_of_a_request_are_for_torch() -> None:
+def test_the_shortlist_of_a_request_is_for_torch() -> None:
     (first, *_) = requests()
-    assert "from a shortlist's file only" in str(refusal_of(replace(first, candidates=[4, 5]), POSITIONS))
+    assert "from a file only" in str(request_rejection(replace(first, shortlist=[4, 5])))

@@ -37,12 +37,13 @@ def command(run: str, device: str, output_format: str, **options: Any) -> None:
     by spaces. Each target word is aligned to one source word. Pairs longer than the model's maximum get an empty line.
     """
     from transduce.inference.alignment import pharaoh
-    from transduce.inference.translator import load, windows
+    from transduce.inference.load import load_translator
+    from transduce.inference.padding import windows
     from transduce.nn.device import move
     from transduce.text.corpus import read_pairs
 
     corpus = pair_corpus(options)
-    translator, too_long = load(run), 0
+    translator, too_long = load_translator(run), 0
     move(translator.model, device)
     translator.languages.ask_for(options["target_language"], options["source_language"])
     for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):

@@ -38,18 +38,19 @@ def command(run: str, file: str, output: str | None, pool: str, normalise: bool,
     A tab in a line separates a pair of texts. Memory does not grow with the number of lines.
     """
     from transduce.errors import SettingsError
-    from transduce.inference.load import load_reader
-    from transduce.inference.text_encoder import VectorFile, of_lines, windows_of
+    from transduce.inference.load import load_text_encoder
+    from transduce.inference.padding import windows
+    from transduce.inference.text_encoder import VectorFile, of_lines
     from transduce.nn.device import move
     from transduce.text.lines import read_lines
 
     if output is not None and not output.endswith(".npy"):
         raise SettingsError(f"--output {output}: must end in .npy; leave it out to print JSON lines")
-    reader = load_reader(run)
+    reader = load_text_encoder(run)
     move(reader.model, device)
     numbered = ((number, line.split("\t", 1)) for number, line in enumerate(read_lines(file), start=1))
     found = (
-        of_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows_of(numbered)
+        of_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows(numbered)
     )
     if output is not None:
         with VectorFile(Path(output), reader.model.width) as vectors:

@@ -87,13 +87,13 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     paired test says whether the difference between two models is significant.
     """
     from transduce.evaluation.metrics import choose
-    from transduce.inference.load import load as load_any
+    from transduce.inference.load import load, load_translator
     from transduce.inference.text_encoder import TextEncoder
-    from transduce.inference.translator import Translator, load
+    from transduce.inference.translator import Translator
     from transduce.nn.device import move
     from transduce.tasks.translation.evaluation import assess, compare_assessments, read_test_set, write_lines
 
-    loaded = load_any(run)
+    loaded = load(run)
     if isinstance(loaded, TextEncoder):
         move(loaded.model, options["device"])
         _evaluate_encoder(run, loaded, metrics, output_format, {**options, "tokenize": tokenize})
@@ -104,7 +104,10 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     test = read_test_set(options["source"], options["targets"], options["path"])
     search = {"beam_size": options["beam_size"], "method": search_method(options)}
     names = [run, *([options["against"]] if options["against"] else [])]
-    translators = [loaded if isinstance(loaded, Translator) else load(run), *(load(name) for name in names[1:])]
+    translators = [
+        loaded if isinstance(loaded, Translator) else load_translator(run),
+        *(load_translator(name) for name in names[1:]),
+    ]
     for translator in translators:
         move(translator.model, options["device"])
         translator.languages.ask_for(options["target_language"], options["source_language"])

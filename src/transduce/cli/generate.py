@@ -23,7 +23,7 @@ from transduce.cli.options import (
 from transduce.cli.terminal import note, print_json
 
 if TYPE_CHECKING:
-    from transduce.inference.generator import Continuation, Counts
+    from transduce.inference.generator import Continuation, GenerationCounts
 
 _EXAMPLES = """
 transduce generate runs/author "Once upon a time"
@@ -54,7 +54,7 @@ def command(run: str, prompt: str | None, n_best: int | None, output_format: str
     window loses its beginning. Greedy search and a single sample continue beyond the window, from its second half; beam
     search and several samples stop there.
     """
-    from transduce.inference.generator import load_generator
+    from transduce.inference.load import load_generator
     from transduce.nn.device import move
 
     given = {**options, "n_best": n_best, "format json": output_format == "json"}
@@ -73,11 +73,11 @@ def command(run: str, prompt: str | None, n_best: int | None, output_format: str
     if streams:
         _stream(generator.stream(text, search, constraints) for text in _shown(prompts, not options["new_only"]))
     else:
-        from transduce.inference.translator import windows
+        from transduce.inference.padding import windows
 
         started = False
         for window in windows(prompts, 64):
-            for text, several in zip(window, generator.answer(window, search, constraints), strict=True):
+            for text, several in zip(window, generator.continue_prompts(window, search, constraints), strict=True):
                 if output_format == "json":
                     print_json(_object(text, several))
                     continue
@@ -136,7 +136,7 @@ def _object(prompt: str, several: list[Continuation]) -> dict[str, Any]:
     }
 
 
-def _summary(counts: Counts) -> None:
+def _summary(counts: GenerationCounts) -> None:
     notes = {
         "prompts longer than the context window, shortened to their end": counts.shortened,
         "unknown tokens in prompts": counts.unknown,

@@ -58,10 +58,9 @@ def command(run: str, text: str, **options: Any) -> None:
     memory with its read and write positions; for a captioner, whose TEXT is an image, the attended regions for each
     word (NAME.svg).
     """
-    from transduce.inference.load import load
+    from transduce.inference.load import load, load_translator
     from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
-    from transduce.inference.translator import load as load_translator
     from transduce.inspection.tape import has_tape
     from transduce.nn.device import move
 

@@ -33,12 +33,12 @@ def command(run: str, file: str, device: str, output_format: str) -> None:
     pair of texts; a bAbI story ends with its question); a tag for each word; an answer with its position, for lines of
     question, tab and context; or the most probable word for each <mask>.
     """
-    from transduce.inference.load import load_reader
+    from transduce.inference.load import load_text_encoder
     from transduce.inference.text_encoder import Answer, as_json, as_text, of_lines
     from transduce.nn.device import move
     from transduce.text.lines import read_lines
 
-    encoder = load_reader(run)
+    encoder = load_text_encoder(run)
     move(encoder.model, device)
     lines = enumerate(read_lines(file), start=1)
 

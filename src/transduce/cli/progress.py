@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from transduce.cli.terminal import PLAIN_SECONDS, is_quiet, note
-from transduce.inference.pace import Pace
+from transduce.inference.parallelism import Parallelism
 
 QUICK = 3.0
 """Seconds before progress is shown; shorter work needs none."""
@@ -70,16 +70,16 @@ class Follower:
         self._progress, self._rate, self._unit = progress, Rate(size), unit
         self._began = self._last = time.monotonic()
 
-    def goes_on(self, segments: int) -> None:
+    def resumed(self, segments: int) -> None:
         note(f"resumed at {self._unit} {segments + 1:,}")
 
-    def chose(self, pace: Pace, fast: bool) -> None:
-        threads = f"{pace.threads} thread{'s' * (pace.threads > 1)}"
-        workers = f"{pace.workers} worker{'s' * (pace.workers > 1)}"
-        shared = f"{workers} of {threads}, batches of {pace.batch}" if fast else threads
+    def calibrated(self, parallelism: Parallelism, ctranslate2: bool) -> None:
+        threads = f"{parallelism.threads} thread{'s' * (parallelism.threads > 1)}"
+        workers = f"{parallelism.workers} worker{'s' * (parallelism.workers > 1)}"
+        shared = f"{workers} of {threads}, batches of {parallelism.batch_size}" if ctranslate2 else threads
         note(f"{shared}, the fastest of those tried here", "chosen: ")
 
-    def begins(self, read: int) -> None:
+    def started(self, read: int) -> None:
         self._began = self._last = time.monotonic()
         self._rate.begin(read)
 

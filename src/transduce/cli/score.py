@@ -71,10 +71,10 @@ def command(run: str, text: str | None, rerank: str | None, output_format: str, 
         check_exclusive(given, "rerank", "target", "path", "path_format", "format json")
         if not options["source"]:
             raise click.UsageError("--rerank needs --source")
-    from transduce.inference.translator import load
+    from transduce.inference.load import load_translator
     from transduce.nn.device import move
 
-    translator = load(run, *options["ensemble"])
+    translator = load_translator(run, *options["ensemble"])
     move(translator.model, options["device"])
     translator.languages.ask_for(options["target_language"], options["source_language"])
     if rerank is None:
@@ -85,7 +85,7 @@ def command(run: str, text: str | None, rerank: str | None, output_format: str, 
 
 def _score(translator: Translator, as_json: bool, options: dict[str, Any]) -> None:
     from transduce.evaluation.metrics import perplexity
-    from transduce.inference.translator import windows
+    from transduce.inference.padding import windows
     from transduce.text.corpus import read_pairs
 
     corpus = pair_corpus(options)
@@ -114,7 +114,7 @@ def _score(translator: Translator, as_json: bool, options: dict[str, Any]) -> No
 def _score_text(run: str, path: str, document: str | None, stride: int | None, device: str, as_json: bool) -> None:
     from transduce.errors import DataError
     from transduce.evaluation.metrics import bits_per_byte, finite, perplexity
-    from transduce.inference.generator import load_generator
+    from transduce.inference.load import load_generator
     from transduce.nn.device import move
     from transduce.text.plain import TextFile, read_documents
 
@@ -146,12 +146,12 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, d
 
 def _rerank(translator: Translator, source: str, path: str, n_best: int | None) -> None:
     from transduce.errors import DataError
-    from transduce.inference.ranking import read_candidates, rerank
+    from transduce.inference.ranking import read_nbest, rerank
     from transduce.text.corpus import read_lines
 
     if source == path == "-":
         raise click.UsageError("only one of --source and --rerank can be standard input")
-    given = iter(read_candidates(read_lines(path), path))
+    given = iter(read_nbest(read_lines(path), path))
     for number, text in enumerate(read_lines(source)):
         candidates = next(given, None)
         if candidates is None or candidates.line != number:

@@ -27,7 +27,7 @@ from transduce.cli.options import (
 from transduce.cli.terminal import detail, note
 
 if TYPE_CHECKING:
-    from transduce.inference.jobs.window import Answering
+    from transduce.inference.jobs.job import TranslationJob
     from transduce.inference.translator import Translator
     from transduce.text.constraint import Constraints
 
@@ -107,21 +107,22 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     kind = options["format"] or kind_of(file)
     if kind != "text" and (n_best is not None or any(options[name] for name in ("prefix_file", "align", "stream"))):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream need plain text, not {kind}")
-    answering = _answering(run, kind, n_best, options)
+    job = _job(run, kind, n_best, options)
     if options["stream"]:
-        _stream(answering, file, options)
+        _stream(job, file, options)
     else:
-        _bulk(answering, file, output, kind, {"run": run, "n_best": n_best, **options})
+        _bulk(job, file, output, kind, {"run": run, "n_best": n_best, **options})
 
 
-def _answering(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> Answering:
-    """Load the model and collect the options of every line."""
-    from transduce.inference.jobs.window import Answering
+def _job(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> TranslationJob:
+    """Load the model and collect the options of the job."""
+    from transduce.inference.jobs.job import JobOptions, TranslationJob
+    from transduce.inference.load import load_translator
     from transduce.inference.ranking import consensus
-    from transduce.inference.translator import load
+    from transduce.inference.translation import TranslationOptions
     from transduce.nn.device import move
 
-    translator = load(run, *options["ensemble"])
+    translator = load_translator(run, *options["ensemble"])
     translator.languages.ask_for(options["target_language"], options["source_language"])
     if options["target_language_field"] is None:
         translator.languages.lead()  # check before anything is read or written
@@ -132,23 +133,29 @@ def _answering(run: str, kind: str, n_best: int | None, options: dict[str, Any])
     translator.use(engine, "int8" if options["int8"] else "float32")
     translator.use_shortlist(options["shortlist"])
     method = "sample" if options["mbr"] else search_method(options)
-    wished = {name: options[name] for name in SEARCH}
-    answering = Answering(
-        translator,
-        translator.options(n_best=options["mbr"] or n_best, method=method, **wished),
+    overrides = {name: options[name] for name in SEARCH}
+    translation = TranslationOptions(
+        translator.options(n_best=options["mbr"] or n_best, method=method, **overrides),
         _constraints(translator, kind, options),
         split=not options["no_split"],
-        choose=list if options["mbr"] is None else consensus,
-        listed=n_best,
-        prefixed=options["prefix"] is not None or options["prefix_file"] is not None,
         align=options["align"],
-        told=options["target_language_field"] is not None,
+        rerank=list if options["mbr"] is None else consensus,
     )
+    job_options = JobOptions(
+        translation,
+        n_best,
+        has_prefixes=options["prefix"] is not None or options["prefix_file"] is not None,
+        has_languages=options["target_language_field"] is not None,
+        workers=options["workers"],
+        threads=options["threads"],
+    )
+    job = TranslationJob(translator, job_options)
     if not _wants_ctranslate2(options) or options["stream"]:
-        return answering
-    nearest = answering.nearest([name for name in SEARCH if options[name] is not None])
-    if nearest is not answering:
-        rules = f"--length-normalization {nearest.options.length_normalization} --stop-rule {nearest.options.stop_rule}"
+        return job
+    nearest = job.nearest([name for name in SEARCH if options[name] is not None])
+    if nearest is not job:
+        search = nearest.options.translation.search
+        rules = f"--length-normalization {search.length_normalization} --stop-rule {search.stop_rule}"
         note(f"CTranslate2 lacks this model's beam search; it uses {rules}")
     return nearest
 
@@ -172,44 +179,45 @@ def _constraints(translator: Translator, kind: str, options: dict[str, Any]) -> 
     )
 
 
-def _stream(answering: Answering, file: str, options: dict[str, Any]) -> None:
+def _stream(job: TranslationJob, file: str, options: dict[str, Any]) -> None:
     """Print translations while they are generated."""
-    from transduce.inference.translator import one_line
+    from transduce.inference.translation import one_line
     from transduce.text.corpus import read_lines
 
+    translation = job.options.translation
     for line in read_lines(file):
-        for piece in answering.translator.stream(line, answering.options, answering.constraints, answering.split):
+        for piece in job.translator.stream(line, translation.search, translation.constraints, translation.split):
             click.echo(one_line(piece), nl=False)
             sys.stdout.flush()
         click.echo()
     if options["prefix_file"] is not None:
-        answering.constraints.refuse_leftovers()
+        translation.constraints.refuse_leftovers()
 
 
-def _bulk(answering: Answering, file: str, output: str, kind: str, options: dict[str, Any]) -> None:
+def _bulk(job: TranslationJob, file: str, output: str, kind: str, options: dict[str, Any]) -> None:
     """Translate window by window, then print what happened to the lines."""
     from transduce.cli.progress import following
-    from transduce.inference.jobs.job import Wish, translate
+    from transduce.inference.jobs.run import run_job
     from transduce.inference.jobs.source import Source, is_file
     from transduce.text.corpus import read_lines
     from transduce.text.document import ROWS, segments
     from transduce.text.lines import Meter
 
-    engine, meter = answering.translator.engine, Meter()
+    engine, meter = job.translator.engine, Meter()
     lines = read_lines(file, meter, normalised=kind not in ROWS)
     source = Source(segments(kind, lines, options["field"], file, options["target_language_field"]), meter)
     shown = output == "-" and sys.stdout.isatty()  # the translations show the progress
     size = Path(file).stat().st_size if is_file(file) and not shown else None
     with (
-        _output(file, output, options, engine.is_fast(answering.options)) as sink,
+        _output(file, output, options, engine.uses_ctranslate2(job.options.translation.search)) as sink,
         following(size, "block" if kind in ("srt", "po") else "line") as follower,
     ):
-        counts = translate(answering, source, sink, follower, file, Wish(options["workers"], options["threads"]))
+        counts = run_job(job, source, sink, follower, file)
         if options["prefix_file"] is not None:
-            answering.constraints.refuse_leftovers()
-    if engine.fallen_back is not None and (_wants_ctranslate2(options) or options["workers"] is not None):
-        note(f"PyTorch was used instead of CTranslate2: {engine.fallen_back}")
-    detail(f"engine: {'CTranslate2' if answering.fast else 'PyTorch'}")
+            job.options.translation.constraints.refuse_leftovers()
+    if engine.fallback_reason is not None and (_wants_ctranslate2(options) or options["workers"] is not None):
+        note(f"PyTorch was used instead of CTranslate2: {engine.fallback_reason}")
+    detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'}")
     _summary(counts)
 
 
@@ -247,16 +255,16 @@ def _summary(counts: Any) -> None:
 
 
 @contextlib.contextmanager
-def _output(source: str, output: str, options: dict[str, Any], fast: bool) -> Iterator[Any]:
+def _output(source: str, output: str, options: dict[str, Any], uses_ctranslate2: bool) -> Iterator[Any]:
     """Open the output; after an interruption, print where the finished part is."""
-    from transduce.inference.jobs.output import is_resumable, open_part, open_stream
-    from transduce.inference.jobs.window import fingerprint
+    from transduce.inference.jobs.job import fingerprint
+    from transduce.inference.jobs.output import is_resumable, open_partial, open_stream
 
     if not is_resumable(source, output):
         with open_stream(output) as stream:
             yield stream
         return
-    with open_part(output, fingerprint(options, fast)) as part:
+    with open_partial(output, fingerprint(options, uses_ctranslate2)) as part:
         try:
             yield part
         except BaseException:

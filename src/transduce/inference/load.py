@@ -1,40 +1,66 @@
-"""One door to every kind of model folder."""
+"""Load model folders: a Translator, Generator or TextEncoder, by the task that the folder states."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from transduce.errors import SettingsError
-from transduce.inference import translator
+from transduce.inference.ensemble import Ensemble
 from transduce.inference.generator import Generator
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
-from transduce.model_folder import load_model
-from transduce.models.interface import EncoderModel, LanguageModel
+from transduce.model_folder import ModelFolder, load_model
+
+Task = Literal["translation", "language_modeling", "text_encoding"]
+COMMANDS: dict[str, tuple[str, str]] = {
+    "translation": ("a translation model", "`transduce translate`"),
+    "language_modeling": ("a language model", "`transduce generate`"),
+    "text_encoding": ("a text encoder", "`transduce predict` or `transduce embed`"),
+}
+"""What a folder of each task holds, and the commands for it."""
 
 
 def load(folder: str | Path, *others: str | Path) -> Translator | Generator | TextEncoder:
-    """Load a run or model folder: a translator, what goes on with a text where it holds a language model, or what
-    answers about texts where it holds a reader.
-
-    Several folders answer together, by the mean of their probabilities; only translators do.
-    """
+    """Load a run or model folder as what its task needs; several folders become an ensemble of translation models."""
     if others:
-        return translator.load(folder, *others)
+        return load_translator(folder, *others)
     contents = load_model(Path(folder))
-    if isinstance(contents.model, EncoderModel):
+    if contents.task == "text_encoding":
         return TextEncoder(contents)
-    return Generator(contents) if isinstance(contents.model, LanguageModel) else Translator(contents)
+    return Generator(contents) if contents.task == "language_modeling" else Translator(contents)
 
 
-def load_reader(folder: str | Path) -> TextEncoder:
-    """Load a folder that must hold a reader."""
+def load_translator(folder: str | Path, *others: str | Path) -> Translator:
+    """Load a translation model; several become an ensemble, which averages their probabilities."""
+    contents, *more = [_load_task(name, "translation") for name in (folder, *others)]
+    for name, other in zip(others, more, strict=True):
+        for side in ("source_tokenizer", "target_tokenizer"):
+            if getattr(contents, side).to_json() != getattr(other, side).to_json():
+                raise SettingsError(
+                    f"{name}: its {side.replace('_', ' ')} is not the one of {folder}; train the models of an ensemble "
+                    "on one prepared corpus (`transduce prepare`, then `train --prepared`)"
+                )
+    if more:
+        contents = replace(contents, model=Ensemble([contents.transducer, *(other.transducer for other in more)]))
+    return Translator(contents)
+
+
+def load_generator(folder: str | Path) -> Generator:
+    """Load a language model."""
+    return Generator(_load_task(folder, "language_modeling"))
+
+
+def load_text_encoder(folder: str | Path) -> TextEncoder:
+    """Load a text encoder."""
+    return TextEncoder(_load_task(folder, "text_encoding"))
+
+
+def _load_task(folder: str | Path, task: Task) -> ModelFolder:
+    """Load a folder and check its task."""
     contents = load_model(Path(folder))
-    if isinstance(contents.model, LanguageModel):
-        raise SettingsError(
-            f"{folder}: holds a language model, which is not asked about texts; use `transduce generate {folder}`"
-        )
-    try:
-        return TextEncoder(contents)
-    except SettingsError as error:
-        raise SettingsError(f"{folder}: {error}") from None
+    if contents.task != task:
+        holds, commands = COMMANDS[contents.task]
+        raise SettingsError(f"{folder}: holds {holds}, not {COMMANDS[task][0]}; use {commands} {folder}")
+    return contents

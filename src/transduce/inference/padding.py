@@ -1,8 +1,9 @@
-"""Token lists of different lengths as one batch, and many pairs of them as several."""
+"""Token sequences of different lengths as padded batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -14,8 +15,8 @@ from transduce.text.tokenizer.special import Specials
 T = TypeVar("T")
 Tokens = Sequence[Sequence[int]]
 
-READ_TOGETHER = 4096
-"""Tokens a side, padding included, of the pairs that one batch holds; a longer pair is not read at all."""
+BATCH_TOKENS = 4096
+"""Tokens per side, padding included, of one batch; a longer pair is not read at all."""
 
 
 def source_batch(sources: Tokens, specials: Specials, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -28,10 +29,17 @@ def source_batch(sources: Tokens, specials: Specials, device: torch.device) -> t
 
 
 def target_batch(targets: Tokens, specials: Specials, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad targets.  -> what a decoder reads (B T), what it should say (B T), which of that is real (B T)."""
+    """Pad targets.  -> decoder input (B T), expected output (B T), which of it is not padding (B T)."""
     output_BT, real_BT = source_batch(targets, specials, device)
     start_B1 = torch.full((len(targets), 1), specials.start, device=device)
     return torch.cat([start_B1, output_BT[:, :-1]], dim=1), output_BT, real_BT
+
+
+def windows(items: Iterable[T], size: int = 1024) -> Iterator[list[T]]:
+    """Yield lists of `size` items, which are sorted by length and batched together."""
+    rest = iter(items)
+    while window := list(itertools.islice(rest, size)):
+        yield window
 
 
 def in_batches(
@@ -42,14 +50,14 @@ def in_batches(
     source: Specials,
     target: Specials,
 ) -> list[T | None]:
-    """Read any number of pairs, similar lengths together; None for one that is too long to be read at once."""
-    limits = [min(limit or READ_TOGETHER, READ_TOGETHER) for limit in (model.max_source, model.max_target)]
+    """Read any number of pairs in batches of similar length; None for one that is too long to be read at once."""
+    limits = [min(limit or BATCH_TOKENS, BATCH_TOKENS) for limit in (model.max_source, model.max_target)]
     lengths = [max(len(one), len(other)) for one, other in zip(sources, targets, strict=True)]
     fitting = [row for row in range(len(sources)) if len(sources[row]) < limits[0] and len(targets[row]) < limits[1]]
     order = sorted(fitting, key=lengths.__getitem__)
     found: list[T | None] = [None] * len(sources)
     while order:
-        count = max(1, READ_TOGETHER // (lengths[order[-1]] + 1))
+        count = max(1, BATCH_TOKENS // (lengths[order[-1]] + 1))
         batch, order = order[-count:], order[:-count]
         each = read(model, [sources[row] for row in batch], [targets[row] for row in batch], source, target)
         for row, one in zip(batch, each, strict=True):

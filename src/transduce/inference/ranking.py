@@ -1,4 +1,4 @@
-"""Choosing among answers that are there already: by another model's score, or by what they have in common."""
+"""Reranking given translations: by the score of another model, or by their consensus (minimum Bayes risk)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from transduce.inference.translator import Translator
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """The answers that somebody gave to one line."""
+class NBestList:
+    """Given translations of one line."""
 
     line: int
     """From 0."""
     texts: list[str]
 
 
-def read_candidates(lines: Iterable[str], where: str) -> Iterator[Candidates]:
-    """Read an n-best list in Moses's form, `line ||| text ||| …`, the answers of a line next to each other."""
+def read_nbest(lines: Iterable[str], where: str) -> Iterator[NBestList]:
+    """Read n-best lists in Moses's format, `line ||| text ||| …`, grouped by line."""
 
     def parse() -> Iterator[tuple[int, str]]:
         for number, line in enumerate(lines, start=1):
@@ -38,9 +38,11 @@ def read_candidates(lines: Iterable[str], where: str) -> Iterator[Candidates]:
     before = -1
     for line, several in groupby(parse(), key=lambda found: found[0]):
         if line <= before:
-            raise DataError(f"{where}: the answers to line {line} do not stand together, in the order of the lines")
+            raise DataError(
+                f"{where}: the translations of line {line} are not next to each other, in the order of the lines"
+            )
         before = line
-        yield Candidates(line, [text for _, text in several])
+        yield NBestList(line, [text for _, text in several])
 
 
 def rerank(translator: Translator, source: str, candidates: Sequence[str]) -> list[Translation]:
@@ -55,14 +57,14 @@ def rerank(translator: Translator, source: str, candidates: Sequence[str]) -> li
         if scored is not None:
             score = normalize(scored.log_probability, len(scored.token_scores), options)
         found.append(Translation(text, score))
-    return sorted(found, key=lambda answer: -answer.score)
+    return sorted(found, key=lambda one: -one.score)
 
 
 def consensus(candidates: Sequence[Translation]) -> list[Translation]:
     """Sort candidates by how much they agree with all of them, best first: minimum Bayes risk with chrF.
 
-    The score is the mean chrF against the candidates, itself among them (Eikema and Aziz 2020): what most samples say
-    in some form wins over what one of them says.
+    The score is the mean chrF against the candidates, itself among them (Eikema and Aziz 2020): a translation
+    that most samples resemble wins over an outlier.
     """
     metric = chrf_metric()
     weight = Counter(candidate.text for candidate in candidates)
@@ -73,4 +75,4 @@ def consensus(candidates: Sequence[Translation]) -> list[Translation]:
         shared = metric.statistics([text] * len(others), others)
         gain = sum(count * metric.value(one) for one, count in zip(shared, weight.values(), strict=True))
         found.append(replace(first[text], score=gain / len(candidates)))
-    return sorted(found, key=lambda answer: -answer.score)
+    return sorted(found, key=lambda one: -one.score)

@@ -1,8 +1,8 @@
-"""How likely a language model finds a text that is longer than it reads: a window slides over it.
+"""Scoring: log-probabilities of given targets, and of texts of any length by a sliding window.
 
 Windows of as many tokens as the model reads begin every `stride` tokens. Each token is scored once, by the first window
-that has it: the smaller the stride, the more comes before it, and the longer it takes. A stride of the whole window is
-the fastest and the hardest on the model; of one token, every token has as much before it as the model can read.
+that has it: the smaller the stride, the more context it has, and the longer it takes. A stride of the whole window is
+the fastest and gives the least context; with a stride of one, every token has as much context as the model can read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from transduce.text.plain import Piece, encode_pieces
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import Specials
 
-# How likely a model finds given targets: passes of `forward`, no search.
+# Given targets: one forward pass, no search.
 
 
 @dataclass(frozen=True)
@@ -68,22 +68,22 @@ def score_targets(
     return [ScoredTarget(scores[real].tolist(), hits[real].tolist()) for scores, hits, real in rows]
 
 
-READ_TOGETHER = 4096
-"""Tokens of the windows that are read in one go."""
+BATCH_TOKENS = 4096
+"""Tokens of the windows that are read in one batch."""
 
 
 @dataclass(frozen=True)
-class Window:
-    """A stretch of a stream of tokens."""
+class ScoringWindow:
+    """A window of a stream of tokens."""
 
     tokens: list[int]
-    """What is read, and one token more."""
+    """The tokens to read, and one more."""
     new: int
-    """How many of them, at the end, are scored here."""
+    """How many of them, at the end, are scored in this window."""
 
 
-def windows_of(tokens: Iterable[int], window: int, stride: int) -> Iterator[Window]:
-    """Cut a stream into windows; its first token is only read. Nothing is held but one window."""
+def scoring_windows(tokens: Iterable[int], window: int, stride: int) -> Iterator[ScoringWindow]:
+    """Divide a stream into windows; its first token is only read. One window is held in memory."""
     if not 1 <= stride <= window:
         raise SettingsError(
             f"a stride of {stride} is not possible with a window of {window} tokens; choose 1 to {window}"
@@ -92,21 +92,21 @@ def windows_of(tokens: Iterable[int], window: int, stride: int) -> Iterator[Wind
     held = list(itertools.islice(stream, window + 1))
     new = len(held) - 1
     while new > 0:
-        yield Window(held, new)
+        yield ScoringWindow(held, new)
         more = list(itertools.islice(stream, stride))
         held, new = [*held, *more][-(window + 1) :], len(more)
 
 
 def sliding_scores(model: AnyTransducer, tokens: Iterable[int], window: int, stride: int) -> Iterator[list[float]]:
     """Yield the log-probabilities of a stream's tokens, all but the first, some at a time and in their order."""
-    found = windows_of(tokens, window, stride)
-    together = max(1, READ_TOGETHER // window)
+    found = scoring_windows(tokens, window, stride)
+    together = max(1, BATCH_TOKENS // window)
     while batch := list(itertools.islice(found, together)):
         for alike in (list(group) for _, group in itertools.groupby(batch, key=lambda one: len(one.tokens))):
             yield _score(model, alike)
 
 
-def _score(model: AnyTransducer, batch: list[Window]) -> list[float]:
+def _score(model: AnyTransducer, batch: list[ScoringWindow]) -> list[float]:
     """Score windows of one length."""
     tokens_BT = torch.tensor([one.tokens for one in batch], device=model.output.weight.device)
     with torch.inference_mode():
@@ -118,19 +118,19 @@ def _score(model: AnyTransducer, batch: list[Window]) -> list[float]:
     return [score for one, row in zip(batch, score_BA.tolist(), strict=True) for score in row[asked - one.new :]]
 
 
-# How likely a language model finds a text of any length, document after document.
+# Texts of any length, document after document.
 
-USUAL_WINDOW = 256
-"""Tokens that a model without a limit of its own is given at once."""
+DEFAULT_WINDOW = 256
+"""Window of a model without a limit of its own, in tokens."""
 
 
 @dataclass(frozen=True)
 class TextScore:
-    """How likely a model finds a text."""
+    """The score of a text."""
 
     log_probability: float
     tokens: int
-    """Those that were scored: all of the text, and the end of each document."""
+    """Scored tokens: all of the text, and the end of each document."""
     words: int
     bytes: int
 
@@ -145,7 +145,7 @@ class _Counted:
     bytes: int = 0
 
     def tokens(self, pieces: Iterable[Piece]) -> Iterator[int]:
-        """An end token before every document and behind the last, as in training."""
+        """An end token before every document and after the last, as in training."""
         for piece in pieces:
             self.words += len(piece.text.split())
             self.bytes += len(piece.text.encode())
@@ -158,7 +158,7 @@ class _Counted:
 def score_text(
     model: AnyTransducer, tokenizer: AnyTokenizer, pieces: Iterable[Piece], window: int, stride: int
 ) -> TextScore:
-    """Score every token of some documents once, with a window that moves on by `stride` tokens."""
+    """Score every token of some documents once, with a window that moves by `stride` tokens."""
     counted, found = _Counted(tokenizer), 0.0
     for scores in sliding_scores(model, counted.tokens(pieces), window, stride):
         found += math.fsum(scores)

@@ -1,62 +1,151 @@
-"""A text that is longer than a model reads, cut where that does the least harm."""
+"""Segments: a sentence, or a part of one that is longer than the model reads, as one request of an engine."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, replace
 
+from transduce.errors import SettingsError
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.text.constraint import Constraints
+from transduce.text.picture import refuse_no_picture
 from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.tag import NO_LEAD, Lead
 from transduce.text.tokenizer.tokenizer import SPACE_MARK
 
-T = TypeVar("T")
+MAX_SEGMENT_TOKENS = 256
+"""Source tokens of a segment where the model itself has no limit; a longer sentence is translated in parts."""
 
 
-class Part(NamedTuple):
-    """Some tokens of a text."""
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a line, with what its translation must begin with."""
 
+    text: str
+    space: str = ""
+    """White space between it and the next sentence."""
+    prefix: Sequence[int] = ()
+    """Target tokens that its translation begins with."""
+    languages: Lead = NO_LEAD
+    """Language tokens before the source and the target."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What is translated as one piece."""
+
+    text: str
+    """Its text; terms are looked up in it."""
     tokens: list[int]
-    glue: str
-    """What stood before them: a space or nothing."""
-    begin: int
-    """How many tokens of the text stand before them."""
+    """Source tokens, without the language tokens of `languages`."""
+    joiner: str = ""
+    """What stood between it and the segment before: a space or nothing."""
+    begin: int = 0
+    """Number of tokens of the sentence before it."""
     repeated: int = 0
-    """How many of them stand before every part: the language of a source."""
+    """Number of its tokens that every segment of the sentence begins with: language tags of the text itself."""
+    prefix: Sequence[int] = ()
+    languages: Lead = NO_LEAD
 
-    def of(self, all_tokens: Sequence[T]) -> list[T]:
-        """Return what belongs to these tokens, of what belongs to all tokens of the text."""
-        own = all_tokens[self.begin : self.begin + len(self.tokens) - self.repeated]
-        return [*all_tokens[: self.repeated], *own]
+    @property
+    def source(self) -> list[int]:
+        """What the encoder reads; requested languages replace the text's own tags."""
+        return [*self.languages.source, *self.tokens[self._replaced :]]
 
-    def after(self, lead: Sequence[int]) -> list[int]:
-        """Return the tokens behind languages that were asked for, which stand in the place of the text's own."""
-        return [*lead, *self.tokens[self.repeated if lead else 0 :]]
+    def words(self, words_of_sentence: Sequence[int | None]) -> list[int | None]:
+        """The word of the sentence that each token of `source` belongs to; None for a token outside of words."""
+        end = self.begin + len(self.tokens) - self.repeated
+        own = [*words_of_sentence[: self.repeated], *words_of_sentence[self.begin : end]]
+        return [*[None] * len(self.languages.source), *own[self._replaced :]]
+
+    def request(self, id: int, options: SearchOptions, constraints: Constraints) -> Request:
+        """Return the request for an engine."""
+        required = constraints.required(self.text) if constraints.has_terms else []
+        if required and options.method != "beam":
+            raise SettingsError(f"terms need beam search, not the method '{options.method}'; leave out one of them")
+        if required and options.beam_groups > 1:
+            raise SettingsError("terms cannot be combined with beam_groups; leave out one of them")
+        should_stop = constraints.is_over if constraints.stops else None
+        prefix = [*self.languages.target, *self.prefix]
+        return Request(id, self.source, options, prefix, constraints.forbidden, required, should_stop)
+
+    @property
+    def _replaced(self) -> int:
+        return self.repeated if self.languages.source else 0
 
 
-def cut_tokens(tokenizer: AnyTokenizer, tokens: list[int], limit: int) -> list[Part]:
-    """Cut tokens into parts of at most `limit`, where words begin, or at least characters.
+class Segmenter:
+    """Encodes sentences and cuts those that are too long into segments.
 
-    Behind the last space there may be an empty part. Languages at the beginning are put before every part.
+    `limit` is the longest source that the model reads, with the end token; `language_tokens` is how many of them are
+    language tokens. Where sources are pictures of `image_size` pixels a side, they are checked and never cut.
+    """
+
+    def __init__(
+        self, tokenizer: AnyTokenizer, limit: int | None, language_tokens: int = 0, image_size: int | None = None
+    ) -> None:
+        self.tokenizer, self._side = tokenizer, image_size
+        longest = min(MAX_SEGMENT_TOKENS, (limit or MAX_SEGMENT_TOKENS + 1) - 1)
+        self._longest = max(1, longest - language_tokens)
+
+    def segments(self, sentences: Sequence[Sentence]) -> list[list[Segment]]:
+        """Return the segments of each sentence; none of one without text."""
+        encoded = self.encode([sentence.text for sentence in sentences])
+        return [
+            self.cut(sentence, tokens) if sentence.text.strip() and tokens else []
+            for sentence, tokens in zip(sentences, encoded, strict=True)
+        ]
+
+    def cut(self, sentence: Sentence, tokens: list[int], whole: bool = False) -> list[Segment]:
+        """Cut the tokens of a sentence into segments; `whole` leaves them uncut."""
+        parts = cut_tokens(self.tokenizer, tokens, len(tokens) if whole or self._side else self._longest)
+        several = len(parts) > 1
+        return [
+            replace(
+                part,
+                text=self.tokenizer.decode(part.tokens) if several and part.tokens else sentence.text,
+                prefix=() if number else sentence.prefix,
+                languages=sentence.languages,
+            )
+            for number, part in enumerate(parts)
+        ]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of each text; where texts must be pictures, others are rejected."""
+        encoded = self.tokenizer.encode_batch(list(texts))
+        for text, tokens in zip(texts, encoded, strict=True) if self._side else ():
+            if text.strip():
+                refuse_no_picture(text, tokens, self.tokenizer, self._side or 0)
+        return encoded
+
+
+def cut_tokens(tokenizer: AnyTokenizer, tokens: list[int], limit: int) -> list[Segment]:
+    """Cut tokens into segments of at most `limit`, between words if possible, otherwise between characters.
+
+    After a space at the end there may be an empty segment. Language tags at the start are repeated in every segment.
     """
     if leading := tokenizer.leading(tokens):
         rest = cut_tokens(tokenizer, tokens[leading:], max(1, limit - leading))
         return [
-            Part([*tokens[:leading], *part.tokens], part.glue, part.begin + leading, leading) if part.tokens else part
+            replace(part, tokens=[*tokens[:leading], *part.tokens], begin=part.begin + leading, repeated=leading)
+            if part.tokens
+            else part
             for part in rest
         ]
     begins_word = _BEGINS_WORD.get(tokenizer.kind, _has_space)
-    spaces = tokenizer.kind in ("character", "byte")  # a space is a token of its own, and stands for the cut
-    parts: list[Part] = []
-    begin, glue = 0, ""
+    spaces = tokenizer.kind in ("character", "byte")  # a space is a token of its own, and is dropped at the cut
+    parts: list[Segment] = []
+    begin, joiner = 0, ""
     while len(tokens) - begin > limit:
         pieces = tokenizer.pieces(tokens[begin : begin + limit + 1])
         places = range(max(1, limit // 2), limit + 1)
         starts = [place for place in places if begins_word(pieces[place])]
         whole = [place for place in places if not _BROKEN_CHARACTER.match(pieces[place])]
         end = begin + max(starts or whole or [limit])
-        parts.append(Part(tokens[begin:end], glue, begin))
-        begin, glue = (end + spaces, " ") if starts else (end, "")
-    return [*parts, Part(tokens[begin:], glue, begin)]
+        parts.append(Segment("", tokens[begin:end], joiner, begin))
+        begin, joiner = (end + spaces, " ") if starts else (end, "")
+    return [*parts, Segment("", tokens[begin:], joiner, begin)]
 
 
 _BROKEN_CHARACTER = re.compile("<0x[89AB]")
@@ -69,6 +158,6 @@ def _has_space(piece: str) -> bool:
 
 _BEGINS_WORD: dict[str, Callable[[str], bool]] = {
     "word": lambda _: True,
-    "wordpiece": lambda piece: piece[0].isalnum(),  # the rest of a word begins with ##
+    "wordpiece": lambda piece: piece[0].isalnum(),  # continuations begin with ##
 }
-"""Whether a piece, as a person sees it, is the first of a word; in all other kinds it then has a space."""
+"""Whether a piece is the first of a word; in all other tokenizers it then begins with a space."""

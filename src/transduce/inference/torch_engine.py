@@ -1,4 +1,4 @@
-"""The torch engine: any number of requests in, their hypotheses out, in batches of similar length."""
+"""The PyTorch engine: any number of requests in, their hypotheses out, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -14,27 +14,31 @@ from transduce.models.interface import AnyTransducer
 from transduce.nn.twin import eval_mode
 from transduce.text.tokenizer.special import Specials
 
-WRITTEN_BEHIND = 8
-"""Times its tokens that a batch may hold when a language model has written all that it was asked for."""
+MAX_GROWTH = 8
+"""How many times its first tokens a batch of a language model may hold when it has written everything."""
 
 
 class TorchEngine:
-    """Search on the model itself: the readable reference that other engines are held against.
+    """Search on the model itself: the readable reference that other engines are compared with.
 
-    As many batches are searched side by side as PyTorch has threads, one thread each: threads inside a small product
-    cost more than they give.
+    As many batches are searched in parallel as PyTorch has threads, with one thread each: more threads slow down small
+    matrix products.
     """
 
     def __init__(self, model: AnyTransducer, source: Specials, target: Specials, tokens_per_batch: int = 4096) -> None:
         self.model, self.source, self.target = model, source, target
         self.tokens_per_batch = tokens_per_batch
-        """Tokens that are read before the first is written, openings counted each, that one batch may hold."""
+        """Tokens that one batch may read before the first is written, counted for each beam."""
+
+    def rejects(self, request: Request) -> str | None:
+        """Nothing: every request can be searched here."""
+        return None
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
-        heard = any(request.options.coverage_penalty for request in requests)  # who listens hears all that passes
+        hooked = any(request.options.coverage_penalty for request in requests)  # hooks see the batches of all threads
         on_cpu = self.model.output.weight.device.type == "cpu"
-        threads = torch.get_num_threads() if on_cpu and not heard else 1
+        threads = torch.get_num_threads() if on_cpu and not hooked else 1
         batches = list(self._batches(requests, threads))
         with eval_mode(self.model):
             if min(threads, len(batches)) == 1:
@@ -45,9 +49,9 @@ class TorchEngine:
                     ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
                 ):
                     found = list(pool.map(self._search, batches))
-        answers = {id: hypotheses for batch in found for id, hypotheses in batch.items()}
-        assert len(answers) == len(requests), "every request needs an id of its own"
-        return [answers[request.id] for request in requests]
+        hypotheses = {id: several for batch in found for id, several in batch.items()}
+        assert len(hypotheses) == len(requests), "every request needs an id of its own"
+        return [hypotheses[request.id] for request in requests]
 
     def _search(self, batch: Sequence[Request]) -> dict[int, list[Hypothesis]]:
         search = Search(self.model, self.source, self.target)
@@ -58,7 +62,7 @@ class TorchEngine:
         return found
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Yield the tokens of the best answer that are certain so far, and whether they are all."""
+        """Yield the tokens of the best hypothesis that can no longer change, and whether they are all."""
         search = Search(self.model, self.source, self.target)
         with eval_mode(self.model):
             search.admit([request])
@@ -69,9 +73,9 @@ class TorchEngine:
             yield certain[0], bool(results)
 
     def _batches(self, requests: Sequence[Request], threads: int) -> Iterator[list[Request]]:
-        """Cut the requests, longest first, into batches of about equal cost that fit, as many for each thread.
+        """Divide the requests, longest first, into batches of about equal cost, the same number for each thread.
 
-        A request too large for any batch stands alone.
+        A request too large for any batch is a batch of its own.
         """
         ordered = sorted(requests, key=lambda request: -_tokens_read(request))
         costs = [_cost(request) for request in ordered]
@@ -90,24 +94,24 @@ class TorchEngine:
 
 
 def _cost(request: Request) -> int:
-    """What a request takes of a batch: the tokens that it reads, openings counted each.
+    """The tokens of a batch that a request takes, counted for each beam.
 
-    A language model may be asked for a long text behind a short one, and keeps all of it: so much of it counts that no
-    batch holds more than a few times its tokens in the end.
+    A language model may write a long text after a short prompt and caches all of it, so the maximum length counts too:
+    no batch ends with more than `MAX_GROWTH` times its tokens.
     """
     read = _tokens_read(request) + 1
-    kept = 0 if request.first is None else (1 + request.max_total_length) // WRITTEN_BEHIND
+    kept = 0 if request.first is None else (1 + request.max_total_length) // MAX_GROWTH
     return max(read, kept) * request.options.width
 
 
 def _tokens_read(request: Request) -> int:
-    """How many tokens are read before the first is written."""
+    """Number of tokens that are read before the first is written."""
     return len(request.source) + len(request.prefix)
 
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Let every operation have one thread, for as long as several of them run side by side."""
+    """Give every operation one thread while several run in parallel."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,109 +1,73 @@
-"""Text in, text out: a model folder with its tokenizers and its search, as one callable.
+"""Text in, text out: a model folder with its tokenizers and its engine, as one callable.
 
 translator = transduce.load("runs/demo")
 translator("some text")
 translator.translate(["a line", "another"], beam_size=5, n_best=3)
-translator.attention("some text")            # shows itself in a notebook
+translator.attention("some text")            # displays itself in a notebook
+
+A line becomes sentences, a sentence becomes segments, and each segment a request for the engine; their hypotheses are
+decoded and joined again.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
-from transduce.errors import ModelFolderError, SettingsError
-from transduce.inference.alignment import Links
-from transduce.inference.answerer import Answerer, Counts, led, worded
+from transduce.errors import SettingsError
+from transduce.inference.alignment import Links, cross_attention_all, word_links
 from transduce.inference.ctranslate2.export import Quantization
+from transduce.inference.engine import EngineName, SelectedEngine
 from transduce.inference.ensemble import Ensemble
+from transduce.inference.padding import windows
 from transduce.inference.scoring import ScoredTarget, score_pairs
-from transduce.inference.search.options import Request, SearchOptions, override_options
-from transduce.inference.searcher import Choice, Searcher
-from transduce.inference.segment import Part, cut_tokens
-from transduce.inference.translation import Translation, together
+from transduce.inference.search.options import Hypothesis, SearchOptions, override_options, saved_options
+from transduce.inference.segment import Segment, Segmenter, Sentence
+from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions, join_translations
 from transduce.inspection.caption import Glances, glances_of
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import attention_of
 from transduce.inspection.replay import next_tokens
 from transduce.inspection.tape import Tape, has_tape, tape_of
-from transduce.model_folder import ModelFolder, load_model
-from transduce.models.interface import LanguageModel
-from transduce.text.constraint import Constraints
+from transduce.model_folder import ModelFolder
+from transduce.text.constraint import Constraints, are_kept, put_back, take_out
 from transduce.text.language import Languages
 from transduce.text.picture import colours
-from transduce.text.sentence import Piece, joint, split_sentences
+from transduce.text.sentence import joint, split_sentences
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer.tag import Lead
 
-T = TypeVar("T")
-
-
-def load(folder: str | Path, *others: str | Path) -> Translator:
-    """Load a run or model folder; or several, which then answer together, by the mean of their probabilities."""
-    contents, *more = [load_model(Path(name)) for name in (folder, *others)]
-    for name, one in zip((folder, *others), (contents, *more), strict=True):
-        refuse_reader(name, one)
-        if isinstance(one.model, LanguageModel):
-            raise SettingsError(
-                f"{name}: holds a language model, which goes on with a text and has nothing to translate; use "
-                f"`transduce generate {name}`"
-            )
-    for name, other in zip(others, more, strict=True):
-        for side in ("source_tokenizer", "target_tokenizer"):
-            if getattr(contents, side).to_json() != getattr(other, side).to_json():
-                raise SettingsError(
-                    f"{name}: its {side.replace('_', ' ')} is not the one of {folder}; the models of an ensemble must "
-                    "be trained on one prepared corpus (`transduce prepare`, then `train --prepared`)"
-                )
-    if more:
-        contents = replace(contents, model=Ensemble([contents.transducer, *(other.transducer for other in more)]))
-    return Translator(contents)
-
-
-def refuse_reader(name: str | Path, contents: ModelFolder) -> None:
-    """Say which verb a folder is for."""
-    try:
-        _ = contents.transducer
-    except SettingsError as error:
-        raise SettingsError(f"{name}: {error}") from None
-
-
-def one_line(text: str) -> str:
-    """Return an answer as one line of a file: a model of bytes may say a line break, which becomes a space."""
-    return text.replace("\r", " ").replace("\n", " ")
+WordedTokens = tuple[Sequence[int], Sequence[int | None]]
+"""Tokens, and the word of their text that each belongs to."""
 
 
 class Translator:
-    """Translates with one model. What is asked per call goes over the defaults that the model was saved with."""
+    """Translates with one model. Options of a call override those that the model was saved with."""
 
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.transducer, contents.notes
-        self.source, self.target = self._whole = contents.source_tokenizer, contents.target_tokenizer
+        self.source, self.target = self._tokenizers = contents.source_tokenizer, contents.target_tokenizer
         self.languages = Languages(contents.notes, self.source, self.target)
-        """What can be asked for, and what is."""
+        """The languages that the model knows, and those that are selected."""
         if self.languages.tags is not None:
             self.source, self.target = self.source.bare(), self.target.bare()
         self.model.freeze()
-        self.engine = Searcher(contents)
-        lead, side = self.languages.read, self.model.image_size
-        self._answers = Answerer(self.source, self.target, self.engine, self.model.max_source, lead, side)
-        try:
-            self.defaults = SearchOptions.from_table(contents.notes.get("search", {}), "the model folder's search")
-        except SettingsError as error:
-            raise ModelFolderError(f"{error}; copy the folder again") from None
-        self.counts = Counts()
+        self.engine = SelectedEngine(contents)
+        self._segmenter = Segmenter(self.source, self.model.max_source, self.languages.read, self.model.image_size)
+        self.defaults = saved_options(contents.notes.get("search", {}))
+        self.counts = TranslationCounts()
 
     def __call__(self, text: str) -> str:
         """Translate one text."""
         return self.translate([text])[0]
 
     @overload
-    def translate(self, lines: Iterable[str], *, n_best: None = None, **wishes: Any) -> list[str]: ...
+    def translate(self, lines: Iterable[str], *, n_best: None = None, **options: Any) -> list[str]: ...
     @overload
-    def translate(self, lines: Iterable[str], *, n_best: int, **wishes: Any) -> list[list[Translation]]: ...
+    def translate(self, lines: Iterable[str], *, n_best: int, **options: Any) -> list[list[Translation]]: ...
 
     def translate(
         self,
@@ -121,31 +85,30 @@ class Translator:
         of: str | None = None,
         **options: Any,
     ) -> list[str] | list[list[Translation]]:
-        """Translate lines; with `n_best` give that many answers to each, with scores, best first.
+        """Translate lines; with `n_best`, return that many translations of each with scores, best first.
 
-        `split` translates a line of several sentences one by one; `align` says which words belong together; `prefixes`
-        are what the answers begin with, one for each line; words of `forbid` are not written, and those of `terms` are
-        translated as it says; what fits a regular expression of `keep` is copied (`placeholder.USUAL` has the usual
-        ones); answers end before a text of `stop_at`. A model of several languages has to be asked for one of them,
-        `to`; some must also be told in which language the lines are, `of`. Further options are those of
-        `SearchOptions`: method, beam_size, length_penalty, max_length, temperature, …
+        `split` translates a line of several sentences one by one; `align` adds the word alignment; `prefixes` are the
+        beginnings of the translations, one for each line; words of `forbid` are not written, and those of `terms` are
+        translated as given; what matches a regular expression of `keep` is copied; translations end before a text of
+        `stop_at`. A model of several languages needs the target language, `to`, and some the source language, `of`.
+        Further options are those of `SearchOptions`: method, beam_size, length_penalty, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
-        wished = self.options(n_best=n_best, **options)
         constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
-        lead = self.languages.lead(to, of)
-        answers = [
-            answer
+        asked = TranslationOptions(self.options(n_best=n_best, **options), constraints, split, align)
+        languages = self.languages.lead(to, of)
+        found = [
+            several
             for window in windows(lines)
-            for answer in self.answer(window, wished, constraints, split, align, leads=[lead] * len(window))
+            for several in self.translate_lines(window, asked, languages=[languages] * len(window))
         ]
         constraints.refuse_leftovers()
-        return [answer[0].text for answer in answers] if n_best is None else answers
+        return [several[0].text for several in found] if n_best is None else found
 
-    def options(self, **wishes: Any) -> SearchOptions:
-        """Return the model's search options with some of them changed; None leaves one as it is."""
-        return override_options(self.defaults, **wishes)
+    def options(self, **overrides: Any) -> SearchOptions:
+        """Return the model's search options with some overridden; None keeps one."""
+        return override_options(self.defaults, **overrides)
 
     def constraints(
         self,
@@ -155,47 +118,39 @@ class Translator:
         keep: Sequence[str] = (),
         stop_at: Sequence[str] = (),
     ) -> Constraints:
-        """Return what is asked of the text of answers, in this model's tokens; see `translate`."""
+        """Return constraints on the text of translations, in this model's tokens; see `translate`."""
         return Constraints(self.target, prefixes, forbid, terms, keep, stop_at)
 
-    def answer(
+    def translate_lines(
         self,
         lines: Sequence[str],
-        options: SearchOptions,
-        constraints: Constraints | None = None,
-        split: bool = False,
-        align: bool = False,
-        choose: Callable[[list[Translation]], list[Translation]] = list,
-        counts: Counts | None = None,
-        leads: Sequence[Lead] | None = None,
+        options: TranslationOptions,
+        counts: TranslationCounts | None = None,
+        languages: Sequence[Lead] | None = None,
     ) -> list[list[Translation]]:
-        """Answer a window of lines, each with as many translations as the options ask for.
+        """Translate a window of lines; `languages` has the language tokens of each line (`languages.lead`).
 
-        `split` translates a line of several sentences one by one, and puts their translations together; `align` says
-        which words belong together; `choose` puts the answers to a line into another order; `counts` notes what
-        happened instead of the translator's own; `leads` say the languages of each line (`languages.lead`).
+        What happened is added to `counts`, default: the translator's own.
         """
         counts = self.counts if counts is None else counts
-        constraints = constraints or self.constraints()
-        texts = [self._sentences(line) if split else [Piece(line, "")] for line in lines]
-        prefixes = [prefix for several in texts for prefix in (constraints.next_prefix(), *[[]] * (len(several) - 1))]
-        sentences = [piece.sentence for several in texts for piece in several]
-        each = [self.languages.lead()] * len(texts) if leads is None else leads
-        same = [lead for several, lead in zip(texts, each, strict=True) for _ in several]
-        found = iter(self._answers.answer(sentences, prefixes, options, constraints, align, counts, same))
-        answers = [choose(_of_line(several, [next(found) for _ in several], constraints)) for several in texts]
+        each = [self.languages.lead()] * len(lines) if languages is None else languages
+        constraints = options.constraints
+        sentences = [
+            self._sentences(line, options.split, constraints.next_prefix(), own)
+            for line, own in zip(lines, each, strict=True)
+        ]
+        flat = iter(self._translate_sentences(list(itertools.chain(*sentences)), options, counts))
+        found = [
+            options.rerank(_join_sentences(several, [next(flat) for _ in several], constraints))
+            for several in sentences
+        ]
         counts.lines += len(lines)
-        counts.several += sum(len(several) > 1 for several in texts)
+        counts.several += sum(len(several) > 1 for several in sentences)
         counts.empty += sum(not line.strip() for line in lines)
-        counts.cut += sum(not answer[0].ended for answer in answers)
-        counts.forbidden += sum(constraints.are_broken(answer[0].text) for answer in answers)
-        counts.missing += sum(bool(answer[0].missing) for answer in answers)
-        return answers
-
-    def _sentences(self, line: str) -> list[Piece]:
-        tag, text = self.source.split_tag(line)
-        pieces = split_sentences(text, str(self.notes.get("source_language") or ""))
-        return [Piece(tag + piece.sentence, piece.space) for piece in pieces] if len(pieces) > 1 else [Piece(line, "")]
+        counts.cut += sum(not several[0].ended for several in found)
+        counts.forbidden += sum(constraints.are_broken(several[0].text) for several in found)
+        counts.missing += sum(bool(several[0].missing) for several in found)
+        return found
 
     def stream(
         self,
@@ -206,76 +161,94 @@ class Translator:
     ) -> Iterator[str]:
         """Translate one text and yield its translation piece by piece, as soon as no later token can change it.
 
-        A greedy search or one sample says every token at once, a beam what all its openings have in common. What may
-        be asked is made by `options` and `constraints`; what is kept letter by letter has to wait, and is not for this.
+        Greedy search and a single sample yield every token at once, beam search what all its beams have in common.
+        Arguments are made by `options` and `constraints`; `keep` of `constraints` has no effect here.
         """
-        wished, constraints = options or self.options(), constraints or self.constraints()
-        prefix, before, space, lead = constraints.next_prefix(), "", "", self.languages.lead()
-        for piece in self._sentences(text) if split else [Piece(text, "")]:
-            parts = self._answers.parts_of([piece.sentence])[0]
-            for place, part in enumerate(parts):
-                read = self.source.decode(part.tokens) if len(parts) > 1 else piece.sentence
-                tokens, opening = part.after(lead.source), [*lead.target, *prefix]
-                request, said = self._answers.request(tokens, wished, constraints, opening, read), ""
-                for longer, is_over in self._answers.said(request, constraints) if part.tokens else ():
-                    if longer and not said:
-                        yield part.glue if place else joint(before, space, longer) if before else ""
-                    yield longer[len(said) :]
-                    said = longer
+        search, constraints = options or self.options(), constraints or self.constraints()
+        before, space = "", ""
+        for sentence in self._sentences(text, split, constraints.next_prefix(), self.languages.lead()):
+            (segments,) = self._segmenter.segments([sentence])
+            for place, segment in enumerate(segments):
+                written = ""
+                for longer, is_over in self._stream_segment(segment, search, constraints) if segment.tokens else ():
+                    if longer and not written:
+                        yield segment.joiner if place else joint(before, space, longer) if before else ""
+                    yield longer[len(written) :]
+                    written = longer
                     if is_over:
                         return
-                before, prefix = said or before, []
-            space = piece.space
+                before = written or before
+            space = sentence.space
 
-    def use(self, engine: Choice, quantization: Quantization = "float32") -> None:
-        """Choose what searches: PyTorch, or CTranslate2 for what it does as we do; `auto` takes that where it can.
+    def _stream_segment(
+        self, segment: Segment, options: SearchOptions, constraints: Constraints
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the certain text of a segment's translation as it grows, and whether it reached a stop string."""
+        written = ""
+        for tokens, ended in self.engine.stream(segment.request(0, options, constraints)):
+            whole = text = self.target.decode(tokens)
+            if not ended:
+                text = text[: max(0, len(text) - constraints.held_back)].rstrip("\ufffd")
+                text = text.rpartition(" ")[0] if self.target.closes_spaces else text
+            text = constraints.stopped(text)
+            is_over = ended and constraints.stopped(whole) != whole
+            if (len(text) > len(written) and text.startswith(written)) or is_over:
+                written = text
+                yield written, is_over
 
-        What CTranslate2 cannot do is searched by PyTorch all the same, and `engine.fallen_back` says why.
+    def use(self, engine: EngineName, quantization: Quantization = "float32") -> None:
+        """Select the engine: `torch`, `ctranslate2`, or `auto` for CTranslate2 where it supports the model.
+
+        PyTorch takes the requests that CTranslate2 rejects; `engine.fallback_reason` says why.
         """
         self.engine.use(engine, quantization)
 
     def use_shortlist(self, path: str | Path | None) -> None:
-        """Search among the tokens that a file of `transduce shortlist` allows for each source; None for all again."""
-        self.engine.use_shortlist(None if path is None else Shortlist.load(path, *self._whole))
+        """Search among the tokens that a file of `transduce shortlist` lists for each source; None for all again."""
+        self.engine.use_shortlist(None if path is None else Shortlist.load(path, *self._tokenizers))
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
-        """How likely the model finds given translations of given sources; None for a pair too long to read at once."""
-        with self.engine.alone():
-            return score_pairs(self.model, *self._encoded(pairs), self.source.specials, self.target.specials)
+        """Score given translations of given sources; None for a pair too long to read at once."""
+        languages = self.languages.lead()
+        sources = [[*languages.source, *tokens] for tokens in self._segmenter.encode([source for source, _ in pairs])]
+        targets = [[*languages.target, *tokens] for tokens in self.target.encode_batch([target for _, target in pairs])]
+        with self.engine.exclusive():
+            return score_pairs(self.model, sources, targets, self.source.specials, self.target.specials)
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links | None]:
-        """Which words of given translations belong to which of their sources, (source, target), both from 0.
+        """Align the words of given translations with those of their sources: (source, target), both from 0.
 
         None for a pair too long to read at once.
         """
-        lead = self.languages.lead()
+        languages = self.languages.lead()
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        read = [
-            worded(part, lead.source, self.source.words_of(source))
-            for source, tokens in zip(sources, self._answers.encode(sources), strict=True)
-            for part in cut_tokens(self.source, tokens, len(tokens))
+        read: list[WordedTokens] = []
+        for source, tokens in zip(sources, self._segmenter.encode(sources), strict=True):
+            (segment,) = self._segmenter.cut(Sentence(source, languages=languages), tokens, whole=True)
+            read.append((segment.source, segment.words(self.source.words_of(source))))
+        written: list[WordedTokens] = [
+            ([*languages.target, *tokens], [*[None] * len(languages.target), *self.target.words_of(target)])
+            for target, tokens in zip(targets, self.target.encode_batch(targets), strict=True)
         ]
-        written = zip(self.target.encode_batch(targets), map(self.target.words_of, targets), strict=True)
-        return self._answers.links(read, [led(lead.target, words) for words in written])
+        return self._links(read, written)
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
-        """Translate one text and return where every head looked, with the likeliest tokens of each step.
+        """Translate one text and return the attention maps of every head, with the likeliest tokens of each step.
 
-        Of a text longer than the model reads at once, which is counted as split, only the first part is looked at.
+        Of a text longer than the model reads at once, which is counted as split, the first segment is translated.
         """
         if isinstance(self.model, Ensemble):
-            raise SettingsError("an ensemble looks with several models at once; look inside one of them at a time")
-        part, *others = self._answers.parts(*self._answers.encode([text]))
-        lead = self.languages.lead()
-        first, words = worded(part, lead.source, self.source.words_of(text))
+            raise SettingsError("an ensemble has the attention of several models; inspect one of them at a time")
+        (tokens,) = self._segmenter.encode([text])
+        segment, *others = self._segmenter.cut(Sentence(text, languages=self.languages.lead()), tokens)
+        words = segment.words(self.source.words_of(text))
         if others:
             self.counts.split += 1
-            text = self._read_of(text, part)
-        source_tokens = [*first, self.source.end]
-        request = Request(0, first, self.options(**options), lead.target)
-        best = self.engine.translate([request])[0][0]
+            text = self._text_read(text, segment)
+        best = self._best(segment, **options)
+        source_tokens = [*segment.source, self.source.end]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
-        with self.engine.alone():
+        with self.engine.exclusive():
             maps = attention_of(
                 self.model,
                 source_tokens,
@@ -286,68 +259,183 @@ class Translator:
                 translation=self.target.decode(best.tokens),
             )
             maps = maps.with_steps(next_tokens(self.model, source_tokens, target_tokens, top, self.target.pieces))
-        (links,) = self._answers.links([(first, words)], [(best.tokens, self.target.words(best.tokens))])
+        (links,) = self._links([(segment.source, words)], [(best.tokens, self.target.words(best.tokens))])
         return replace(maps, links=tuple(links or ()))
 
-    def _read_of(self, text: str, part: Part) -> str:
-        """Return the beginning of a text that its first part is: whole words, and of the last one what was read."""
-        words = self.source.words_of(text)
-        end = part.begin + len(part.tokens) - part.repeated
-        last = max((word for word in words[:end] if word is not None), default=-1)
-        read = text.split()[: last + 1]
-        if read and end < len(words) and words[end] == last:
-            own = [token for token, word in zip(part.tokens, part.of(words), strict=True) if word == last]
-            read[-1] = "".join(self.source.decode(own).split())
-        return " ".join(read)
-
     def tape(self, text: str, **options: Any) -> Tape:
-        """Answer one text with a Neural Turing Machine and return what it did with its memory."""
+        """Translate one text with a Neural Turing Machine and return what it did with its memory."""
         if not has_tape(self.model):
-            raise SettingsError("this model has no memory that it writes to; ask a turing_machine that has heads")
-        lead, whole = self.languages.lead(), self.source.encode(text)
-        (part,) = cut_tokens(self.source, whole, len(whole))
-        tokens = part.after(lead.source)
-        best = self.engine.translate([Request(0, tokens, self.options(**options), lead.target)])[0][0]
-        source_tokens = [*tokens, self.source.end]
+            raise SettingsError("this model has no memory that it writes to; inspect a turing_machine that has heads")
+        (segment,) = self._segmenter.cut(
+            Sentence(text, languages=self.languages.lead()), self.source.encode(text), whole=True
+        )
+        best = self._best(segment, **options)
+        source_tokens = [*segment.source, self.source.end]
         produced = [*best.tokens, *([self.target.end] if best.ended else [])]
         pieces = [*self.source.pieces(source_tokens), *self.target.pieces(produced)]
-        with self.engine.alone():
+        with self.engine.exclusive():
             tape = tape_of(self.model, source_tokens, [self.target.start, *produced], pieces)
         return replace(tape, source=text, answer=self.target.decode(best.tokens))
 
     def glances(self, picture: str, **options: Any) -> Glances:
-        """Caption one picture and return which regions were looked at for each word."""
+        """Caption one picture and return which regions were attended to for each word."""
         side = self.model.image_size
         if side is None:
-            raise SettingsError("this model reads no pictures; ask a captioner")
+            raise SettingsError("this model does not read pictures; inspect a captioner")
         maps = self.attention(picture, **options)
         return glances_of(self.model, maps, colours(maps.source_pieces, side))
 
-    def _encoded(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[list[int]], list[list[int]]]:
-        lead = self.languages.lead()
-        sources = self._answers.encode([source for source, _ in pairs])
-        targets = self.target.encode_batch([target for _, target in pairs])
-        return [[*lead.source, *tokens] for tokens in sources], [[*lead.target, *tokens] for tokens in targets]
+    def _best(self, segment: Segment, **options: Any) -> Hypothesis:
+        return self.engine.translate([segment.request(0, self.options(**options), self.constraints())])[0][0]
+
+    def _text_read(self, text: str, segment: Segment) -> str:
+        """Return the beginning of a text that its first segment covers: whole words, and the part of the last one."""
+        words = self.source.words_of(text)
+        end = segment.begin + len(segment.tokens) - segment.repeated
+        last = max((word for word in words[:end] if word is not None), default=-1)
+        read = text.split()[: last + 1]
+        if read and end < len(words) and words[end] == last:
+            pairs = zip(segment.tokens, replace(segment, languages=Lead([], [])).words(words), strict=True)
+            read[-1] = "".join(self.source.decode([token for token, word in pairs if word == last]).split())
+        return " ".join(read)
+
+    def _sentences(self, line: str, split: bool, prefix: list[int], languages: Lead) -> list[Sentence]:
+        """Split a line into sentences; the first one gets the prefix of the line."""
+        whole = Sentence(line, prefix=prefix, languages=languages)
+        if not split:
+            return [whole]
+        tag, text = self.source.split_tag(line)
+        pieces = split_sentences(text, str(self.notes.get("source_language") or ""))
+        if len(pieces) == 1:
+            return [whole]
+        return [
+            replace(whole, text=tag + piece.sentence, space=piece.space, prefix=() if number else prefix)
+            for number, piece in enumerate(pieces)
+        ]
+
+    def _translate_sentences(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, counts: TranslationCounts
+    ) -> list[list[Translation]]:
+        """Translate sentences; where a placeholder is not copied, translate again without it and put it back."""
+        segments = self._segmenter.segments(sentences)
+        pairs = list(zip(sentences, segments, strict=True))
+        counts.unread += sum(bool(sentence.text.strip()) and not several for sentence, several in pairs)
+        counts.split += sum(len(several) > 1 for several in segments)
+        counts.unknown += sum(self.source.count_unknown(one.tokens) for several in segments for one in several)
+        found = self._search(sentences, segments, options, options.align)
+        return found if options.constraints.kept is None else self._restore_placeholders(sentences, found, options)
+
+    def _restore_placeholders(
+        self, sentences: Sequence[Sentence], found: list[list[Translation]], options: TranslationOptions
+    ) -> list[list[Translation]]:
+        kept = options.constraints.kept
+        assert kept is not None
+        pairs = zip(sentences, found, strict=True)
+        intact = [[are_kept(kept, sentence.text, one.text) for one in several] for sentence, several in pairs]
+        lost = [number for number, several in enumerate(intact) if not all(several)]
+        taken = [take_out(kept, sentences[number].text) for number in lost]
+        rest = [replace(sentences[number], text=left) for number, (left, _) in zip(lost, taken, strict=True)]
+        again = self._search(rest, self._segmenter.segments(rest), options, self.model.attends)
+        for number, (left, placeholders), several in zip(lost, taken, again, strict=True):
+            whole = sentences[number].text
+            mended = [
+                replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else whole)
+                for one in several
+            ]
+            found[number] = _replace_broken(found[number], intact[number], mended)
+        return found
+
+    def _search(
+        self,
+        sentences: Sequence[Sentence],
+        segments: Sequence[Sequence[Segment]],
+        options: TranslationOptions,
+        align: bool,
+    ) -> list[list[Translation]]:
+        """Translate the segments of sentences, and join them."""
+        flat = [segment for several in segments for segment in several if segment.tokens]
+        requests = [segment.request(id, options.search, options.constraints) for id, segment in enumerate(flat)]
+        hypotheses = self.engine.translate(requests)
+        links = iter(self._links_of(sentences, segments, hypotheses)) if align else itertools.repeat(None)
+        found = iter(
+            [self._translation(segment, one, next(links), options.constraints) for one in several]
+            for segment, several in zip(flat, hypotheses, strict=True)
+        )
+        nothing = [Translation("", 0.0)] * options.search.n_best
+        return [
+            _join_segments(several, [next(found) if segment.tokens else nothing for segment in several])
+            for several in segments
+        ]
+
+    def _translation(
+        self, segment: Segment, found: Hypothesis, links: Links | None, constraints: Constraints
+    ) -> Translation:
+        text = self.target.decode(found.tokens)
+        missing = constraints.missing(segment.text, text) if constraints.has_terms else []
+        return Translation(text, found.score, found.ended, tuple(missing), tuple(links or ()))
+
+    def _links_of(
+        self,
+        sentences: Sequence[Sentence],
+        segments: Sequence[Sequence[Segment]],
+        hypotheses: Sequence[list[Hypothesis]],
+    ) -> list[Links | None]:
+        """Align each hypothesis with the words of its sentence."""
+        read = [
+            (segment.source, segment.words(words))
+            for sentence, several in zip(sentences, segments, strict=True)
+            for words in [self.source.words_of(sentence.text)]
+            for segment in several
+            if segment.tokens
+        ]
+        pairs = [(source, one.tokens) for source, several in zip(read, hypotheses, strict=True) for one in several]
+        return self._links(
+            [source for source, _ in pairs], [(tokens, self.target.words(tokens)) for _, tokens in pairs]
+        )
+
+    def _links(self, sources: Sequence[WordedTokens], targets: Sequence[WordedTokens]) -> list[Links | None]:
+        """Align the words of pairs; None for a pair too long to read at once."""
+        read, written = [tokens for tokens, _ in sources], [tokens for tokens, _ in targets]
+        with self.engine.exclusive():
+            weights = cross_attention_all(self.model, read, written, self.source.specials, self.target.specials)
+        return [
+            None if weight_TS is None else word_links(weight_TS, source_words, target_words)
+            for weight_TS, (_, source_words), (_, target_words) in zip(weights, sources, targets, strict=True)
+        ]
 
 
-def _of_line(
-    pieces: Sequence[Piece], found: Sequence[list[Translation]], constraints: Constraints
+def _join_segments(segments: Sequence[Segment], found: Sequence[list[Translation]]) -> list[Translation]:
+    """Join the translations of the segments of a sentence."""
+    if not segments:
+        return [Translation("", 0.0)]
+    nothing_before = [""] * len(segments)  # links count the words of the whole sentence already
+    return join_translations(found, nothing_before, lambda number, *_: segments[number].joiner)
+
+
+def _join_sentences(
+    sentences: Sequence[Sentence], found: Sequence[list[Translation]], constraints: Constraints
 ) -> list[Translation]:
-    """Put the translations of a line's sentences together, each with the white space behind it."""
-    sources = [piece.sentence + piece.space for piece in pieces]
-    answers = together(found, sources, lambda number, one, other: joint(one, pieces[number - 1].space, other))
-    return [_stopped(answer, constraints) for answer in answers] if constraints.stops else answers
+    """Join the translations of the sentences of a line, with the white space between them, up to a stop string."""
+    sources = [sentence.text + sentence.space for sentence in sentences]
+    joined = join_translations(
+        found, sources, lambda number, one, other: joint(one, sentences[number - 1].space, other)
+    )
+    return [_stopped(one, constraints) for one in joined] if constraints.stops else joined
 
 
-def _stopped(answer: Translation, constraints: Constraints) -> Translation:
-    """Cut an answer at its first stop string."""
-    text = constraints.stopped(answer.text)
+def _stopped(translation: Translation, constraints: Constraints) -> Translation:
+    """Cut a translation at its first stop string."""
+    text = constraints.stopped(translation.text)
     words = len(text.split())
-    return replace(answer, text=text, links=tuple(link for link in answer.links if link[1] < words))
+    return replace(translation, text=text, links=tuple(link for link in translation.links if link[1] < words))
 
 
-def windows(items: Iterable[T], size: int = 1024) -> Iterator[list[T]]:
-    """Yield what is worked on together: similar lengths are then put next to each other."""
-    rest = iter(items)
-    while window := list(itertools.islice(rest, size)):
-        yield window
+def _replace_broken(
+    found: Sequence[Translation], intact: Sequence[bool], others: Sequence[Translation]
+) -> list[Translation]:
+    """Put others in the places of translations that are not intact, as far as they are not among them already."""
+    known = {one.text for one, is_intact in zip(found, intact, strict=True) if is_intact}
+    texts = [one.text for one in others]
+    new = (one for place, one in enumerate(others) if one.text not in known and one.text not in texts[:place])
+    replaced = [one if is_intact else next(new, None) for one, is_intact in zip(found, intact, strict=True)]
+    return [one for one in replaced if one is not None]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from transduce.cli.main import run
-from transduce.inference.translator import load
+from transduce.inference.load import load_translator
 
 
 def test_the_parameters_of_a_recipe_are_those_of_its_model(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    translator = load("run")
+    translator = load_translator("run")
     size = str(translator.target.size)
     assert run(["cost", "--recipe", "run/recipe.toml", "--vocab-size", size, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -10,7 +10,7 @@ from rich.console import Console
 from transduce.cli import progress
 from transduce.cli.progress import Follower, LiveProgress, PlainProgress, Rate, following
 from transduce.cli.terminal import PLAIN_SECONDS
-from transduce.inference.pace import Pace
+from transduce.inference.parallelism import Parallelism
 
 
 class Clock:
@@ -48,10 +48,10 @@ def test_a_file_that_grows_is_never_more_than_done() -> None:
 
 def test_plain_lines_come_every_few_seconds(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     follower = Follower(PlainProgress(), 1_000_000, "line")
-    follower.goes_on(4096)
-    follower.chose(Pace(2, 1, 64), fast=True)
-    follower.chose(Pace(1, 1), fast=False)
-    follower.begins(100_000)
+    follower.resumed(4096)
+    follower.calibrated(Parallelism(2, 1, 64), fast=True)
+    follower.calibrated(Parallelism(1, 1), fast=False)
+    follower.started(100_000)
     for step in range(1, 9):
         clock.now += PLAIN_SECONDS / 4
         follower.wrote(1000, 100_000 + 50_000 * step)
@@ -71,7 +71,7 @@ def test_something_quick_is_not_followed(clock: Clock, capsys: pytest.CaptureFix
 
     follower = Follower(Never(), 1000, "line")
     clock.now += 60.0  # of loading a model
-    follower.begins(0)
+    follower.started(0)
     clock.now += 1.0
     follower.wrote(10, 1000)
     assert capsys.readouterr().err == ""
@@ -92,7 +92,7 @@ def test_a_terminal_has_a_bar_and_is_given_back() -> None:
 
 def test_what_has_no_size_has_no_progress(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with following(None, "line") as follower:
-        follower.begins(0)
+        follower.started(0)
         clock.now += 100.0
         follower.wrote(10, 0)
     assert capsys.readouterr().err == ""

@@ -64,13 +64,13 @@ def test_as_many_lines_come_out_as_go_in(
 def test_a_line_break_that_a_model_says_does_not_break_the_lines(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = Translator.answer
+    answers = Translator.translate_lines
 
     def with_breaks(*arguments: object) -> object:
         found = answers(*arguments)  # type: ignore[arg-type]
         return [[type(each)(f"x\r\ny\n{each.text}", each.score) for each in several] for several in found]
 
-    monkeypatch.setattr(Translator, "answer", with_breaks)
+    monkeypatch.setattr(Translator, "translate_lines", with_breaks)
     assert run(["translate", "run", "a.txt", "--output", "out.txt"]) == 0
     assert (place / "out.txt").read_bytes().count(b"\n") == 2
     assert (place / "out.txt").read_text().startswith("x  y ")

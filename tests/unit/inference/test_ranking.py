@@ -7,7 +7,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from tests.unit.copier import WORDS_OF_TEXT, copier
 from transduce.errors import DataError
-from transduce.inference.ranking import Candidates, consensus, read_candidates, rerank
+from transduce.inference.ranking import NBestList, consensus, read_nbest, rerank
 from transduce.inference.translation import Translation
 
 CANDIDATES = ["the quick brown fox", "the quick brown", "ten small cats", "the quick brown fox"]
@@ -44,10 +44,10 @@ def test_consensus_is_the_mean_chrf_against_all_samples_as_sacrebleu_counts_it()
 
 def test_an_n_best_list_is_read_in_the_form_that_translate_writes() -> None:
     lines = ["0 ||| a b ||| -1.5", "0 ||| c ||| -2", "2 |||  ||| 0.0", "3 ||| d"]
-    assert list(read_candidates(lines, "a list")) == [
-        Candidates(0, ["a b", "c"]),
-        Candidates(2, [""]),
-        Candidates(3, ["d"]),
+    assert list(read_nbest(lines, "a list")) == [
+        NBestList(0, ["a b", "c"]),
+        NBestList(2, [""]),
+        NBestList(3, ["d"]),
     ]
 
 
@@ -57,9 +57,9 @@ def test_an_n_best_list_is_read_in_the_form_that_translate_writes() -> None:
         (["a b"], "list:1: is not of the form"),
         (["0 ||| a", "x ||| b"], "list:2: is not of the form"),
         (["9" * 5000 + " ||| a"], "list:1: is not of the form"),
-        (["0 ||| a", "1 ||| b", "0 ||| c"], "the answers to line 0 do not stand together"),
+        (["0 ||| a", "1 ||| b", "0 ||| c"], "line 0 are not next to each other"),
     ],
 )
 def test_a_list_of_another_form_is_refused(lines: list[str], said: str) -> None:
     with pytest.raises(DataError, match=said):
-        list(read_candidates(lines, "list"))
+        list(read_nbest(lines, "list"))

@@ -9,7 +9,7 @@ import torch
 
 from tests.unit.inference.search.toy import SPECIALS, WORDS, Prefix, Toy, random_table, translate
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
-from transduce.inference.torch_engine import WRITTEN_BEHIND, TorchEngine
+from transduce.inference.torch_engine import MAX_GROWTH, TorchEngine
 
 OPTIONS = [
     SearchOptions(),
@@ -60,7 +60,7 @@ def test_a_long_text_behind_a_short_one_is_not_asked_for_a_thousand_times_at_onc
     asked = [Request(number, (), wished, prefix=[5] * 3, first=1) for number in range(64)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)
     batches = list(engine._batches(asked, threads=1))
-    assert max(16 * len(batch) * (4 + 200) for batch in batches) <= WRITTEN_BEHIND * engine.tokens_per_batch
+    assert max(16 * len(batch) * (4 + 200) for batch in batches) <= MAX_GROWTH * engine.tokens_per_batch
     assert sum(map(len, batches)) == 64 and len(batches) < 10
 
 

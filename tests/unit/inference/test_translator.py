@@ -12,8 +12,8 @@ import transduce
 from tests.unit.copier import TEXT, copier, tokenizer
 from tests.unit.training.example import recipe
 from transduce.errors import SettingsError
-from transduce.inference.answerer import LONGEST_PART
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
+from transduce.inference.segment import MAX_SEGMENT_TOKENS
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 from transduce.inspection.maps import AttentionMaps
@@ -123,10 +123,10 @@ def test_even_the_smallest_limit_comes_to_an_end(kind: str, limit: int) -> None:
 
 def test_without_a_limit_of_the_model_there_is_one_of_ours() -> None:
     translator = copier("character", method="greedy")
-    text = "cats " * (LONGEST_PART // 5 + 1) + "cats"
+    text = "cats " * (MAX_SEGMENT_TOKENS // 5 + 1) + "cats"
     assert translator(text) == text
     assert translator.counts.split == 1
-    word = "t" * (LONGEST_PART + 1)
+    word = "t" * (MAX_SEGMENT_TOKENS + 1)
     assert translator(word) == word
 
 
@@ -229,8 +229,8 @@ def test_attention_is_of_the_translation_and_shows_itself_in_a_notebook(run: Pat
 
 def test_attention_of_a_line_that_is_too_long_is_of_its_first_part(run: Path) -> None:
     translator = transduce.load(run)
-    maps = translator.attention("a " * (LONGEST_PART + 3), max_length=2)
-    assert len(maps.source_pieces) == LONGEST_PART + 1
+    maps = translator.attention("a " * (MAX_SEGMENT_TOKENS + 3), max_length=2)
+    assert len(maps.source_pieces) == MAX_SEGMENT_TOKENS + 1
     assert translator.counts.split == 1
 
 
@@ -320,9 +320,9 @@ def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path
         lines = ["a b c", "c d", "e"]
         said.append(translator.translate(lines, prefixes=["", "a b", ""], method="greedy", max_length=6))
         said[-1] += translator.translate(["a"], min_length=70, method="greedy")
-        assert (translator.engine.fallen_back is None) == (engine == "torch")
+        assert (translator.engine.fallback_reason is None) == (engine == "torch")
         translator.use("torch")
-        assert translator.engine.fallen_back is None
+        assert translator.engine.fallback_reason is None
     assert said[0] == said[1]
     assert said[0][1].startswith("a b")
     assert len(said[0][3].split()) >= 70

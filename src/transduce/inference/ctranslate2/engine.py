@@ -1,91 +1,135 @@
-"""The search of CTranslate2, for requests that it can answer as our own search does."""
+"""The search of CTranslate2, for requests that it answers as our own search does."""
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+import threading
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from transduce.inference.pace import Pace, usual
+from transduce.inference.ctranslate2.export import Quantization, map_rejection, write_files
+from transduce.inference.ctranslate2.spec import POSITIONS, library
+from transduce.inference.parallelism import Parallelism, default_parallelism
 from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.penalty import power
-from transduce.text.tokenizer.special import Specials
+from transduce.model_folder import ModelFolder
+from transduce.text.shortlist import Shortlist
 
 
-def refusal_of(request: Request, positions: int) -> str | None:
-    """Why a request is not for CTranslate2, which was given so many positions.
-
-    That is what it would do in another way than our search, or not at all.
-    """
+def request_rejection(request: Request) -> str | None:
+    """Why a request is not for CTranslate2, which would search differently or not at all; None if it is."""
     options = request.options
-    if request.max_total_length >= positions:
-        return f"CTranslate2 was given {positions:,} positions"
+    if request.max_total_length >= POSITIONS:
+        return f"CTranslate2 was given {POSITIONS:,} positions"
     if options.method == "sample":
         return "CTranslate2 does not draw repeatable samples"
     if options.method == "beam" and options.beam_size > 1:
         if options.length_normalization != "power" and options.length_penalty:
-            return f"CTranslate2 has no length penalty '{options.length_normalization}'"
+            return f"CTranslate2 has no length normalization '{options.length_normalization}'"
         if options.stop_rule != "beam_finished":
             return f"CTranslate2 has no stop rule '{options.stop_rule}'"
     if options.presence_penalty or options.frequency_penalty:
         return "CTranslate2 has no presence or frequency penalty"
     if options.beam_groups > 1 or options.coverage_penalty:
-        return "CTranslate2 has no diverse groups, and another coverage penalty"
+        return "CTranslate2 has no diverse beam search, and a different coverage penalty"
     if request.required or request.should_stop is not None:
-        return "CTranslate2 forces no words, and stops at no strings"
+        return "CTranslate2 has no lexical constraints and no stop strings"
+    if request.trace:
+        return "CTranslate2 does not trace its search"
     if request.shortlist is not None:
-        return "CTranslate2 takes candidates from a shortlist's file only"
-    return "CTranslate2 scores prefixes in another way" if request.prefix else None
+        return "CTranslate2 reads shortlists from a file only"
+    return "CTranslate2 scores prefixes differently" if request.prefix else None
 
 
-def nearest(options: SearchOptions, said: Collection[str]) -> SearchOptions:
-    """Return options whose beam search is CTranslate2's own, where nobody said that it should be another."""
+def nearest_options(options: SearchOptions, given: Collection[str]) -> SearchOptions:
+    """Return options with CTranslate2's own beam search, except for those that the user has given."""
     own = {"length_normalization": "power", "stop_rule": "beam_finished"}
-    return options.but(**{name: value for name, value in own.items() if name not in said})
+    return options.but(**{name: value for name, value in own.items() if name not in given})
 
 
 class CTranslate2Engine:
-    """Answers by CTranslate2, which sorts what it is given by length; several threads may ask at a time."""
+    """Translates with CTranslate2, which sorts requests by length; several threads may call it at a time.
+
+    The model is exported and loaded on first use. A shortlist becomes CTranslate2's vocabulary map, which takes the
+    union of the lists of a batch.
+    """
 
     def __init__(
         self,
-        library: Any,
-        folder: str,
-        vocabularies: tuple[list[str], list[str]],
-        specials: Specials,
-        limit: int | None,
-        pace: Pace | None = None,
-        shortlisted: bool = False,
+        contents: ModelFolder,
+        quantization: Quantization = "float32",
+        shortlist: Shortlist | None = None,
+        parallelism: Parallelism | None = None,
     ) -> None:
-        self._source, target = vocabularies
-        self._target = {piece: token for token, piece in enumerate(target)}
-        self._pieces = target
-        self._specials, self._limit = specials, limit
-        self._shortlisted = shortlisted
-        """Whether the folder has a vocabulary map, which is then used; lists of a batch are united."""
-        self.pace = pace or usual()
-        """Its batch may be changed at any time, its workers and threads may not."""
-        self._translator = library.Translator(
-            folder, device="cpu", inter_threads=self.pace.workers, intra_threads=self.pace.threads
-        )
+        self._contents, self._quantization, self._shortlist = contents, quantization, shortlist
+        self._source, self._pieces = contents.source_tokenizer.vocabulary, contents.target_tokenizer.vocabulary
+        self._target = {piece: token for token, piece in enumerate(self._pieces)}
+        self._specials, self._limit = contents.target_tokenizer.specials, contents.transducer.max_target
+        tokenizers = contents.source_tokenizer, contents.target_tokenizer
+        self._unmapped = None if shortlist is None else map_rejection(*tokenizers)
+        """Why the shortlist cannot be exported."""
+        self._parallelism = parallelism or default_parallelism()
+        self._exported: Path | None = None
+        self._translator: Any = None
+        self._loading = threading.Lock()
 
-    def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis] | None]:
+    def rejects(self, request: Request) -> str | None:
+        """Why it does not take a request; None if it does."""
+        return self._unmapped or request_rejection(request)
+
+    def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests.
 
-        None where our search would not have said that: a token that frames sentences, from a model that has learnt
-        little, or something that the maximum length cut off, which we put behind all that ended.
+        None at all (an empty list) where our search would have found others: with a special token, from a model that
+        has hardly learned, or cut off at the maximum length, which we rank after all that ended.
         """
-        answers: dict[int, list[Hypothesis] | None] = {}
-        for options, group in _alike(requests):
-            for request, found in zip(group, self._search(group, options), strict=True):
-                answers[request.id] = found
-        return [answers[request.id] for request in requests]
+        found: dict[int, list[Hypothesis]] = {}
+        for options, group in _group_alike(requests):
+            for request, hypotheses in zip(group, self._search(group, options), strict=True):
+                found[request.id] = hypotheses
+        return [found[request.id] for request in requests]
 
-    def _search(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[list[Hypothesis] | None]:
-        sentences = [ActiveRequest.of(request, self._specials, self._limit) for request in requests]
-        longest = max(sentence.max_length for sentence in sentences)
+    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
+        """Yield the tokens of the best hypothesis, all at once: CTranslate2's beams are not seen before they end."""
+        ((best, *_),) = self.translate([request])
+        yield best.tokens, True
+
+    def set_parallelism(self, parallelism: Parallelism) -> None:
+        """Change how the machine is divided; not while it translates."""
+        before, self._parallelism = self._parallelism, parallelism
+        if (parallelism.workers, parallelism.threads) != (before.workers, before.threads):
+            self._translator = None
+
+    @contextlib.contextmanager
+    def exported(self) -> Iterator[None]:
+        """Keep the export while it is loaded several times, with different parallelism."""
+        with tempfile.TemporaryDirectory() as folder:
+            self._exported = Path(folder)
+            try:
+                write_files(self._contents, self._exported, self._quantization, self._shortlist)
+                yield
+            finally:
+                self._exported = None
+
+    def load(self) -> Any:
+        """Return CTranslate2's translator, exported and loaded at the first call."""
+        with self._loading:
+            if self._translator is None:
+                with contextlib.nullcontext() if self._exported else self.exported():
+                    workers, threads = self._parallelism.workers, self._parallelism.threads
+                    self._translator = library().Translator(
+                        str(self._exported), device="cpu", inter_threads=workers, intra_threads=threads
+                    )
+            return self._translator
+
+    def _search(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
+        active = [ActiveRequest.of(request, self._specials, self._limit) for request in requests]
+        longest = max(one.max_length for one in active)
         forbidden = [[self._pieces[token] for token in phrase] for phrase in requests[0].forbidden if phrase]
-        results = self._translator.translate_batch(
+        results = self.load().translate_batch(
             [[self._source[token] for token in request.source] for request in requests],
             beam_size=options.width,
             num_hypotheses=options.n_best,
@@ -96,32 +140,33 @@ class CTranslate2Engine:
             no_repeat_ngram_size=options.no_repeat_ngram_size,
             suppress_sequences=forbidden or None,
             max_input_length=0,
-            max_batch_size=self.pace.batch,
-            use_vmap=self._shortlisted,
+            max_batch_size=self._parallelism.batch_size,
+            use_vmap=self._shortlist is not None,
             return_scores=True,
         )
-        for sentence, result in zip(sentences, results, strict=True):
+        for one, result in zip(active, results, strict=True):
             for pieces, score in zip(result.hypotheses, result.scores, strict=True):
                 tokens = [self._target[piece] for piece in pieces]
-                ended = len(tokens) < sentence.max_length
+                ended = len(tokens) < one.max_length
                 length = power(len(tokens) + ended, options.length_penalty) if options.width > 1 else 1.0
-                sentence.finish(0, tokens, score * length, len(tokens) + ended, ended)
-            yield sentence.result().hypotheses if self._is_usual(sentence, longest) else None
+                one.finish(0, tokens, score * length, len(tokens) + ended, ended)
+            yield one.result().hypotheses if self._agrees(one, longest) else []
 
-    def _is_usual(self, sentence: ActiveRequest, longest: int) -> bool:
-        """Whether our search would have said the same.
+    def _agrees(self, active: ActiveRequest, longest: int) -> bool:
+        """Whether our search would have found the same.
 
-        What ended before its own maximum length would have ended then too, whatever the maximum of the others was.
+        A hypothesis that ended before its own maximum length would have ended with our search too, whatever the maximum
+        of the batch was.
         """
-        frames = {self._specials.pad, self._specials.start}
-        may_be_cut = sentence.options.width == 1 and sentence.max_length == longest
-        return all((found.ended or may_be_cut) and frames.isdisjoint(found.tokens) for found in sentence.hypotheses)
+        framing = {self._specials.pad, self._specials.start}
+        may_be_cut = active.options.width == 1 and active.max_length == longest
+        return all((one.ended or may_be_cut) and framing.isdisjoint(one.tokens) for one in active.hypotheses)
 
 
-def _alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:
-    """Group requests that want the same; their maximum lengths may differ."""
+def _group_alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:
+    """Group requests with the same options and forbidden phrases; their maximum lengths may differ."""
     groups: dict[tuple[int, str], list[Request]] = {}
-    for request in requests:  # whoever asks for many lines hands over the same options each time
+    for request in requests:  # the lines of one call share one options object
         groups.setdefault((id(request.options), repr(request.forbidden)), []).append(request)
     for group in groups.values():
         yield group[0].options, group

@@ -1,7 +1,7 @@
 """Our models as folders of CTranslate2, a fast engine for CPUs and GPUs (extra `fast`).
 
-Written through the engine's own specification (`interop.ctranslate2_spec`), so that whatever reads its folders reads
-these: `Translator` the encoder-decoders, `Generator` the language models, `Encoder` the readers.
+Written through its own specification API (`spec.py`), so that whatever reads its folders reads these: `Translator` the
+encoder-decoders, `Generator` the language models, `Encoder` the text encoders.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import nn
 
 from transduce.config import Table
 from transduce.errors import SettingsError
-from transduce.inference.ctranslate2.spec import library, refusal, spec_of
+from transduce.inference.ctranslate2.spec import library, model_rejection, spec_of
 from transduce.model_folder import ModelFolder, save_tokenizers
 from transduce.models.transformer import Transformer
 from transduce.storage.atomic import atomic_folder
@@ -38,7 +38,7 @@ def export(
 ) -> None:
     """Write a folder that CTranslate2 loads, with the tokenizers beside it, whole or not at all.
 
-    A shortlist becomes its vocabulary map, which it uses where it is asked to (`use_vmap`).
+    A shortlist becomes its vocabulary map, used with `use_vmap`.
     """
     with atomic_folder(folder) as temporary:
         write_files(contents, temporary, quantization, shortlist)
@@ -54,7 +54,7 @@ def write_files(
     shortlist: Shortlist | None = None,
 ) -> None:
     """Write what CTranslate2 itself needs into an existing folder."""
-    refuse_unless(refusal, contents.model)
+    check_model(model_rejection, contents.model)
     spec = spec_of(contents.model)
     translates = isinstance(contents.model, Transformer)
     if translates:
@@ -71,12 +71,12 @@ def write_files(
         write_map(shortlist, contents.source_tokenizer, contents.target_tokenizer, folder)
 
 
-def refuse_unless(reason_of: Callable[[nn.Module], str | None], model: nn.Module) -> None:
-    """Say no for the reason that there is, and what to install where CTranslate2 is missing."""
+def check_model(rejection: Callable[[nn.Module], str | None], model: nn.Module) -> None:
+    """Raise if CTranslate2 is not installed, or rejects the model."""
     library()
-    reason = reason_of(model)
+    reason = rejection(model)
     if reason is not None:
-        raise SettingsError(f"CTranslate2 cannot have this model: {reason}")
+        raise SettingsError(f"CTranslate2 does not support this model: {reason}")
 
 
 def is_installed() -> bool:
@@ -92,12 +92,12 @@ def _config(tokenizer: AnyTokenizer, translates: bool) -> Table:
     return {
         "bos_token": start,
         "eos_token": end,
-        "unk_token": unknown,  # a lossless tokenizer has none, and says nothing that would need it
+        "unk_token": unknown,  # a lossless tokenizer has none, and never writes it
         **({"decoder_start_token": start, "add_source_eos": True} if translates else {}),
     }
 
 
-# A shortlist as CTranslate2's vocabulary map: `vmap.txt` in a model's folder, used where `use_vmap` is asked for.
+# A shortlist as CTranslate2's vocabulary map: `vmap.txt` in a model's folder, used with `use_vmap`.
 #
 # One line for each source piece: the piece, a tab, its candidates between spaces. The line without a piece holds what
 # is always a candidate. CTranslate2 adds the start, end and unknown tokens by itself, and takes the union over a
@@ -106,8 +106,8 @@ def _config(tokenizer: AnyTokenizer, translates: bool) -> Table:
 NAME = "vmap.txt"
 
 
-def map_refusal(source: AnyTokenizer, target: AnyTokenizer) -> str | None:
-    """Why shortlists for these tokenizers cannot be written; None where they can."""
+def map_rejection(source: AnyTokenizer, target: AnyTokenizer) -> str | None:
+    """Why shortlists for these tokenizers cannot be exported; None if they can."""
     separators = {" ", "\t", "\r", "\n"}
     for side, tokenizer in (("source", source), ("target", target)):
         if any(separators & set(piece) for piece in tokenizer.vocabulary):
@@ -117,7 +117,7 @@ def map_refusal(source: AnyTokenizer, target: AnyTokenizer) -> str | None:
 
 def write_map(shortlist: Shortlist, source: AnyTokenizer, target: AnyTokenizer, folder: Path) -> None:
     """Write the map into the folder of an exported model."""
-    reason = map_refusal(source, target)
+    reason = map_rejection(source, target)
     if reason is not None:
         raise SettingsError(f"this shortlist cannot be exported: {reason}")
     pieces, tokens = target.vocabulary, shortlist.tokens.tolist()

@@ -1,7 +1,7 @@
-"""Our models as specifications of CTranslate2: encoder-decoders, language models, readers.
+"""Our models as specifications of CTranslate2: encoder-decoders, language models, text encoders.
 
 Positions that are added to embeddings are handed over as a table: CTranslate2's own sinusoids are laid out in another
-way. What it has no place for is refused with the reason.
+way. A model that it cannot express is rejected with the reason.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from transduce.nn.attention.multi_head import MultiHeadAttention
 from transduce.nn.feed_forward import GatedFeedForward
 
 POSITIONS = 4096
-"""Sinusoids that are handed over: the longest text that the exported model reads or writes, in tokens."""
+"""Sinusoids that are exported: the longest text that the exported model reads or writes, in tokens."""
 
-HEARD: dict[type[nn.Module], tuple[str, ...]] = {Transformer: ("buckets",), Gpt: ("rotary",), Bert: ()}
-"""Kinds of models, and the positions that their attention may hear of."""
+ATTENTION_POSITIONS: dict[type[nn.Module], tuple[str, ...]] = {Transformer: ("buckets",), Gpt: ("rotary",), Bert: ()}
+"""Supported models, and the position encodings that their attention may have."""
 
 
 def library() -> Any:
-    """CTranslate2's module, or a sentence about how to get it."""
+    """Return CTranslate2's module, or say how to install it."""
     try:
         import ctranslate2
         import ctranslate2.specs
@@ -39,40 +39,40 @@ def library() -> Any:
     return ctranslate2
 
 
-def refusal(model: nn.Module) -> str | None:
-    """Why CTranslate2 cannot express a model; None where it can."""
+def model_rejection(model: nn.Module) -> str | None:
+    """Why CTranslate2 does not support a model; None if it does."""
     if not isinstance(model, Transformer | Gpt | Bert):
-        return f"CTranslate2 knows Transformers, not {type(model).__name__}"
+        return f"it supports Transformers, not {type(model).__name__}"
     config: BlockConfig = model.config
     for attention in (config.attention, getattr(config, "decoder_attention", None) or "full"):
         if attention != "full":
-            return f"CTranslate2 has no {attention} attention"
+            return f"it has no {attention} attention"
     key_dim, value_dim = config.head_dims
     if key_dim != value_dim:
-        return f"CTranslate2 wants keys and values of one width, not {key_dim} and {value_dim}"
-    if config.positions not in (*SINUSOIDS, "learned", *HEARD[type(model)]):
-        return f"CTranslate2 has no {config.positions} positions in such a model"
+        return f"it needs keys and values of one width, not {key_dim} and {value_dim}"
+    if config.positions not in (*SINUSOIDS, "learned", *ATTENTION_POSITIONS[type(model)]):
+        return f"it has no {config.positions} positions in such a model"
     if config.final_norm not in (None, config.norm == "pre"):
-        return "in CTranslate2 a stack ends with a norm where norms stand before sub-layers, and only there"
+        return "it has a final norm with pre-norm, and only with pre-norm"
     if not isinstance(model, Gpt) and config.key_value_heads not in (None, config.num_heads):
-        return "in CTranslate2 only language models have heads that share their keys"
+        return "it has shared key heads in language models only"
     if isinstance(model, Bert) and model.head is not None:
-        return "CTranslate2 reads texts and says nothing of them; train or import the reader without a head"
+        return "it encodes texts and has no heads; train or import the text encoder without a head"
     return None
 
 
-def cannot_translate(model: nn.Module) -> str | None:
-    """Why CTranslate2 cannot search in our place; None where it can."""
+def translation_rejection(model: nn.Module) -> str | None:
+    """Why CTranslate2 cannot translate with a model; None if it can."""
     if isinstance(model, Gpt):
-        return "with CTranslate2 here texts are translated; a language model is searched by PyTorch"
-    return refusal(model)
+        return "language models generate with PyTorch here"
+    return model_rejection(model)
 
 
 def spec_of(model: nn.Module) -> Any:
-    """The specification of a model that was not refused."""
+    """The specification of a model that was not rejected."""
     if isinstance(model, Transformer):
         return _encoder_decoder(model)
-    return _reader(model) if isinstance(model, Bert) else _language_model(model)
+    return _text_encoder(model) if isinstance(model, Bert) else _language_model(model)
 
 
 def _shared(config: BlockConfig) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _language_model(model: Any) -> Any:
     return spec
 
 
-def _reader(model: Bert) -> Any:
+def _text_encoder(model: Bert) -> Any:
     specs, config = library().specs, model.config
     encoder = specs.TransformerEncoderSpec(
         len(model.encoder),

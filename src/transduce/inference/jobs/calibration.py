@@ -1,7 +1,7 @@
-"""How a machine is shared out best, for this model and this text: tried out on the first lines, for a few seconds.
+"""Calibration: which division of the machine is fastest for this model and text, tried on the first lines for seconds.
 
-Threads inside one small product cost more than they give, and a large model has other needs than a small one; nobody
-can know that beforehand. It is a matter of speed alone, so what cannot be told apart stays as it usually is.
+Threads inside small matrix products slow them down, and large models differ from small ones, so it is measured. It
+affects speed only; the default stays unless something is clearly faster.
 """
 
 from __future__ import annotations
@@ -14,135 +14,142 @@ from typing import NamedTuple
 
 import torch
 
-from transduce.inference.answerer import Counts
-from transduce.inference.jobs.window import Answering
-from transduce.inference.pace import Pace, cores, usual
+from transduce.inference.jobs.job import TranslationJob
+from transduce.inference.parallelism import Parallelism, available_cores, default_parallelism
+from transduce.inference.translation import TranslationCounts
 
-BATCHES = (64, 128)
-"""Sizes that are tried besides the usual one."""
-TRIAL = 0.5
-"""Seconds that a trial should take at least; a shorter one is noise."""
-GLANCE = 8
-"""The share of a trial, one in so many lines, by which it is seen whether it is worth its time …"""
+BATCH_SIZES = (64, 128)
+"""Batch sizes that are tried besides the default."""
+MIN_TRIAL_SECONDS = 0.5
+"""Shortest trial; a shorter one is noise."""
+QUICK_SHARE = 8
+"""A trial starts with one in this many lines, which show whether it is worth its time …"""
 HOPELESS = 2.0
-"""… which it is not where it takes so many times what others did."""
-BUDGET = 5.0
-"""Seconds after which no further trial begins."""
-WORTH = 60.0
-"""Seconds that the whole translation must take for a calibration to be worth it."""
-AS_GOOD = 0.9
-"""Share of the best speed that is as good: what is measured here is noisy."""
-SAMPLE = 4096
-"""The most lines that are tried out."""
+"""… which it is not if it takes this many times as long as others."""
+MAX_SECONDS = 5.0
+"""No further trial begins after this time."""
+MIN_JOB_SECONDS = 60.0
+"""Shortest job that is worth a calibration."""
+CLEARLY_FASTER = 0.9
+"""Share of the default's time below which something is faster: measurements are noisy."""
+MAX_SAMPLE = 4096
+"""Maximum number of lines to try."""
 
-Seconds = Callable[[Pace, Sequence[str]], float]
-"""Translates lines at a pace; returns how long that took, without what is done once."""
+Timer = Callable[[Parallelism, Sequence[str]], float]
+"""Translates lines; returns the seconds it took, without loading."""
 
 
-class Choice(NamedTuple):
-    """A pace, and whether others were tried."""
+class Calibration(NamedTuple):
+    """The parallelism to use, and whether others were tried."""
 
-    pace: Pace
+    parallelism: Parallelism
     tried: bool
 
 
-def usual_pace(fast: bool) -> Pace:
-    """How CTranslate2 (`fast`) or PyTorch shares out the machine unless something better is known."""
-    return usual() if fast else Pace(1, torch.get_num_threads())
+def job_default(ctranslate2: bool) -> Parallelism:
+    """The default of CTranslate2 or PyTorch."""
+    return default_parallelism() if ctranslate2 else Parallelism(1, torch.get_num_threads())
 
 
-def wished_pace(fast: bool, workers: int | None, threads: int | None) -> Pace:
-    """Return the pace that somebody asked for; what was left open takes the cores that remain."""
-    if not fast:
-        return Pace(1, threads or torch.get_num_threads())
-    return Pace(workers or max(1, cores() // (threads or 1)), threads or max(1, cores() // (workers or 1)))
+def requested_parallelism(ctranslate2: bool, workers: int | None, threads: int | None) -> Parallelism:
+    """Return what the user requested; what was left open takes the cores that remain."""
+    if not ctranslate2:
+        return Parallelism(1, threads or torch.get_num_threads())
+    cores = available_cores()
+    return Parallelism(workers or max(1, cores // (threads or 1)), threads or max(1, cores // (workers or 1)))
 
 
-def set_pace(answering: Answering, pace: Pace) -> None:
-    """Let whichever engine answers go at a pace."""
-    if answering.fast:
-        answering.translator.engine.set_pace(pace)
+def apply_parallelism(job: TranslationJob, parallelism: Parallelism) -> None:
+    """Set the parallelism of the engine that a job uses."""
+    if job.uses_ctranslate2:
+        job.translator.engine.set_parallelism(parallelism)
     else:
-        torch.set_num_threads(pace.threads)
+        torch.set_num_threads(parallelism.threads)
 
 
-def found_pace(
-    answering: Answering, sample: Sequence[str], lines: float, clock: Callable[[], float] = time.perf_counter
-) -> Choice:
-    """Try out what is fastest for about so many lines like those of a sample, and go on like that."""
-    engine = answering.translator.engine
+def calibrate_job(
+    job: TranslationJob, sample: Sequence[str], lines: float, clock: Callable[[], float] = time.perf_counter
+) -> Calibration:
+    """Find out what is fastest for about `lines` lines like those of a sample, and apply it."""
+    engine, ctranslate2 = job.translator.engine, job.uses_ctranslate2
+    plain = replace(
+        job.options.translation, constraints=job.translator.constraints(), align=False, rerank=list
+    )  # trials need no constraints
 
-    def time_of(pace: Pace, some: Sequence[str]) -> float:
-        set_pace(answering, pace)
-        engine.load(answering.fast)
+    def seconds(parallelism: Parallelism, some: Sequence[str]) -> float:
+        apply_parallelism(job, parallelism)
+        if ctranslate2:
+            engine.load()
         began = clock()
-        answering.translator.answer(some, answering.options, split=answering.split, counts=Counts())
+        job.translator.translate_lines(some, plain, TranslationCounts())
         return clock() - began
 
-    first = usual_pace(answering.fast)
-    with engine.exported() if answering.fast else contextlib.nullcontext():
-        best = calibrate(sample, lines, ways(first, answering.fast), BATCHES if answering.fast else (), time_of)
-        set_pace(answering, best.pace)
-        engine.load(answering.fast)
+    with engine.exported() if ctranslate2 else contextlib.nullcontext():
+        choices = parallelism_choices(job_default(ctranslate2), ctranslate2)
+        best = calibrate(sample, lines, choices, BATCH_SIZES if ctranslate2 else (), seconds)
+        apply_parallelism(job, best.parallelism)
+        if ctranslate2:
+            engine.load()
     return best
 
 
-def ways(first: Pace, fast: bool) -> list[Pace]:
-    """What there is to try, the usual way first: all ways to share cores among workers, or one thread and all."""
-    if not fast:
-        return [first, *([Pace(1, 1)] if first.threads > 1 else [])]
+def parallelism_choices(first: Parallelism, ctranslate2: bool) -> list[Parallelism]:
+    """What to try, the default first: all divisions of the cores among workers; for PyTorch, one thread and all."""
+    if not ctranslate2:
+        return [first, *([Parallelism(1, 1)] if first.threads > 1 else [])]
     fewer = [workers for workers in range(first.workers - 1, 0, -1) if first.workers % workers == 0]
-    return [first, *(Pace(workers, first.workers // workers) for workers in fewer)]
+    return [first, *(Parallelism(workers, first.workers // workers) for workers in fewer)]
 
 
 def calibrate(
-    sample: Sequence[str], lines: float, ways: Sequence[Pace], batches: Sequence[int], time_of: Seconds
-) -> Choice:
-    """Return the fastest of several paces, the first of which is the usual one; then the best of several batches.
+    sample: Sequence[str], lines: float, choices: Sequence[Parallelism], batch_sizes: Sequence[int], timer: Timer
+) -> Calibration:
+    """Return the fastest of several choices, the first of which is the default; then the best of several batch sizes.
 
-    `lines` is about how many there are in all. Where they are soon translated, the usual pace it is.
+    `lines` is about how many there are in all; the default is used for a short job.
     """
-    first = ways[0]
+    first = choices[0]
     some = sample[: first.workers * first.threads]
-    if not some or len(ways) + len(batches) == 1:
-        return Choice(first, tried=False)
-    trials = _Trials(time_of)
+    if not some or len(choices) + len(batch_sizes) == 1:
+        return Calibration(first, tried=False)
+    trials = _Trials(timer)
     while True:
         took = trials.take(first, some)
-        if took / len(some) * lines < WORTH:
-            return Choice(first, tried=False)
-        if took >= TRIAL or len(some) == len(sample):
+        if took / len(some) * lines < MIN_JOB_SECONDS:
+            return Calibration(first, tried=False)
+        if took >= MIN_TRIAL_SECONDS or len(some) == len(sample):
             break
         some = sample[: 2 * len(some)]
-    best = trials.fastest(first, ways[1:], some)
-    enough = [batch for batch in batches if 2 * best.workers * batch <= len(some)]
-    return Choice(trials.fastest(best, [replace(best, batch=batch) for batch in enough], some), tried=True)
+    best = trials.fastest(first, choices[1:], some)
+    sizes = [size for size in batch_sizes if 2 * best.workers * size <= len(some)]
+    return Calibration(trials.fastest(best, [replace(best, batch_size=size) for size in sizes], some), tried=True)
 
 
 class _Trials:
-    """What was tried, and how long it took."""
+    """What was tried, and the seconds it took."""
 
-    def __init__(self, time_of: Seconds) -> None:
-        self._time_of, self._took = time_of, dict[tuple[Pace, int], float]()
+    def __init__(self, timer: Timer) -> None:
+        self._timer, self._took = timer, dict[tuple[Parallelism, int], float]()
 
-    def take(self, pace: Pace, lines: Sequence[str]) -> float:
-        """Try something; return how long it took."""
-        spread = replace(pace, batch=max(1, min(pace.batch, -(-len(lines) // pace.workers))))  # all workers get some
-        self._took[pace, len(lines)] = took = max(self._time_of(spread, lines), 1e-9)
+    def take(self, choice: Parallelism, lines: Sequence[str]) -> float:
+        """Try a choice; return the seconds it took."""
+        per_worker = -(-len(lines) // choice.workers)
+        spread = replace(choice, batch_size=max(1, min(choice.batch_size, per_worker)))  # work for all workers
+        self._took[choice, len(lines)] = took = max(self._timer(spread, lines), 1e-9)
         return took
 
-    def fastest(self, first: Pace, others: Sequence[Pace], lines: Sequence[str]) -> Pace:
-        """The fastest, or the first one, which was tried before, if that is as good."""
-        usually = self._took[first, len(lines)]
-        took = {pace: self.take(pace, lines) for pace in others if self._has_time() and self._is_promising(pace, lines)}
-        best = min(took, key=lambda pace: took[pace], default=first)
-        return best if took.get(best, usually) < AS_GOOD * usually else first
+    def fastest(self, first: Parallelism, others: Sequence[Parallelism], lines: Sequence[str]) -> Parallelism:
+        """The fastest, or the first one, which was tried before, unless another is clearly faster."""
+        before = self._took[first, len(lines)]
+        took = {one: self.take(one, lines) for one in others if self._has_time() and self._is_promising(one, lines)}
+        best = min(took, key=lambda one: took[one], default=first)
+        return best if took.get(best, before) < CLEARLY_FASTER * before else first
 
     def _has_time(self) -> bool:
-        return sum(self._took.values()) < BUDGET
+        return sum(self._took.values()) < MAX_SECONDS
 
-    def _is_promising(self, pace: Pace, lines: Sequence[str]) -> bool:
-        """Whether a glance at fewer lines does not show already that it is far slower than others were with them."""
-        few = len(lines) // GLANCE
+    def _is_promising(self, choice: Parallelism, lines: Sequence[str]) -> bool:
+        """Whether a few lines do not show already that it is far slower than others were with them."""
+        few = len(lines) // QUICK_SHARE
         known = [took for (_, count), took in self._took.items() if count == few]
-        return not known or self.take(pace, lines[:few]) < HOPELESS * min(known)
+        return not known or self.take(choice, lines[:few]) < HOPELESS * min(known)

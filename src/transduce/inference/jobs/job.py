@@ -1,161 +1,122 @@
-"""One translation from its beginning, or from where it was interrupted, to its end."""
+"""A translation job: its options, applied to one window of a document after the other."""
 
 from __future__ import annotations
 
-import contextlib
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any
 
-import torch
-
-from transduce.inference.answerer import Counts
-from transduce.inference.jobs.calibration import SAMPLE, found_pace, set_pace, usual_pace, wished_pace
-from transduce.inference.jobs.output import Done
-from transduce.inference.jobs.source import Source, is_file
-from transduce.inference.jobs.window import Answered, Answering
-from transduce.inference.pace import Pace, cores
-
-SLOW_LINES = 512
-"""Of a window that PyTorch answers: some seconds of work, which are what an interruption costs."""
-FAST_LINES = (1024, 8192)
-"""The fewest and the most of a window that CTranslate2 answers."""
-BATCHES_PER_WORKER = 32
-"""In a window: enough that those at its end, which are of unlike lengths, hardly count."""
-PACKED = 3
-"""How much larger a gzip file's text is than the file, about."""
-
-
-class Sink(Protocol):
-    """Where windows go, in order."""
-
-    done: Done
-
-    def refuse_other(self, digest: str) -> None: ...
-    def begin(self, pace: Pace) -> None: ...
-    def write(self, answered: Answered) -> None: ...
-
-
-class Watcher(Protocol):
-    """Is told what happens."""
-
-    def goes_on(self, segments: int) -> None: ...
-    def chose(self, pace: Pace, fast: bool) -> None: ...
-    def begins(self, read: int) -> None: ...
-    def wrote(self, lines: int, read: int) -> None: ...
+from transduce.config import Table
+from transduce.inference.alignment import pharaoh
+from transduce.inference.ctranslate2.engine import nearest_options
+from transduce.inference.jobs.source import Window, is_file
+from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions, one_line
+from transduce.inference.translator import Translator
+from transduce.model_folder import find_model
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import sha256
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What somebody asked about the machine; None leaves it open."""
+class TranslatedWindow:
+    """A window after translation."""
 
+    text: str
+    """The text to write."""
+    segments: int
+    counts: TranslationCounts
+    read: int
+    """Bytes of the input up to the window's end, approximately."""
+    digest: str
+    """Of the input up to the window's end."""
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Options of a command that translates a document."""
+
+    translation: TranslationOptions
+    n_best: int | None = None
+    """Translations of each line to list with number and score; None writes the best one in place of the line."""
+    has_prefixes: bool = False
+    """Whether lines have prefixes."""
+    has_languages: bool = False
+    """Whether the document gives the target language of each text."""
     workers: int | None = None
+    """Workers of CTranslate2; None takes what is fastest."""
     threads: int | None = None
+    """Threads of each worker, or of PyTorch; None takes what is fastest."""
 
 
-def translate(answering: Answering, source: Source, sink: Sink, watcher: Watcher, path: str, wish: Wish) -> Counts:
-    """Translate what is left of a document; return what happened to all of its lines.
+@dataclass(frozen=True)
+class TranslationJob:
+    """Translates windows with one translator. Several threads may call it at a time unless lines have prefixes."""
 
-    What comes from no file is answered as it comes. Two windows of a file are on their way where CTranslate2 answers,
-    whose workers then find work at the end of the first; one where PyTorch does, whose threads all work on it.
-    """
-    sink.refuse_other(source.skip(sink.done.segments))
-    answering.constraints.skip(sink.done.counts.lines)
-    if sink.done.segments:
-        watcher.goes_on(sink.done.segments)
-    with _threads_as_before():
-        pace = _pace(answering, source, sink.done.pace, watcher, path, wish)
-        sink.begin(pace)
-        watcher.begins(source.read)
-        with contextlib.closing(_answers(answering, source, pace, is_file(path))) as answers:
-            for answered in answers:
-                sink.write(answered)
-                watcher.wrote(answered.counts.lines, answered.read)
-    return sink.done.counts
+    translator: Translator
+    options: JobOptions
 
+    @property
+    def uses_ctranslate2(self) -> bool:
+        """Whether CTranslate2 takes most lines; with terms, many lines may have one."""
+        translation, constraints = self.options.translation, self.options.translation.constraints
+        prefixed = self.options.has_prefixes or self.translator.languages.written
+        if prefixed or constraints.stops or constraints.has_terms:
+            return False
+        return self.translator.engine.uses_ctranslate2(translation.search)
 
-def _answers(answering: Answering, source: Source, pace: Pace, whole: bool) -> Generator[Answered]:
-    if not whole:
-        return (answering(window) for window in source.windows_as_they_come())
-    windows = source.windows(window_lines(pace, answering.fast))
-    return in_order(answering, windows, threads=2 if answering.fast else 1)
+    def nearest(self, given: Collection[str]) -> TranslationJob:
+        """Return the job with the beam search of CTranslate2, if only that keeps CTranslate2 from taking it.
 
+        Options that the user has given (`given`) stay.
+        """
+        translation = self.options.translation
+        changed = replace(translation, search=nearest_options(translation.search, given))
+        job = replace(self, options=replace(self.options, translation=changed))
+        return job if job.uses_ctranslate2 and not self.uses_ctranslate2 else self
 
-def window_lines(pace: Pace, fast: bool) -> int:
-    """How many lines are answered together: enough for all workers, and not more than is bearable to lose."""
-    fewest, most = FAST_LINES
-    return min(most, max(fewest, BATCHES_PER_WORKER * pace.workers * pace.batch)) if fast else SLOW_LINES
+    def __call__(self, window: Window) -> TranslatedWindow:
+        """Translate one window."""
+        counts, texts = TranslationCounts(), window.texts
+        languages = [self.translator.languages.lead(to) for to in window.languages]
+        translate = self.translator.translate_lines
+        found = iter(translate(texts, self.options.translation, counts, languages) if texts else ())
+        written = []
+        for number, segment in enumerate(window.segments, start=window.first):
+            translations = [next(found) for _ in segment.texts]
+            if self.options.n_best is None:
+                written.append(segment.write([self._line(several[0]) for several in translations]))
+            else:
+                written += [self._numbered(number, one) for one in translations[0][: self.options.n_best]]
+        return TranslatedWindow("".join(written), len(window.segments), counts, window.read, window.digest)
 
+    def _line(self, translation: Translation) -> str:
+        return one_line(translation.text) + self._alignment(translation)
 
-def _pace(answering: Answering, source: Source, before: Pace | None, watcher: Watcher, path: str, wish: Wish) -> Pace:
-    """As was asked, or as it was before an interruption, or as turns out to be fastest for a file."""
-    same_machine = before is not None and (not answering.fast or before.workers * before.threads == cores())
-    if wish != Wish():
-        pace = wished_pace(answering.fast, wish.workers, wish.threads)
-    elif before is not None and same_machine:
-        pace = before  # the same windows and batches, so the same answers to the last bit
-    elif answering.prefixed or answering.told or not is_file(path):  # a trial has no prefixes and asks for nothing
-        pace = usual_pace(answering.fast)
-    else:
-        sample = source.sample(SAMPLE)
-        mean = sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in sample) / max(1, len(sample))
-        packed = PACKED if path.endswith(".gz") else 1
-        pace, tried = found_pace(answering, sample, Path(path).stat().st_size * packed / max(1.0, mean))
-        if tried:
-            watcher.chose(pace, answering.fast)
-        return pace
-    set_pace(answering, pace)
-    answering.translator.engine.load(answering.fast and is_file(path))
-    return pace
+    def _numbered(self, number: int, translation: Translation) -> str:
+        """A line of an n-best list, in Moses's format."""
+        text, links = one_line(translation.text), self._alignment(translation)
+        return f"{number} ||| {text} ||| {translation.score:.4f}{links}\n"
+
+    def _alignment(self, translation: Translation) -> str:
+        return f" ||| {pharaoh(translation.links)}" if self.options.translation.align else ""
 
 
-@contextlib.contextmanager
-def _threads_as_before() -> Iterator[None]:
-    """PyTorch's number of threads is the whole process's; leave it as it was."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+# Fingerprint of everything a translation depends on: an interrupted job is resumed with the same one only.
+
+IRRELEVANT_OPTIONS = ("run", "ensemble", "workers", "threads")
+"""Options that do not change translations; of models the contents count, not the names."""
+FILE_OPTIONS = ("prefix_file", "terms", "shortlist")
+"""Options that name a file, of which the contents count too."""
 
 
-# Several windows on their way at once, and out in the order in which they went in.
-#
-# Reading ahead, answering and whatever is done with the answers overlap, so that engines do not wait. How much is on
-# its way is bounded at each place: memory does not depend on the length of the file.
+def fingerprint(given: dict[str, Any], uses_ctranslate2: bool) -> Table:
+    """Return the options as they were given, models and files by their hashes, and the engine."""
+    found = {_option(name): value for name, value in given.items() if name not in IRRELEVANT_OPTIONS}
+    found |= {_option(name): sha256(Path(given[name])) for name in FILE_OPTIONS if is_file(given[name] or "-")}
+    models = [sha256(find_model(Path(run)) / MANIFEST) for run in (given["run"], *given["ensemble"])]
+    return {**found, "model": models, "engine": "ctranslate2" if uses_ctranslate2 else "torch"}
 
-T = TypeVar("T")
-R = TypeVar("R")
 
-
-def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Generator[R]:
-    """Yield what `work` makes of each item, in order; so many are worked on at a time, one more waits, one is read.
-
-    An error of reading comes after all that was read before it. Whoever stops early closes the generator: nobody waits
-    then for what is being worked on.
-    """
-    reader = ThreadPoolExecutor(1, thread_name_prefix="reading")
-    workers = ThreadPoolExecutor(threads, thread_name_prefix="answering")
-    begun: deque[Future[R]] = deque()
-    failure: Exception | None = None
-    coming: Future[T | None] | None = reader.submit(next, items, None)
-    try:
-        while coming is not None or begun:
-            while coming is not None and len(begun) <= threads:
-                try:
-                    item = coming.result()
-                except Exception as error:
-                    failure, item = error, None
-                coming = None if item is None else reader.submit(next, items, None)
-                if item is not None:
-                    begun.append(workers.submit(work, item))
-            if begun:
-                yield begun.popleft().result()
-    finally:
-        for pool in (reader, workers):
-            pool.shutdown(wait=False, cancel_futures=True)
-    if failure is not None:
-        raise failure
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

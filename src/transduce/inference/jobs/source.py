@@ -1,4 +1,4 @@
-"""A document on its way in: windows of segments, how far the file was read, and a hash of all that was handed out."""
+"""The input of a job: windows of document segments, the position in the file, and a hash of what was read."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from transduce.text.lines import STDIN, Meter
 T = TypeVar("T")
 
 CHARACTERS_PER_LINE = 256
-"""Of a window's lines on average: where lines are longer a window has fewer, so that its memory is bounded."""
-TYPED_LINES = 512
-"""The most lines that are answered together where they come as somebody writes them."""
-PATIENCE = 0.02
-"""Seconds that a line which is there waits for the next one."""
+"""Average of a window: with longer lines it has fewer of them, so that its memory is bounded."""
+STREAM_LINES = 512
+"""Maximum lines of a window where lines arrive one by one."""
+STREAM_WAIT = 0.02
+"""Seconds that a line waits for the next one."""
 
 
 def is_file(path: str) -> bool:
-    """Whether a path is a file's, which is all there; not a pipe's or standard input's."""
+    """Whether a path is that of a regular file, not of a pipe or standard input."""
     try:
         return path != STDIN and Path(path).is_file()
-    except OSError:  # whoever opens it says why
+    except OSError:  # opening it will say why
         return False
 
 
 @dataclass(frozen=True)
 class Window:
-    """Segments that are answered together."""
+    """Segments that are translated together."""
 
     first: int
     """The number of its first segment, from 0."""
     segments: list[Segment]
     read: int = 0
-    """Bytes of the file up to its end, about."""
+    """Bytes of the file up to its end, approximately."""
     digest: str = ""
-    """SHA-256 of all segments up to its end, as they came in."""
+    """SHA-256 of all segments up to its end."""
 
     @property
     def texts(self) -> list[str]:
-        """All that is to be translated."""
+        """The texts to translate."""
         return [text for segment in self.segments for text in segment.texts]
 
     @property
     def languages(self) -> list[str | None]:
-        """For each text the language that the document asks for."""
+        """The target language that the document gives for each text."""
         return [segment.to for segment in self.segments for _ in segment.texts]
 
 
 class Source:
-    """The segments of a document, each handed out once."""
+    """The segments of a document, each returned once."""
 
     def __init__(self, segments: Iterable[Segment], meter: Meter | None = None) -> None:
         self._segments, self._meter = iter(segments), meter or Meter()
@@ -64,29 +64,29 @@ class Source:
         self._taken, self._bytes = 0, 0
 
     def skip(self, count: int) -> str:
-        """Pass over segments that were answered before; return the hash of them, as a window has it."""
+        """Skip segments that were translated before; return their hash, as a window has it."""
         for segment in itertools.islice(self._segments, count):
             self._note(segment)
         return self._hash.hexdigest()
 
     def sample(self, lines: int) -> list[str]:
-        """Return the next texts, some of those that the next window has, and leave them to be handed out."""
+        """Return the next texts without consuming them."""
         seen = list(_cut(self._segments, lines))
         self._segments = itertools.chain(seen, self._segments)
         return [text for segment in seen for text in segment.texts][:lines]
 
     @property
     def read(self) -> int:
-        """Bytes of the file that what was handed out takes there, about."""
+        """Bytes of the file that were consumed, approximately."""
         return self._meter.at(self._bytes)
 
     def windows(self, lines: int) -> Iterator[Window]:
-        """Yield windows that depend on what is in the document alone: so many lines, or fewer if they are long."""
+        """Yield windows of `lines` lines, or fewer long ones; they depend on the document alone."""
         while segments := list(_cut(self._segments, lines)):
             yield self._window(segments)
 
     def windows_as_they_come(self) -> Iterator[Window]:
-        """Yield windows of whatever has arrived: small ones from somebody who types and waits."""
+        """Yield windows of whatever has arrived."""
         for segments in _as_they_come(self._segments):
             yield self._window(segments)
 
@@ -103,7 +103,7 @@ class Source:
 
 
 def _cut(segments: Iterator[Segment], lines: int) -> Iterator[Segment]:
-    """Yield segments until they have so many lines, or as many characters as so many lines have."""
+    """Yield segments up to `lines` lines, or the characters of as many average lines."""
     left, room = lines, lines * CHARACTERS_PER_LINE
     while left > 0 and room > 0 and (segment := next(segments, None)) is not None:
         left -= max(1, len(segment.texts))
@@ -112,14 +112,14 @@ def _cut(segments: Iterator[Segment], lines: int) -> Iterator[Segment]:
 
 
 def _as_they_come(items: Iterator[T]) -> Iterator[list[T]]:
-    arrived: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=2 * TYPED_LINES)
+    arrived: queue.Queue[T | BaseException | None] = queue.Queue(maxsize=2 * STREAM_LINES)
 
     def read() -> None:
         try:
             for item in items:
                 arrived.put(item)
             arrived.put(None)
-        except BaseException as error:  # handed over to the main thread, which raises it
+        except BaseException as error:  # raised in the main thread
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
@@ -134,10 +134,10 @@ def _as_they_come(items: Iterator[T]) -> Iterator[list[T]]:
                 ended = True
                 break
             window.append(item)
-            if len(window) == TYPED_LINES:
+            if len(window) == STREAM_LINES:
                 break
             try:
-                item = arrived.get(timeout=PATIENCE)
+                item = arrived.get(timeout=STREAM_WAIT)
             except queue.Empty:
                 break
         if window:

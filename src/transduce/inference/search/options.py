@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from transduce.config import Config, Table
-from transduce.errors import SettingsError
+from transduce.errors import ModelFolderError, SettingsError
 
 if TYPE_CHECKING:
     from transduce.inference.search.trace import TraceStep
@@ -121,6 +121,14 @@ def generation_options(overrides: Table) -> Table:
     sampling = overrides.get("method", "sample") == "sample"
     defaults = GENERATION_DEFAULTS if sampling else {"max_length": GENERATION_DEFAULTS["max_length"]}
     return {**defaults, **overrides}
+
+
+def saved_options(table: Table) -> SearchOptions:
+    """Read the options that a model was saved with."""
+    try:
+        return SearchOptions.from_table(table, "the model folder's search")
+    except SettingsError as error:
+        raise ModelFolderError(f"{error}; copy the folder again") from None
 
 
 def override_options(saved_options: SearchOptions, **overrides: Any) -> SearchOptions:

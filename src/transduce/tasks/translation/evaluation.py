@@ -12,7 +12,8 @@ from transduce.config import Table
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metrics import Metric, Score, finite, perplexity
 from transduce.evaluation.significance import SAMPLES, Comparison, Interval, compare, interval
-from transduce.inference.translator import Translator, one_line
+from transduce.inference.translation import one_line
+from transduce.inference.translator import Translator
 from transduce.storage.atomic import atomic_file
 from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
 
