@@ -19,7 +19,7 @@ version = release = __version__
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["docs/**/*.md", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+include_patterns = ["docs/**", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
 exclude_patterns = [".*", "build", "runs", "src", "tests", "bench", "recipes"]
 suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure"]
 """Links to folders of the repository, which have no page; commands with `…` in them."""
@@ -33,13 +33,14 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {"top_of_page_buttons": []}
 
-_LINK = re.compile(r"\]\(([^)#:\s]+)\.md\)")
+_LINK = re.compile(r"\[([^]]+)\]\(([^)#:\s]+)\.md\)")
 
 
 def _add_contents(_: Any, docname: str, source: list[str]) -> None:
     """Give every index page a table of contents of the pages that it links to, which Sphinx shows in the sidebar."""
     if Path(docname).name == "index":
-        entries = "\n".join(dict.fromkeys(_LINK.findall(source[0])))
+        pages = {page: " ".join(title.split()) for title, page in _LINK.findall(source[0])}
+        entries = "\n".join(f"{title} <{page}>" for page, title in pages.items())
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
 
 
