@@ -82,7 +82,7 @@ def _command(name: str, command: click.Command, parent: click.Context) -> str:
     groups: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record is not None and parameter.name != "help":
+        if record is not None and "--help" not in parameter.opts:
             groups.setdefault(getattr(parameter, "group", "Options"), []).append(record)
     for title, records in groups.items():
         parts.append(f"**{title}**\n\n| option | description |\n|---|---|")

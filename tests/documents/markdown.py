@@ -55,7 +55,7 @@ def paths_named(path: Path) -> list[str]:
 def commands(path: Path) -> list[list[str]]:
     """Return every command in a document's shell blocks as words: comments, redirections and pipes taken apart."""
     found = []
-    for line in "\n".join(blocks(path, "sh")).splitlines():
+    for line in "\n".join(blocks(path, "sh")).replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         while words:
             end = words.index("|") if "|" in words else len(words)
