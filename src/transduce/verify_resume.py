@@ -7,8 +7,6 @@ last checkpoint holds, and the journal, must then be the same, to the last bit.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -82,15 +80,17 @@ def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
     """Kill a run at its first sign of life after the checkpoint in the middle."""
     journal, checkpoint = run / JOURNAL, Checkpoints(run).path(half)
     lines = 0
+    killed = False
     while process.poll() is None:
         now = journal.read_bytes().count(b"\n") if checkpoint.exists() else 0
         if lines and now > lines:
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
+            killed = True
             break
         lines = lines or now
         time.sleep(0.002)
     _, complaint = process.communicate()
-    if process.returncode != -signal.SIGKILL:
+    if not killed or process.returncode == 0:
         ended = "it ended before it could be killed"
         reason = _last_words(complaint, process.returncode) if process.returncode else ended
         raise TransduceError(f"the trial run proved nothing: {reason}; try again")

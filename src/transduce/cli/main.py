@@ -62,6 +62,8 @@ COMPLETION = """Shell completion:
   fish  _TRANSDUCE_COMPLETE=fish_source transduce | source
 """
 
+PIPE_CLOSED = 128 + getattr(signal, "SIGPIPE", 13)
+"""Exit code, as a shell counts it, when the program that reads our output ends; Windows does not name the signal."""
 LONGEST_MESSAGE = 2000
 """Maximum length of a printed error in characters; file names and settings in it may be of any length."""
 
@@ -73,7 +75,7 @@ class Terminated(KeyboardInterrupt):
 class Stopped(Exception):
     """A command ended by a signal or a closed pipe; the exit code is 128 plus the number of the signal."""
 
-    def __init__(self, number: signal.Signals) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__(number)
         self.exit_code = 128 + number
 
@@ -108,7 +110,7 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             raise Stopped(signal.SIGINT) from None
         except BrokenPipeError:
-            raise Stopped(signal.SIGPIPE) from None
+            raise Stopped(PIPE_CLOSED - 128) from None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, NAMES))
@@ -189,8 +191,8 @@ def _print_error(message: str, code: int, label: str = "error: ") -> int:
 
 def _after_stop(stop: Stopped | BrokenPipeError) -> int:
     """Print what stopped the command, unless the reader of the output has gone (`| head`)."""
-    code = stop.exit_code if isinstance(stop, Stopped) else 128 + signal.SIGPIPE
-    if code == 128 + signal.SIGPIPE:
+    code = stop.exit_code if isinstance(stop, Stopped) else PIPE_CLOSED
+    if code == PIPE_CLOSED:
         _discard_output()
         return code
     return _print_error("interrupted" if code == 128 + signal.SIGINT else "terminated", code, label="")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.errors import DataError, MissingInput
+from transduce.storage.filesystem import open_for_reading, read_at
 from transduce.text.rows import take_rows
 
 Array = NDArray[Any]
@@ -43,7 +44,7 @@ class FileArray:
 
     def __init__(self, path: Path, dtype: np.dtype[Any], size: int) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = open_for_reading(path)
         weakref.finalize(self, os.close, self._file)
         self._dtype = dtype
         self._size = size
@@ -54,7 +55,7 @@ class FileArray:
     def read(self, start: int, stop: int) -> Array:
         """Return consecutive values."""
         width = self._dtype.itemsize
-        content = os.pread(self._file, (stop - start) * width, start * width)
+        content = read_at(self._file, (stop - start) * width, start * width)
         if len(content) != (stop - start) * width:
             raise DataError(f"{self._path}: is shorter than it was; prepare the corpus again")
         return np.frombuffer(content, dtype=self._dtype)
@@ -81,7 +82,7 @@ class FileArray:
         """Return rows of values one after the other."""
         file, width = self._file, self._dtype.itemsize
         bounds = zip((starts * width).tolist(), ((ends - starts) * width).tolist(), strict=True)
-        return np.frombuffer(b"".join([os.pread(file, length, start) for start, length in bounds]), dtype=self._dtype)
+        return np.frombuffer(b"".join([read_at(file, length, start) for start, length in bounds]), dtype=self._dtype)
 
 
 class Lengths:

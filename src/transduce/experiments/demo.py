@@ -20,9 +20,9 @@ from transduce.inference.load import load_translator
 from transduce.recipe import Recipe
 from transduce.run import train
 from transduce.storage.atomic import atomic_file
-from transduce.storage.filesystem import storage_errors
+from transduce.storage.filesystem import remove, storage_errors
 from transduce.storage.json_file import write_json
-from transduce.storage.layout import RECIPE
+from transduce.storage.layout import LOCK, RECIPE
 from transduce.storage.lock import locked
 from transduce.tasks.translation.config import TranslationConfig
 from transduce.tasks.translation.evaluation import Assessment, TestSet, assess, read_test_set
@@ -114,7 +114,9 @@ def _make_room(folder: Path, corpus: Path) -> None:
     if not folder.is_dir() or (any(folder.iterdir()) and not _is_demo(folder / RECIPE, corpus)):
         raise CannotCreate(f"{folder}: holds something that is not a demo; choose another folder with --output")
     with storage_errors(folder), locked(folder, "training"):
-        shutil.rmtree(folder)
+        for entry in folder.iterdir():
+            if entry.name != LOCK:  # Windows cannot remove an open file; the run that follows takes the lock again
+                remove(entry)
 
 
 def _is_demo(path: Path, corpus: Path) -> bool:

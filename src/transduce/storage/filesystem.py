@@ -1,4 +1,4 @@
-"""What every writer needs: clear errors for a failing disk, fsync, and folders that are made or emptied."""
+"""What differs between systems or can fail on a disk: clear errors, fsync, folders, reads at an offset."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,23 @@ def create_parents(path: Path, shown: Path | None = None) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 parent.rmdir()
         raise
+
+
+def open_for_reading(path: Path) -> int:
+    """Open a file for `read_at` and return its descriptor, which child processes do not inherit."""
+    return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+
+_READING = threading.Lock()
+
+
+def read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """Read bytes at an offset, from any thread; Windows has no `pread`, so there one thread reads at a time."""
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, size, offset)
+    with _READING:
+        os.lseek(descriptor, offset, os.SEEK_SET)
+        return os.read(descriptor, size)
 
 
 def remove(path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from transduce.config import Config
@@ -16,6 +14,7 @@ from transduce.models import catalog
 from transduce.models.interface import Model, Transducer, VocabularySizes
 from transduce.nn.active_memory import relaxed_sets
 from transduce.training.config import TrainingConfig
+from transduce.training.system_memory import physical_bytes
 
 
 def check_model_settings(data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions) -> None:
@@ -49,7 +48,7 @@ def check_model_size(outlined: Model, training: TrainingConfig) -> None:
         training.device == "cpu" and not training.shard and not training.freeze
     )  # how many are trained is known later
     needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    there = physical_bytes()
     if needed > there > 0:
         raise SettingsError(
             f"the model has {parameters:,} parameters, which need {needed / 2**30:,.1f} GiB to train; this machine has "

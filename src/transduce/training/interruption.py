@@ -12,6 +12,9 @@ from typing import Any
 
 from transduce.errors import TransduceError
 
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Windows has no SIGHUP."""
+
 
 class Interrupted(TransduceError):
     """A run stopped by a signal, with everything saved."""
@@ -49,7 +52,7 @@ class Interruption:
         if self.wanted is None or self.patient:
             self.wanted = self.wanted or number
             return
-        signal.signal(number, self._before[number])  # a second signal: the previous handler, which removes temporary files
+        signal.signal(number, self._before[number])  # the second time: its previous handler
         signal.raise_signal(number)
 
 
@@ -62,7 +65,7 @@ def catch_signals(run: str = "RUN") -> Iterator[Interruption]:
     if threading.current_thread() is not threading.main_thread():
         yield Interruption(run)
         return
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {int(number): handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
     interruption = Interruption(run, before)
     for number in before:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
@@ -12,7 +13,7 @@ import torch
 from transduce.data.batches import Batch
 from transduce.training.distributed.sharding import local
 from transduce.training.step import TrainStep
-from transduce.training.system_memory import give_back_freed_memory, ran_out_of_memory, resident_bytes
+from transduce.training.system_memory import give_back_freed_memory, physical_bytes, ran_out_of_memory, resident_bytes
 
 SMALLEST_MICRO_BATCH = 16
 """Tokens of a micro-batch below which halving it saves no more memory."""
@@ -46,7 +47,7 @@ def available_bytes(device: torch.device) -> int:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = physical_bytes() or sys.maxsize
     return int(min(free, _left_in_container()) / max(1, alike))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,12 +49,21 @@ _STATM = Path("/proc/self/statm")
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes; its peak where the system does not report it."""
+    """Return the resident memory of this process in bytes, or its peak (macOS), or 0 (Windows)."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
+        if sys.platform == "win32":
+            return 0
+        import resource
+
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
+
+
+def physical_bytes() -> int:
+    """Return the memory of this machine in bytes; 0 where the system does not report it (Windows)."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
 
 
 class SharedShortage(MemoryError):

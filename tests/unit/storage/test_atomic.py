@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.storage.failing import Stop, everything, fail_at
 from transduce.errors import Busy, CannotCreate, StorageError
-from transduce.storage import atomic
+from transduce.storage import atomic, filesystem, lock
 from transduce.storage.atomic import atomic_file, atomic_folder, recover
 
 
@@ -158,3 +158,22 @@ def test_two_at_once_do_not_write_one_folder(tmp_path: Path) -> None:
         with pytest.raises(Busy), atomic_folder(tmp_path / "model"):
             pass
     assert everything(tmp_path) == {"model/a.txt": "first"}
+
+
+def test_what_windows_does_otherwise_leaves_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot force a folder to disk, nor remove or rename an open file."""
+    for module in (filesystem, lock):
+        monkeypatch.setattr(module, "WINDOWS", True)
+    monkeypatch.delattr(os, "pread")
+    for content in ("old", "new"):
+        with atomic_folder(tmp_path / "model") as temporary:
+            (temporary / "a.txt").write_text(content)
+        with atomic_file(tmp_path / "b.txt") as temporary:
+            temporary.write_text(content)
+    with lock.locked_file(tmp_path / "c.part", tmp_path, "busy") as file:
+        file.write(b"part")
+        lock.move_locked(file, tmp_path / "c.part", tmp_path / "c.txt")
+    assert everything(tmp_path) == {"b.txt": "new", "c.txt": "part", "model/a.txt": "new"}
+    descriptor = filesystem.open_for_reading(tmp_path / "c.txt")
+    assert filesystem.read_at(descriptor, 2, 1) == b"ar"
+    os.close(descriptor)

@@ -28,7 +28,7 @@ from transduce.inference.translation import TranslationCounts
 from transduce.storage.atomic import atomic_file
 from transduce.storage.filesystem import create_parents, storage_errors, sync
 from transduce.storage.json_file import read_json, replace_json
-from transduce.storage.lock import locked_file
+from transduce.storage.lock import locked_file, move_locked
 
 KIND = "transduce translation"
 LONGEST_NAME = 255 - len(".progress.json.new")
@@ -120,7 +120,7 @@ class PartialOutput:
             if not self.done.size:
                 self._append(b"")
             os.fsync(self._file.fileno())
-            self._part.replace(self._output)
+            move_locked(self._file, self._part, self._output)
             sync(self._output.parent)
             self._note.unlink(missing_ok=True)
 

@@ -30,6 +30,8 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 MAX_JSON_BYTES = 16 * 2**20
 """Largest settings or index that are read; the index of the largest model there is has a tenth of it."""
 
+_SAFELY = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"))
+"""Flags to open a file that may have become a pipe or a link; not all systems have all of them."""
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 CONVERSION = (
@@ -89,7 +91,7 @@ class ForeignFolder:
         if real is None:
             raise ModelFolderError(f"{shown}: is missing; get the whole folder again")
         try:  # without waiting: what was a file just now may be a pipe by now
-            descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(real, os.O_RDONLY | _SAFELY)
             with os.fdopen(descriptor, "rb") as file:
                 _refuse_odd(os.fstat(descriptor).st_mode, shown)
                 content = file.read(limit + 1)

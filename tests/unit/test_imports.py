@@ -1,0 +1,39 @@
+"""The package imports on every system: modules that only POSIX has are never imported at import time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+BLOCKED = ("fcntl", "resource", "termios", "grp", "pwd", "pty", "tty")
+
+
+def test_every_module_imports_without_what_windows_lacks() -> None:
+    """As far as it is ours: the libraries are imported first, since on Windows they have builds of their own."""
+    script = f"""
+import pkgutil, sys
+import filelock, numpy, pydantic, rich.console, rich.progress, sacrebleu, safetensors.torch, tokenizers, torch, torch.distributed
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name in {BLOCKED!r}:
+            raise ModuleNotFoundError(f"{{name}}: not on this system", name=name)
+
+for name in {BLOCKED!r}:
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Blocked())
+import os, signal
+for place, names in ((os, "O_CLOEXEC O_NONBLOCK O_NOFOLLOW pread sysconf sched_getaffinity fork"), (signal, "SIGHUP SIGPIPE SIGKILL")):
+    for name in names.split():
+        delattr(place, name)
+import transduce
+count = 0
+for module in pkgutil.walk_packages(transduce.__path__, "transduce."):
+    if not module.name.endswith("__main__"):
+        __import__(module.name)
+        count += 1
+print(count)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
