@@ -1,4 +1,4 @@
-"""The first pass over corpora: every readable pair goes to disk, and what is odd about it is marked.
+"""The first pass over corpora of pairs: every usable pair is written to disk, and its issues are marked.
 
 Nothing grows with the corpus but files: texts, 64-bit hashes and one byte of marks per pair. Equal pairs are
 found by sorting hashes, a part of them at a time. Two different pairs with equal hashes would count as equal; among
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data import audit
+from transduce.data.length_filter import LengthFilter
 from transduce.data.ragged import OFFSET, RaggedWriter, read_strings
-from transduce.data.report import Tally
+from transduce.data.report import CorpusCounter
 from transduce.text.corpus import Pair
 
 CHUNK_ROWS = 4096
@@ -30,26 +30,26 @@ PART_ROWS = 2**20
 """Hashes sorted at a time: about 50 MB of work space."""
 
 MARKS = {"copy": 1, "leaked_pair": 2, "leaked_source": 4, "duplicate": 8}
-"""Findings that are marked per pair, one bit each; ratio and length in tokens are found later."""
+"""Issues that are marked per pair, one bit each; ratio and length in tokens are found later."""
 HELD_OUT = 128
 """The mark of a training pair that goes to validation."""
 
 Progress = Callable[[str, int], None]
-"""Called with what is being done and how many pairs are done."""
+"""Called with the name of the stage and how many pairs are done."""
 Hashes = NDArray[np.uint64]
 Marks = NDArray[np.uint8]
 
 
-class Span(NamedTuple):
-    """Consecutive rows of one corpus of a spool."""
+class RowRange(NamedTuple):
+    """Consecutive rows of one corpus."""
 
     corpus: int
     start: int
     stop: int
 
 
-class Spool:
-    """The pairs of one or several corpora, one after the other, on disk between the passes."""
+class AuditedPairs:
+    """The pairs of one or several corpora, one after the other, on disk between the two passes."""
 
     def __init__(self, folder: Path, sizes: Sequence[int]) -> None:
         self._folder = folder
@@ -67,18 +67,18 @@ class Spool:
         source, target = (read_strings(self._folder, side, start, stop) for side in ("source", "target"))
         return source, target
 
-    def spans(self, rows: int) -> Iterator[Span]:
-        """Cut all rows into spans of at most so many, none of which crosses from one corpus into the next."""
+    def ranges(self, rows: int) -> Iterator[RowRange]:
+        """Cut all rows into ranges of at most `rows`, none of which crosses from one corpus into the next."""
         for corpus, (first, end) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
             for start in range(first, end, rows):
-                yield Span(corpus, start, min(start + rows, end))
+                yield RowRange(corpus, start, min(start + rows, end))
 
     def marks(self, start: int, stop: int) -> Marks:
         """Return the marks of consecutive rows."""
         return np.fromfile(self._folder / "marks", dtype=np.uint8, count=stop - start, offset=start)
 
     def add_mark(self, rows: NDArray[np.int64], mark: int) -> None:
-        """Mark some rows, a stretch of the file at a time."""
+        """Mark some rows, a part of the file at a time."""
         if not len(rows):
             return
         rows = np.sort(rows)
@@ -103,30 +103,30 @@ class Spool:
             yield start, hashes, self.marks(start, start + len(hashes))
 
     def count(self, rule: Callable[[Marks], NDArray[np.bool_]]) -> int:
-        """Return how many rows have marks of which the rule holds."""
+        """Return how many rows have marks that the rule accepts."""
         starts = range(0, self.size, HASH_ROWS)
         return sum(int(np.count_nonzero(rule(self.marks(at, min(at + HASH_ROWS, self.size))))) for at in starts)
 
 
 @dataclass
 class _Chunk:
-    """Usable pairs, side by side."""
+    """Usable pairs, as columns."""
 
     sources: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
 
 
-def spool(
-    corpora: Sequence[tuple[Iterable[Pair], Tally]],
+def audit_pairs(
+    corpora: Sequence[tuple[Iterable[Pair], CorpusCounter]],
     folder: Path,
-    max_characters: int,
+    limits: LengthFilter,
     progress: Callable[[int], None],
     languages: Sequence[str] | None = None,
-) -> Spool:
-    """Write the pairs that can be used at all to disk, corpus after corpus; count the others.
+) -> AuditedPairs:
+    """Write the usable pairs to disk, corpus after corpus; count the others.
 
-    `languages` are the corpora's, where they are more than one: pairs of two languages are two pairs, equal or not.
+    `languages` are those of the corpora, where there are several: equal pairs of two languages are not duplicates.
     """
     folder.mkdir(parents=True)
     names = ("lines", "marks", "pair.hashes", "source.hashes")
@@ -134,10 +134,10 @@ def spool(
     sizes = []
     try:
         with RaggedWriter(folder, "source", np.uint8) as sources, RaggedWriter(folder, "target", np.uint8) as targets:
-            for at, (pairs, tally) in enumerate(corpora):
+            for at, (pairs, counter) in enumerate(corpora):
                 sizes.append(0)
                 before = sum(other.read for _, other in corpora[:at])
-                for chunk in _usable(pairs, max_characters, tally):
+                for chunk in _usable(pairs, limits, counter):
                     source_bytes = [text.encode() for text in chunk.sources]
                     target_bytes = [text.encode() for text in chunk.targets]
                     sources.append_bytes(source_bytes)
@@ -146,11 +146,11 @@ def spool(
                     for file, column in zip(files, _columns(chunk, source_bytes, target_bytes, language), strict=True):
                         file.write(column.tobytes())
                     sizes[at] += len(chunk.lines)
-                    progress(before + tally.read)
+                    progress(before + counter.read)
     finally:
         for file in files:
             file.close()
-    return Spool(folder, sizes)
+    return AuditedPairs(folder, sizes)
 
 
 def _columns(chunk: _Chunk, sources: list[bytes], targets: list[bytes], language: str) -> tuple[NDArray[Any], ...]:
@@ -163,22 +163,17 @@ def _columns(chunk: _Chunk, sources: list[bytes], targets: list[bytes], language
     )
 
 
-def _usable(pairs: Iterable[Pair], max_characters: int, tally: Tally) -> Iterator[_Chunk]:
+def _usable(pairs: Iterable[Pair], limits: LengthFilter, counter: CorpusCounter) -> Iterator[_Chunk]:
     chunk = _Chunk()
     characters = 0
     for pair in pairs:
-        source, target, line = pair
-        tally.read += 1
-        if not source.strip() or not target.strip():
-            tally.found("empty", [pair], dropped=1)
+        counter.read += 1
+        if not limits.keeps_text(pair, counter):
             continue
-        if len(source) > max_characters or len(target) > max_characters:
-            tally.found("too_long", [pair], dropped=1)
-            continue
-        chunk.sources.append(source)
-        chunk.targets.append(target)
-        chunk.lines.append(line)
-        characters += len(source) + len(target)
+        chunk.sources.append(pair.source)
+        chunk.targets.append(pair.target)
+        chunk.lines.append(pair.line)
+        characters += len(pair.source) + len(pair.target)
         if len(chunk.lines) == CHUNK_ROWS or characters > CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = _Chunk(), 0
@@ -196,17 +191,17 @@ def _hashes(texts: Iterable[bytes]) -> Hashes:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
-# Which pairs stand in the corpora already, stand in other splits too, or go to validation: found by their hashes.
+# Duplicates, leaks and the choice of validation pairs, by hashes.
 
 
-def mark_duplicates(corpora: Spool, weights: Sequence[float]) -> None:
-    """Mark every pair that stands in the corpora already.
+def mark_duplicates(corpora: AuditedPairs, weights: Sequence[float]) -> None:
+    """Mark every pair but one of those that are equal.
 
-    One of equal pairs stays: that of the corpus with the highest weight, since whoever gives one means its pairs to be
-    seen so often; among equals the first.
+    The one of the corpus with the highest weight is kept, since its pairs are meant to be seen that often; among
+    equals the first.
     """
     num_parts = 1
-    while corpora.size > num_parts * audit.PART_ROWS:
+    while corpora.size > num_parts * PART_ROWS:
         num_parts *= 2
     rank = np.argsort(np.argsort(-np.array(weights), kind="stable"))
     for part in range(num_parts):
@@ -227,8 +222,8 @@ def mark_duplicates(corpora: Spool, weights: Sequence[float]) -> None:
         corpora.add_mark(row[order[1:][repeated]], MARKS["duplicate"])
 
 
-def mark_leaks(train: Spool, others: Iterable[Spool]) -> None:
-    """Mark training pairs that stand in other splits, whole or with their source."""
+def mark_leaks(train: AuditedPairs, others: Iterable[AuditedPairs]) -> None:
+    """Mark training pairs that occur in other splits, whole or with their source."""
     kept = list(others)
     for kind, mark in (("pair", MARKS["leaked_pair"]), ("source", MARKS["leaked_source"])):
         chunks: list[Any] = [chunk for other in kept for _, chunk in other.hashes(kind)]
@@ -244,14 +239,14 @@ def mark_leaks(train: Spool, others: Iterable[Spool]) -> None:
 
 
 TRIES = 16
-"""Sources with more pairs than are wanted that are passed over, before one is taken all the same."""
+"""Sources with more pairs than wanted that are skipped, before one is taken anyway."""
 
 
-def hold_out(train: Spool, dropped: int, share: float, most: int) -> None:
+def hold_out(train: AuditedPairs, dropped: int, share: float, most: int) -> None:
     """Mark the pairs of some sources for validation: those with the smallest hashes of all that are not dropped.
 
-    All pairs of a source go together. One that has more than are wanted is passed over; where all have, the first goes
-    if the larger part stays.
+    All pairs of a source go together. A source with more pairs than wanted is skipped; where all have more, the first
+    is taken if that leaves at least half of the pairs.
     """
     usable = train.count(lambda marks: marks & dropped == 0)
     wanted = min(most, max(1, round(share * usable)))
@@ -276,7 +271,7 @@ def hold_out(train: Spool, dropped: int, share: float, most: int) -> None:
         train.add_mark(start + np.flatnonzero(np.isin(chunk, held)), HELD_OUT)
 
 
-def _smallest(train: Spool, dropped: int, wanted: int, above: np.uint64 | None = None) -> Hashes:
+def _smallest(train: AuditedPairs, dropped: int, wanted: int, above: np.uint64 | None = None) -> Hashes:
     """Return the smallest hashes of usable sources (above one of them), one for each pair, and one more than wanted."""
     smallest = np.zeros(0, dtype=np.uint64)
     for _, chunk, marks in train.marked("source"):

@@ -21,7 +21,7 @@ from torch import Tensor
 from transduce.data.blocks import BlockLengths, Blocks
 from transduce.data.mixture import Mixture, Part
 from transduce.data.ragged import Lengths, Ragged
-from transduce.data.store import PairStore, Split
+from transduce.data.store import BlockStore, PairStore, Split
 from transduce.errors import DataError, SettingsError
 from transduce.rng import Rows, permute, round_keys
 from transduce.text.tokenizer.special import Specials
@@ -274,7 +274,7 @@ class PairBatch(Batch):
         return max(self.source.shape[1], self.target.shape[1] - 1)
 
 
-def collate(store: PairStore, rows: Rows, source: Specials, target: Specials) -> PairBatch:
+def collate(store: PairStore | BlockStore, rows: Rows, source: Specials, target: Specials) -> PairBatch:
     """Put the pairs of these rows together."""
     source_BS, source_lengths = _padded(store.sources, rows, source, start=False)
     if isinstance(store.targets, Blocks):

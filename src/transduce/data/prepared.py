@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from transduce.config import Config, Table
 from transduce.data.config import SPLITS, DataConfig
 from transduce.data.report import Report, SplitReport
-from transduce.data.store import PairStore
+from transduce.data.store import Split
 from transduce.errors import CannotCreate, DataError, MissingInput, SettingsError
 from transduce.storage import json_file, manifest
 from transduce.storage.atomic import atomic_folder
@@ -47,7 +47,7 @@ class Manifest(Config):
     settings: dict[str, Any]
     """The tables `data` and `tokenizer` it was made by."""
     token_bytes: dict[str, Literal[2, 4]]
-    """Bytes per token id, for source and target."""
+    """Bytes per value of each column of tokens."""
     files: dict[str, FileRecord]
     """Every other file, by its path in the folder."""
 
@@ -106,10 +106,12 @@ class Prepared:
     data: DataConfig
     """The settings it was made by."""
     tokenizer: TokenizerConfig
-    train: PairStore
-    validation: PairStore | None
-    test: PairStore | None
-    extra_validation: PairStore | None
+    train: Any
+    """The splits are of the task's own kind: `PairStore`, `BlockStore` or `ExampleStore`."""
+    validation: Any
+    """None where there is none; so are the next two."""
+    test: Any
+    extra_validation: Any
     source_tokenizer: AnyTokenizer
     target_tokenizer: AnyTokenizer
     """The same object as the source's when one tokenizer serves both."""
@@ -122,7 +124,7 @@ def open_prepared(
     folder: Path,
     notes: Manifest,
     data: DataConfig,
-    open_split: Callable[[Path, SplitReport], PairStore],
+    open_split: Callable[[Path, SplitReport], Split],
     longest: tuple[int, int] | None = None,
 ) -> Prepared:
     """Open a folder whose manifest (`notes`) and `[data]` settings were read; the task opens each split.

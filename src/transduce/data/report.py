@@ -1,38 +1,41 @@
-"""What preparing a corpus found: counts that add up, with examples, as JSON and as lines to read."""
+"""The report of a preparation: counts that add up, with examples, as JSON and as lines of text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pydantic
+from numpy.typing import NDArray
 
 from transduce.config import Config
 from transduce.text.corpus import Pair
+from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tag import Tags, listed
 
 REASONS = {
     "blank": "the line is blank",
     "empty": "a side is empty",
     "copy": "source and target are equal",
-    "leaked_pair": "the pair stands in validation or test",
-    "leaked_source": "the source stands in validation or test",
-    "duplicate": "the pair stands here already",
+    "leaked_pair": "the pair occurs in validation or test",
+    "leaked_source": "the source occurs in validation or test",
+    "duplicate": "the pair occurs more than once",
     "too_long": "a side is too long",
     "ratio": "one side is far longer than the other",
     "columns": "a column or a label is missing",
     "label": "the label has a line break, a tab or another control character",
-    "no_place": "an answer does not stand where it is said to in its context",
-    "unanswered": "the question has no answer (data.allow_no_answer = true would teach that)",
-    "no_window": "no piece of max_length tokens holds the whole answer",
-    "too_short": "the document is too short to be learnt from",
+    "no_place": "an answer is not where its start says in the context",
+    "unanswered": "the question has no answer (data.allow_no_answer = true keeps it)",
+    "no_window": "no window of max_length tokens holds the whole answer",
+    "too_short": "the document is too short to train on",
     "left_over": "it ends a document with a single token, which makes no pair of sentences",
     "cut": "the text is longer than max_length and was cut",
-    "word_cut": "a word has more pieces than max_length, and lost its end",
-    "question_cut": "the question takes more than half of max_length, and lost its end",
-    "split": "the text is longer than max_length and is read in several pieces",
+    "word_cut": "a word has more pieces than max_length and was cut",
+    "question_cut": "the question takes more than half of max_length and was cut",
+    "split": "the text is longer than max_length and is encoded in several windows",
 }
-"""The findings, in the order in which they are looked for; a pair is dropped for the first that drops it."""
+"""The issues, in the order in which they are checked; a pair is dropped for the first that drops it."""
 
 MAX_EXAMPLES = 3
 MAX_LABELS = 50
@@ -40,11 +43,11 @@ MAX_LABELS = 50
 MAX_SHOWN = 80
 
 
-class Example(Config):
-    """One line with a finding."""
+class IssueExample(Config):
+    """One line with an issue."""
 
     line: int
-    """Its number in the corpus, counted from one."""
+    """Its line number in the corpus, counted from one."""
     source: str
     """The source, cut."""
     target: str
@@ -53,19 +56,19 @@ class Example(Config):
     """Which corpus, when there are several."""
 
 
-class Finding(Config):
-    """How often something was found, and what was done."""
+class Issue(Config):
+    """How often an issue was found, and what was done about it."""
 
     kept: int = 0
-    """Pairs with this finding that were used all the same."""
+    """Pairs with this issue that were kept."""
     dropped: int = 0
-    """Pairs left out for this reason; each pair is counted for one reason."""
-    examples: tuple[Example, ...] = pydantic.Field(default=(), strict=False)
+    """Pairs dropped for this reason; each pair is counted for one reason."""
+    examples: tuple[IssueExample, ...] = pydantic.Field(default=(), strict=False)
     """The first few."""
 
 
-class Side(Config):
-    """The source or target side of a split."""
+class SideStatistics(Config):
+    """Lengths of the source or target side of a split."""
 
     tokens: int
     """Tokens without start and end."""
@@ -95,22 +98,22 @@ class CorpusReport(Config):
     held_out: int = 0
     """Pairs moved to validation."""
     dropped: dict[str, int]
-    """Pairs left out, by reason."""
+    """Pairs dropped, by reason."""
     rows: int | None = None
-    """Rows that these are, where one may be several or share one; as many as are kept otherwise."""
+    """Rows of tokens, where a pair or example may have several; otherwise as many as are kept."""
     tokens: int | None = None
-    """Of plain text: its tokens, those before documents among them."""
+    """Of plain text: its tokens, including the end token before each document."""
 
 
-class TextCount(Config):
+class TextStatistics(Config):
     """How much plain text a split has, normalised as it was tokenised."""
 
     characters: int = 0
-    """Characters, line breaks within documents among them."""
+    """Characters, including line breaks within documents."""
     bytes: int = 0
-    """The same as UTF-8."""
+    """Bytes as UTF-8."""
     words: int = 0
-    """What stands between white space."""
+    """Words, separated by white space."""
 
 
 class SplitReport(Config):
@@ -122,23 +125,28 @@ class SplitReport(Config):
     """Pairs in the prepared split."""
     held_out: int = 0
     """Pairs moved to validation."""
-    findings: dict[str, Finding]
-    """By reason; only what was found."""
-    source: Side
+    issues: dict[str, Issue]
+    """By reason; only those that were found."""
+    source: SideStatistics
     """The sources kept."""
-    target: Side
+    target: SideStatistics
     """The targets kept."""
     rows: int | None = None
-    """Rows that these are, where one may be several or share one; as many as are kept otherwise."""
+    """Rows of tokens, where a pair or example may have several; otherwise as many as are kept."""
     corpora: tuple[CorpusReport, ...] | None = pydantic.Field(default=None, strict=False)
-    """The corpora it is mixed of, in the order of their rows; absent when it is one, each pair once an epoch."""
-    text: TextCount | None = None
+    """Its corpora in the order of their rows; absent for a single corpus of weight 1."""
+    text: TextStatistics | None = None
     """How much text it is, where it is plain text."""
 
     @property
+    def num_rows(self) -> int:
+        """Rows of tokens in the prepared split; for plain text, documents."""
+        return self.kept if self.rows is None else self.rows
+
+    @property
     def dropped(self) -> int:
-        """Pairs left out for any reason."""
-        return sum(finding.dropped for finding in self.findings.values())
+        """Pairs dropped for any reason."""
+        return sum(issue.dropped for issue in self.issues.values())
 
 
 class Report(Config):
@@ -151,19 +159,19 @@ class Report(Config):
     test: SplitReport | None = None
     """The test split."""
     extra_validation: SplitReport | None = None
-    """The pairs that are watched beside the validation split."""
+    """The extra validation split, which nothing is selected by."""
     source_vocabulary: int
-    """Tokens the source tokenizer knows."""
+    """Size of the source vocabulary."""
     target_vocabulary: int
-    """Tokens the target tokenizer knows."""
+    """Size of the target vocabulary."""
     joint: bool
     """Whether one tokenizer serves both sides."""
     tokenizer_pairs: int
-    """Training pairs the tokenizers learnt from: all of them, or a fixed sample of a large corpus."""
+    """Training pairs the tokenizers were trained on: all of them, or a fixed sample of a large corpus."""
     labels: tuple[str, ...] | None = pydantic.Field(default=None, strict=False)
-    """For a reader: the labels there are, by number; absent for pairs."""
+    """For a text encoder: the labels, by number; absent for pairs."""
     tags: Tags | None = None
-    """The languages that can be asked for, where there are several, and their tokens."""
+    """The target languages and their tokens, where there are several."""
 
     def splits(self) -> dict[str, SplitReport]:
         """Return the splits there are, by name."""
@@ -192,11 +200,11 @@ class Report(Config):
         if self.tags is not None:
             yield f"languages    {listed(self.tags.languages)}"
         if self.train.text is None and 0 < self.tokenizer_pairs < self.train.kept:
-            yield f"  learnt from a fixed sample of {self.tokenizer_pairs:,} training pairs"
-        copies = self.train.findings.get("copy")
+            yield f"  trained on a fixed sample of {self.tokenizer_pairs:,} training pairs"
+        copies = self.train.issues.get("copy")
         if copies is not None and copies.kept:
             yield (
-                f"note: {copies.kept:,} training targets equal their source; in translation they do harm: "
+                f"note: {copies.kept:,} training targets equal their source, which harms translation: "
                 "consider data.copies = 'drop'"
             )
 
@@ -215,11 +223,11 @@ def _split_lines(name: str, split: SplitReport, noun: str) -> Iterator[str]:
     yield f"{name:<12} {split.read:,} {pairs} read, {split.kept:,} kept, {split.dropped:,} dropped{held}"
     for corpus in split.corpora or ():
         yield from _corpus_lines(corpus)
-    for reason, finding in split.findings.items():
-        for count, verb in ((finding.dropped, "dropped"), (finding.kept, "kept")):
+    for reason, issue in split.issues.items():
+        for count, verb in ((issue.dropped, "dropped"), (issue.kept, "kept")):
             if count:
                 yield f"  {verb:<8} {count:>10,}  {REASONS[reason]}"
-        for example in finding.examples:
+        for example in issue.examples:
             where = "" if example.corpus is None else f"{example.corpus}: "
             yield f"    {where}line {example.line:,}: {example.source!r} | {example.target!r}"
     if split.text is not None:
@@ -238,22 +246,22 @@ def _split_lines(name: str, split: SplitReport, noun: str) -> Iterator[str]:
         )
 
 
-def _unknown(side: Side) -> str:
+def _unknown(side: SideStatistics) -> str:
     return "" if side.unknown is None else f"; {side.unknown:,} unknown ({side.unknown / max(1, side.tokens):.2%})"
 
 
-# Counts of what is read, used and left out, and why, while a corpus is prepared.
+# Counting while a corpus is prepared.
 
 
 @dataclass
-class _Count:
+class _IssueCounter:
     kept: int = 0
     dropped: int = 0
-    examples: list[Example] = field(default_factory=list)
+    examples: list[IssueExample] = field(default_factory=list)
 
 
 @dataclass
-class Tally:
+class CorpusCounter:
     """Counts of one corpus, or of its part that goes to one split."""
 
     corpus: str | None = None
@@ -262,51 +270,108 @@ class Tally:
     read: int = 0
     kept: int = 0
     held_out: int = 0
-    _counts: dict[str, _Count] = field(default_factory=dict)
+    rows: int | None = None
+    tokens: int | None = None
+    _issues: dict[str, _IssueCounter] = field(default_factory=dict)
 
-    def found(self, reason: str, examples: Sequence[Pair], dropped: int = 0, kept: int = 0) -> None:
-        """Count a finding; the first few pairs become examples."""
-        count = self._counts.setdefault(reason, _Count())
-        count.kept += kept
-        count.dropped += dropped
-        for pair in examples[: MAX_EXAMPLES - len(count.examples)]:
-            example = Example(line=pair.line, source=_cut(pair.source), target=_cut(pair.target), corpus=self.corpus)
-            count.examples.append(example)
+    def count(self, reason: str, examples: Sequence[Pair], dropped: int = 0, kept: int = 0) -> None:
+        """Count an issue; the first few pairs become examples."""
+        issue = self._issues.setdefault(reason, _IssueCounter())
+        issue.kept += kept
+        issue.dropped += dropped
+        for pair in examples[: MAX_EXAMPLES - len(issue.examples)]:
+            source, target = _cut(pair.source), _cut(pair.target)
+            issue.examples.append(IssueExample(line=pair.line, source=source, target=target, corpus=self.corpus))
 
-    def findings(self) -> dict[str, Finding]:
-        """Return what was found, in the order of `REASONS`."""
-        found = {reason: self._counts[reason] for reason in REASONS if reason in self._counts}
+    def issues(self) -> dict[str, Issue]:
+        """Return the issues, in the order of `REASONS`."""
+        found = {reason: self._issues[reason] for reason in REASONS if reason in self._issues}
         return {
-            reason: Finding(kept=count.kept, dropped=count.dropped, examples=tuple(count.examples))
-            for reason, count in found.items()
+            reason: Issue(kept=issue.kept, dropped=issue.dropped, examples=tuple(issue.examples))
+            for reason, issue in found.items()
         }
 
     def report(self) -> CorpusReport:
         """Return the counts of a corpus that is one of several."""
-        dropped = {reason: finding.dropped for reason, finding in self.findings().items() if finding.dropped}
         return CorpusReport(
             name=self.corpus or "",
             weight=self.weight,
             read=self.read,
             kept=self.kept,
             held_out=self.held_out,
-            dropped=dropped,
+            dropped={reason: issue.dropped for reason, issue in self.issues().items() if issue.dropped},
+            rows=self.rows,
+            tokens=self.tokens,
         )
 
     @classmethod
-    def total(cls, tallies: Iterable[Tally]) -> Tally:
+    def total(cls, counters: Iterable[CorpusCounter]) -> CorpusCounter:
         """Return the sum, with the first examples."""
         sum_ = cls()
-        for tally in tallies:
-            sum_.read += tally.read
-            sum_.kept += tally.kept
-            sum_.held_out += tally.held_out
-            for reason, count in tally._counts.items():
-                all_ = sum_._counts.setdefault(reason, _Count())
-                all_.kept += count.kept
-                all_.dropped += count.dropped
-                all_.examples = (all_.examples + count.examples)[:MAX_EXAMPLES]
+        for counter in counters:
+            sum_.read += counter.read
+            sum_.kept += counter.kept
+            sum_.held_out += counter.held_out
+            if counter.rows is not None:
+                sum_.rows = (sum_.rows or 0) + counter.rows
+            for reason, issue in counter._issues.items():
+                all_ = sum_._issues.setdefault(reason, _IssueCounter())
+                all_.kept += issue.kept
+                all_.dropped += issue.dropped
+                all_.examples = (all_.examples + issue.examples)[:MAX_EXAMPLES]
         return sum_
+
+
+def split_report(
+    counters: Sequence[CorpusCounter],
+    source: SideStatistics,
+    target: SideStatistics,
+    text: TextStatistics | None = None,
+) -> SplitReport:
+    """Return the report of a split from the counts of its corpora."""
+    total = CorpusCounter.total(counters)
+    is_mixed = len(counters) > 1 or any(counter.weight != 1 for counter in counters)
+    return SplitReport(
+        read=total.read,
+        kept=total.kept,
+        held_out=total.held_out,
+        issues=total.issues(),
+        source=source,
+        target=target,
+        rows=total.rows,
+        corpora=tuple(counter.report() for counter in counters) if is_mixed else None,
+        text=text,
+    )
+
+
+class LengthCounter:
+    """Counts the tokens of one side by the length of their rows."""
+
+    def __init__(self, tokenizer: AnyTokenizer, max_length: int) -> None:
+        self._token = tokenizer.unknown
+        self._unknown = 0
+        self._by_length: NDArray[np.int64] = np.zeros(max_length + 1, dtype=np.int64)
+
+    def add(self, tokens: NDArray[np.uint32], lengths: NDArray[np.int64]) -> None:
+        """Count rows that stand in one array, one after the other."""
+        self._by_length += np.bincount(lengths, minlength=len(self._by_length))
+        if self._token is not None:
+            self._unknown += int(np.count_nonzero(tokens == self._token))
+
+    def statistics(self) -> SideStatistics:
+        """Return the counts and percentiles."""
+        total = int(self._by_length.sum())
+        reached = np.cumsum(self._by_length)
+        at = [int(np.searchsorted(reached, max(1, np.ceil(share * total)))) for share in (0.5, 0.9, 0.99, 1.0)]
+        median, percentile_90, percentile_99, longest = at if total else (0, 0, 0, 0)
+        return SideStatistics(
+            tokens=int(self._by_length @ np.arange(len(self._by_length))),
+            unknown=None if self._token is None else self._unknown,
+            median=median,
+            percentile_90=percentile_90,
+            percentile_99=percentile_99,
+            longest=longest,
+        )
 
 
 def _cut(text: str) -> str:

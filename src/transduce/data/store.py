@@ -1,138 +1,83 @@
-"""The splits of a prepared corpus as training reads them: memory-mapped token ids with the text beside them."""
+"""The splits of a prepared corpus as training reads them: memory-mapped tokens, with the text or examples beside them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.blocks import BlockLengths, Blocks
+from transduce.data.blocks import Blocks
 from transduce.data.mixture import Part
-from transduce.data.ragged import OFFSET, Lengths, Ragged, open_array
+from transduce.data.ragged import OFFSET, Array, FileArray, Lengths, Ragged, open_array
 from transduce.data.report import CorpusReport, SplitReport
 from transduce.errors import DataError
 
 STREAM = "tokens.bin"
 """All tokens of a split of plain text, an end token before every document."""
+GROUPS = "groups.bin"
+"""The number of its example (or document) for each row of examples."""
 TEXT_ROWS = 4096
 """Texts read at a time."""
 
 
-class Split(Protocol):
-    """What batches are made of: rows with a source and a target length each."""
+class Split:
+    """One split of a prepared corpus: rows with a source and a target length, of one or several corpora."""
 
-    @property
-    def parts(self) -> Sequence[Part]:
+    def __init__(self, source_lengths: Any, target_lengths: Any, parts: Sequence[Part] | None = None) -> None:
+        assert len(source_lengths) == len(target_lengths)
+        self.source_lengths = source_lengths
+        """Source tokens per row; indexed with an array of rows or a slice."""
+        self.target_lengths = target_lengths
+        """Target tokens per row."""
+        self.parts = (Part(len(source_lengths)),) if parts is None else tuple(parts)
         """The corpora that the rows come from, one after the other."""
 
-    @property
-    def source_lengths(self) -> Any:
-        """Source tokens per row; indexed with an array of rows or a slice."""
-
-    @property
-    def target_lengths(self) -> Any:
-        """Target tokens per row."""
-
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.source_lengths)
 
     def of_epoch(self, seed: int, epoch: int) -> Self:
         """Return the rows as they are read in an epoch."""
+        return self
 
 
-class PairStore:
-    """One split: pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end.
-
-    Of plain text a row is a block of a stream: sources are empty, there is no text beside them, and a target
-    has the tokens that are read and one more, without start and end around them.
-    """
+class PairStore(Split):
+    """Pairs of token rows with their text. Tokens are as the tokenizer gave them, without start and end."""
 
     def __init__(
         self,
         sources: Ragged,
-        targets: Ragged | Blocks,
+        targets: Ragged,
         source_texts: Ragged,
         target_texts: Ragged,
         parts: Sequence[Part] | None = None,
     ) -> None:
-        assert len(sources) == len(targets) == len(source_texts) == len(target_texts)
-        self.parts = (Part(len(sources)),) if parts is None else tuple(parts)
-        """The corpora that the rows come from, one after the other."""
-        self.sources = sources
-        self.targets = targets
+        super().__init__(sources.lengths, targets.lengths, parts)
+        self.sources, self.targets = sources, targets
         self._texts = (source_texts, target_texts)
 
     @classmethod
     def open(cls, folder: Path, token_bytes: dict[str, Any], report: SplitReport) -> PairStore:
-        """Open the files of a split; the report says how many pairs and of which corpora they hold."""
+        """Open the files of a split; the report tells how many pairs of which corpora they hold."""
         sides = [Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes[side]}") for side in ("source", "target")]
         texts = [Ragged.open(folder, f"{side}.text", np.uint8) for side in ("source", "target")]
-        parts = [Part(_rows(corpus), corpus.weight) for corpus in report.corpora or ()] or [Part(_rows(report))]
-        if {len(part) for part in (*sides, *texts)} != {sum(part.size for part in parts)}:
-            raise DataError(f"{folder}: its files hold different numbers of pairs; prepare the corpus again")
-        sources, targets = sides
-        source_texts, target_texts = texts
-        return cls(sources, targets, source_texts, target_texts, parts)
-
-    @classmethod
-    def open_blocks(
-        cls, folder: Path, token_bytes: int, report: SplitReport, block_size: int, beyond: int
-    ) -> PairStore:
-        """Open the stream of a split of plain text, to be cut into blocks."""
-        values = open_array(folder / STREAM, np.dtype(f"<u{token_bytes}"))
-        sizes = [corpus.tokens or 0 for corpus in report.corpora or ()] or [report.target.tokens]
-        if sum(sizes) != len(values):
-            raise DataError(
-                f"{folder / STREAM}: its tokens are not those that the report counts; prepare the corpus again"
-            )
-        weights = [corpus.weight for corpus in report.corpora or ()] or [1.0]
-        return cls.of_blocks(Blocks(values, sizes, block_size, beyond), weights)
-
-    @classmethod
-    def of_blocks(cls, blocks: Blocks, weights: Sequence[float]) -> PairStore:
-        """Hold the blocks of plain text, of corpora with these weights."""
-        nothing = Ragged(np.zeros(0, dtype=np.uint8), np.broadcast_to(np.zeros(1, dtype=OFFSET), len(blocks) + 1))
-        return cls(nothing, blocks, nothing, nothing, list(map(Part, blocks.counts, weights)))
+        parts = _parts(folder, report, *sides, *texts)
+        return cls(sides[0], sides[1], texts[0], texts[1], parts)
 
     @classmethod
     def of(cls, source_tokens: list[list[int]], target_tokens: list[list[int]]) -> PairStore:
-        """Hold pairs in memory, without text: for tests and small trials."""
+        """Hold pairs in memory, without text: rows made for one epoch, and tests."""
         nothing = Ragged.of([[] for _ in source_tokens], np.uint8)
         return cls(Ragged.of(source_tokens), Ragged.of(target_tokens), nothing, nothing)
 
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    @property
-    def source_lengths(self) -> Lengths:
-        """Tokens per source; index with an array of rows or a slice."""
-        return self.sources.lengths
-
-    @property
-    def target_lengths(self) -> Lengths | BlockLengths:
-        """Tokens per target."""
-        return self.targets.lengths
-
-    def of_epoch(self, seed: int, epoch: int) -> PairStore:
-        """Return the rows of an epoch: other blocks in each, where rows are blocks."""
-        if not isinstance(self.targets, Blocks):
-            return self
-        return PairStore.of_blocks(self.targets.shifted(seed, epoch), [part.weight for part in self.parts])
-
     @property
     def pairs(self) -> tuple[Ragged, Ragged]:
-        """Sources and targets, where these are rows of their own."""
-        assert isinstance(self.targets, Ragged), "plain text has no pairs"
+        """Sources and targets."""
         return self.sources, self.targets
-
-    @property
-    def blocks(self) -> Blocks:
-        """The blocks, where rows are those of plain text."""
-        assert isinstance(self.targets, Blocks), "pairs have no blocks"
-        return self.targets
 
     def source(self, row: int) -> NDArray[Any]:
         """Return the tokens of one source."""
@@ -149,16 +94,126 @@ class PairStore:
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield source and target of every pair, in order."""
-        for start in range(0, len(self), TEXT_ROWS):
-            stop = min(start + TEXT_ROWS, len(self))
-            sources, targets = (_strings(*side.stretch(start, stop)) for side in self._texts)
-            yield from zip(sources, targets, strict=True)
+        sources, targets = map(_strings, self._texts)
+        yield from zip(sources, targets, strict=True)
 
 
-def _rows(report: SplitReport | CorpusReport) -> int:
+class BlockStore(Split):
+    """Blocks of plain text: sources are empty, and a target has the tokens of a block, without start and end around
+    them, and for a language model one more."""
+
+    def __init__(self, blocks: Blocks, weights: Sequence[float]) -> None:
+        """`weights` are those of the corpora of the blocks."""
+        nothing = np.broadcast_to(np.zeros(1, dtype=OFFSET), len(blocks) + 1)
+        self.sources, self.targets = Ragged(np.zeros(0, dtype=np.uint8), nothing), blocks
+        super().__init__(self.sources.lengths, blocks.lengths, list(map(Part, blocks.counts, weights)))
+
+    @classmethod
+    def open(cls, folder: Path, token_bytes: int, report: SplitReport, block_size: int, beyond: int) -> BlockStore:
+        """Open the stream of a split, to be cut into blocks of so many tokens and some `beyond` them."""
+        values = open_array(folder / STREAM, np.dtype(f"<u{token_bytes}"))
+        sizes = [corpus.tokens or 0 for corpus in report.corpora or ()] or [report.target.tokens]
+        if sum(sizes) != len(values):
+            raise DataError(f"{folder / STREAM}: has other tokens than its report counts; prepare the corpus again")
+        weights = [corpus.weight for corpus in report.corpora or ()] or [1.0]
+        return cls(Blocks(values, sizes, block_size, beyond), weights)
+
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks."""
+        return self.targets
+
+    def of_epoch(self, seed: int, epoch: int) -> Self:
+        """Return the blocks of an epoch: they begin elsewhere in each."""
+        return type(self)(self.targets.shifted(seed, epoch), [part.weight for part in self.parts])
+
+
+class ExampleRecord(NamedTuple):
+    """One example of a text encoder as it was read. Which fields are used depends on the objective."""
+
+    texts: tuple[str, ...]
+    """One text or two; the words of a sentence; question and context."""
+    labels: tuple[str, ...] = ()
+    """The label of a text; one for each word."""
+    answers: tuple[str, ...] = ()
+    """The accepted answers to a question."""
+
+    def to_bytes(self) -> bytes:
+        """Return it as a prepared corpus keeps it."""
+        return json.dumps(self).encode()
+
+    @classmethod
+    def from_text(cls, text: str) -> ExampleRecord:
+        """Read it back."""
+        return cls(*map(tuple, json.loads(text)))
+
+
+class ExampleStore(Split):
+    """Examples of a text encoder: rows of tokens with their targets, and the examples that the rows are of.
+
+    A long example has several rows. For masked language modelling a row is of a document, has no targets of its own
+    (they are drawn in every epoch), and no example is kept.
+    """
+
+    def __init__(
+        self,
+        tokens: Ragged,
+        targets: Ragged,
+        groups: Array | FileArray,
+        records: Ragged,
+        parts: Sequence[Part] | None = None,
+    ) -> None:
+        super().__init__(tokens.lengths, _AtLeastOne(targets.lengths), parts)
+        self.tokens, self.targets, self.groups = tokens, targets, groups
+        self._records = records
+
+    @classmethod
+    def open(cls, folder: Path, token_bytes: dict[str, Any], report: SplitReport) -> ExampleStore:
+        """Open the files of a split; the report tells how many rows of which corpora they hold."""
+        tokens, targets = (Ragged.open(folder, name, f"<u{token_bytes[name]}") for name in ("tokens", "targets"))
+        groups, records = open_array(folder / GROUPS, OFFSET), Ragged.open(folder, "examples", np.uint8)
+        return cls(tokens, targets, groups, records, _parts(folder, report, tokens, targets, groups))
+
+    @classmethod
+    def of(cls, tokens: list[list[int]], targets: list[list[int]], groups: Sequence[int] | None = None) -> ExampleStore:
+        """Hold rows in memory, without their examples."""
+        numbers = np.array(range(len(tokens)) if groups is None else groups, dtype=OFFSET)
+        return cls(Ragged.of(tokens), Ragged.of(targets), numbers, Ragged.of([], np.uint8))
+
+    def examples(self) -> Iterator[ExampleRecord]:
+        """Yield the examples, in order."""
+        return map(ExampleRecord.from_text, _strings(self._records))
+
+
+class _AtLeastOne:
+    """Lengths of targets, where every row counts as having one."""
+
+    def __init__(self, lengths: Lengths) -> None:
+        self._lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __getitem__(self, rows: Array | slice) -> NDArray[np.int64]:
+        return np.maximum(self._lengths[rows], 1)
+
+
+def _parts(folder: Path, report: SplitReport, *columns: Ragged | Array | FileArray) -> list[Part]:
+    """Return the corpora that the rows of these columns come from, as the report counts them."""
+    parts = [Part(_num_rows(corpus), corpus.weight) for corpus in report.corpora or ()] or [Part(report.num_rows)]
+    if {len(column) for column in columns} != {sum(part.size for part in parts)}:
+        raise DataError(f"{folder}: its files hold different numbers of pairs; prepare the corpus again")
+    return parts
+
+
+def _num_rows(report: CorpusReport) -> int:
     return report.kept if report.rows is None else report.rows
 
 
-def _strings(content: NDArray[np.uint8], lengths: NDArray[np.int64]) -> list[str]:
-    block = content.tobytes()
-    return [block[start:end].decode("utf-8") for start, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+def _strings(column: Ragged) -> Iterator[str]:
+    """Yield the rows of a column as text, some thousand read at a time."""
+    for start in range(0, len(column), TEXT_ROWS):
+        content, lengths = column.stretch(start, min(start + TEXT_ROWS, len(column)))
+        block = content.tobytes()
+        for begin, end in pairwise([0, *np.cumsum(lengths).tolist()]):
+            yield block[begin:end].decode("utf-8")

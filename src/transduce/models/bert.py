@@ -25,7 +25,7 @@ from transduce.models.block import (
     through,
 )
 from transduce.models.head import LabelHead, LanguageHead, SpanHead, TagHead
-from transduce.models.interface import EncoderModel, Head, Encoding, VocabularySizes
+from transduce.models.interface import EncoderModel, Encoding, Head, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 from transduce.nn.linear import Linear

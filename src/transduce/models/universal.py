@@ -18,7 +18,7 @@ from torch import Tensor
 from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, closing_norm
 from transduce.models.decoder import DecoderState
 from transduce.models.head import LabelHead, SpanHead, TagHead
-from transduce.models.interface import EncoderModel, Head, Memory, Encoding, Transducer, VocabularySizes
+from transduce.models.interface import EncoderModel, Encoding, Head, Memory, Transducer, VocabularySizes
 from transduce.models.transformer import SHARED
 from transduce.nn.auxiliary_loss import AuxiliaryLoss
 from transduce.nn.dropout import Dropout

@@ -10,7 +10,7 @@ from transduce.config import Table
 from transduce.data.config import DEFAULT_BLOCK_SIZE, DataConfig, PlainTextConfig
 from transduce.data.prepared import GivenTokenizers, Prepared, open_prepared, read_manifest
 from transduce.data.report import Report
-from transduce.data.store import PairStore
+from transduce.data.store import BlockStore, ExampleStore, PairStore
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.tasks.language_modeling.config import LanguageModelingConfig
 from transduce.tasks.language_modeling.task import LanguageModeling
@@ -76,17 +76,16 @@ def load_prepared(folder: Path, thorough: bool = False, block_size: int | None =
         data = read_data_table(manifest.settings.get("data", {}), str(folder))
     except SettingsError as error:
         raise DataError(f"{error}; it was prepared by another version: prepare the corpus again") from None
-    token_bytes = manifest.token_bytes
+    token_bytes = dict(manifest.token_bytes)
     if not isinstance(data, PlainTextConfig):
-        return open_prepared(
-            folder, manifest, data, lambda path, report: PairStore.open(path, dict(token_bytes), report)
-        )
+        store = ExampleStore if isinstance(data, TextEncodingConfig) else PairStore
+        return open_prepared(folder, manifest, data, lambda path, report: store.open(path, token_bytes, report))
     size = block_size or data.block_size or DEFAULT_BLOCK_SIZE
     corrupts = isinstance(data, SpanCorruptionConfig)
     return open_prepared(
         folder,
         manifest,
         data,
-        lambda path, report: PairStore.open_blocks(path, token_bytes["target"], report, size, 0 if corrupts else 1),
+        lambda path, report: BlockStore.open(path, token_bytes["target"], report, size, 0 if corrupts else 1),
         longest_corrupted(size) if corrupts else (0, size - 1),
     )

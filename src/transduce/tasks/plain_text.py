@@ -18,9 +18,9 @@ from transduce.models import catalog
 from transduce.models.interface import VocabularySizes
 from transduce.tasks.coverage import vocabulary_fit
 from transduce.tasks.language_modeling.defaults import choose_settings, choose_tokenizer, count_characters
+from transduce.tasks.language_modeling.preparation import prepare_text
 from transduce.tasks.transducer import READ_ONCE, TransducerTask
 from transduce.tasks.translation.defaults import choose_fine_tuning
-from transduce.tasks.translation.preparation import prepare_pairs
 from transduce.text.plain import read_documents
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
@@ -116,7 +116,7 @@ class PlainTextTask(TransducerTask[TextT]):
         progress: Callable[[str, int], None] | None = None,
         given: GivenTokenizers | None = None,
     ) -> Report:
-        return prepare_pairs(self.data, tokenizer, folder, progress, given)
+        return prepare_text(self.data, tokenizer, folder, progress, given)
 
     def preparation_settings(self) -> Config:
         return self.data.but(block_size=None)

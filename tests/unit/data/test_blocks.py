@@ -10,7 +10,7 @@ from transduce.data import ragged
 from transduce.data.batches import Batches, Position, collate
 from transduce.data.blocks import Blocks
 from transduce.data.ragged import open_array
-from transduce.data.store import PairStore
+from transduce.data.store import BlockStore
 from transduce.text.tokenizer.special import Specials
 
 SIZES = (101, 7, 64)
@@ -19,8 +19,8 @@ STREAM = np.arange(1000, 1000 + sum(SIZES), dtype=np.uint16)
 SPECIALS = Specials(pad=0, start=1, end=2)
 
 
-def store(block: int = 13, beyond: int = 1) -> PairStore:
-    return PairStore.of_blocks(Blocks(STREAM, SIZES, block, beyond), [1.0] * len(SIZES))
+def store(block: int = 13, beyond: int = 1) -> BlockStore:
+    return BlockStore(Blocks(STREAM, SIZES, block, beyond), [1.0] * len(SIZES))
 
 
 def asked_for(blocks: Blocks) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ def test_a_batch_of_blocks_has_no_start_or_end_put_around_it() -> None:
 
 
 def test_a_budget_of_tokens_holds_so_many_blocks() -> None:
-    even = PairStore.of_blocks(Blocks(np.zeros(64 * 60, dtype=np.uint16), [64 * 60], 64, 1), [1.0])
+    even = BlockStore(Blocks(np.zeros(64 * 60, dtype=np.uint16), [64 * 60], 64, 1), [1.0])
     assert {len(rows) for rows in Batches.of(even, 768, seed=1).epoch(0)} == {12}
 
 
@@ -86,7 +86,7 @@ def test_the_order_is_a_function_of_seed_and_epoch_from_any_position_on() -> Non
 
 
 def test_corpora_are_mixed_by_their_weights() -> None:
-    text = PairStore.of_blocks(Blocks(STREAM, SIZES, 13, 1), [1.0, 3.0, 0.5])
+    text = BlockStore(Blocks(STREAM, SIZES, 13, 1), [1.0, 3.0, 0.5])
     seen = Counter(int(row) for rows in Batches.of(text, 40, seed=1).epoch(0) for row in rows)
     counts = text.blocks.counts
     assert counts == [8, 1, 5]

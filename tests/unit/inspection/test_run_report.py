@@ -47,9 +47,9 @@ def finished(tmp_path: Path) -> Path:
         '[data]\nseparator = "<b>"\n[data.train]\npath = "a.tsv"\n[training]\nupdates = 8\nbetas = [0.9, 0.98]\n'
     )
     (folder / "data").mkdir()
-    findings = {"duplicate": {"kept": 0, "dropped": 1234, "examples": [{"line": 5, "source": "a", "target": "b"}]}}
+    issues = {"duplicate": {"kept": 0, "dropped": 1234, "examples": [{"line": 5, "source": "a", "target": "b"}]}}
     (folder / "data" / "report.json").write_text(
-        json.dumps({"train": {"read": 29000, "findings": findings}, "joint": True})
+        json.dumps({"train": {"read": 29000, "issues": issues}, "joint": True})
     )
     return folder
 
@@ -112,7 +112,7 @@ def test_settings_data_and_events_are_shown(finished: Path) -> None:
     assert table(found["recipe"], "data") == {"separator": ["<b>"], "train.path": ["a.tsv"]}
     assert table(found["recipe"], "training") == {"updates": ["8"], "betas": ["[0.9, 0.98]"]}
     train = table(found["data"], "train")
-    assert train["read"] == ["29,000"] and train["findings.duplicate.dropped"] == ["1,234"]
+    assert train["read"] == ["29,000"] and train["issues.duplicate.dropped"] == ["1,234"]
     assert found["runs"][0]["notes"] == {"rows": [["3", "skipped", "loss nan, norm inf"]], "earlier": 0}
     assert found["runs"][0]["checks"]["rows"][1] == ["6", "1.25", "3.49", "0.75", "0.3", "best so far"]
 

@@ -39,7 +39,7 @@ def texts(prepared: Prepared, split: str = "train") -> list[tuple[str, str]]:
 def counts(split: SplitReport) -> dict[str, tuple[int, int]]:
     """Dropped and kept per finding; and the books must balance."""
     assert split.read == split.kept + split.dropped + split.held_out
-    return {reason: (finding.dropped, finding.kept) for reason, finding in split.findings.items()}
+    return {reason: (issue.dropped, issue.kept) for reason, issue in split.issues.items()}
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.errors import SettingsError
 from transduce.models.head import LabelHead
-from transduce.models.interface import EncoderModel, Head, Encoding, VocabularySizes
+from transduce.models.interface import EncoderModel, Encoding, Head, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.hook import HookPoint

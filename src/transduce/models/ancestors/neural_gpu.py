@@ -18,7 +18,7 @@ from torch import Tensor
 from transduce.config import Config
 from transduce.models.block import Layers, Rate, Width
 from transduce.models.head import TagHead
-from transduce.models.interface import EncoderModel, Head, Encoding, VocabularySizes
+from transduce.models.interface import EncoderModel, Encoding, Head, VocabularySizes
 from transduce.nn.active_memory import GruStack, RelaxedSets, image_of, worked
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding

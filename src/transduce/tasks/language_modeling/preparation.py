@@ -1,6 +1,7 @@
-"""Plain text in, streams of tokens out: read once, the end of it held out, the tokenizer learnt, tokenised.
+"""Plain text becomes streams of tokens: read once, the end of it held out, the tokenizer trained, tokenised.
 
-As for pairs, nothing grows with the corpus but files, and two preparations give the same bytes.
+As for pairs, nothing grows with the corpus but files, and two preparations give the same bytes. Span corruption (T5) has
+the same preparation: its pairs are made of the blocks of these streams.
 """
 
 from __future__ import annotations
@@ -15,49 +16,133 @@ import numpy as np
 
 from transduce.data.audit import Progress
 from transduce.data.config import PlainTextConfig
+from transduce.data.preparation import Preparation
+from transduce.data.prepared import GivenTokenizers
 from transduce.data.ragged import RaggedWriter, read_strings
-from transduce.data.report import CorpusReport, Finding, Report, Side, SplitReport, TextCount
+from transduce.data.report import CorpusCounter, Report, SideStatistics, SplitReport, TextStatistics, split_report
 from transduce.data.split import token_bytes
 from transduce.data.store import STREAM
 from transduce.errors import DataError, SettingsError
-from transduce.storage.layout import TOKENIZER
 from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import extend
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
-MOST_HELD_OUT = 2**20
-"""Characters of a corpus that are held out at most."""
+MAX_HELD_OUT = 2**20
+"""Maximum characters of a corpus that are held out."""
 TOKENIZER_CHARACTERS = 2**27
-"""Characters that a tokenizer learns from, about; of more text, every so many pieces."""
+"""Characters to train a tokenizer on, about; of more text, every n-th piece is taken."""
 CHUNK_CHARACTERS, CHUNK_PIECES = 2**18, 256
 """Text and pieces that are tokenised together, about; what the library returns for a character takes some 100 bytes."""
-
 READ_PIECES = 64
 """Pieces that are read back together."""
 
 
+def prepare_text(
+    data: PlainTextConfig,
+    tokenizer: TokenizerConfig,
+    folder: Path,
+    progress: Progress | None = None,
+    given: GivenTokenizers | None = None,
+) -> Report:
+    """Prepare plain text into `folder` and return the report; see `Preparation`."""
+    return TextPreparation(data, tokenizer, progress, given).run(folder)
+
+
+class TextPreparation(Preparation):
+    """The preparation of plain text."""
+
+    noun = "document"
+
+    def __init__(
+        self,
+        data: PlainTextConfig,
+        config: TokenizerConfig,
+        progress: Progress | None = None,
+        given: GivenTokenizers | None = None,
+    ) -> None:
+        if not config.joint:
+            raise SettingsError("tokenizer.joint: plain text has one side and needs one tokenizer; leave it out")
+        super().__init__(data, config, progress, given)
+        self.data = data
+        self.audited: dict[str, list[_AuditedText]] = {}
+        self.fraction = 0.0
+        """Of the training text that is held out."""
+
+    def audit(self, split: str) -> None:
+        self.audited[split] = [
+            _AuditedText(self.work / split / str(at), file) for at, file in enumerate(self.data.of_split(split))
+        ]
+        for corpus in self.audited[split]:
+            corpus.audit(self.progress)
+        if not any(corpus.characters for corpus in self.audited[split]):
+            raise DataError(f"{self.audited[split][0].file.name}: there is no text in it; check the {split} corpus")
+
+    def select(self) -> None:
+        self.fraction = 0.0 if self.data.validation is not None else self.data.validation_fraction
+
+    def train_tokenizers(self) -> tuple[tuple[AnyTokenizer, AnyTokenizer], int]:
+        corpora = self.audited["train"]
+        num_documents = sum(corpus.documents for corpus in corpora)
+        every = max(1, sum(corpus.characters for corpus in corpora) // TOKENIZER_CHARACTERS)
+        texts = (piece.text for corpus in corpora for piece, held in corpus.divided(self.fraction) if not held)
+        some = islice(texts, 0, None, every)
+        given = None if self.given is None else self.given.target
+        if given is not None and self.config.extend is None:
+            return (given, given), num_documents
+        self.progress("training the tokenizer", num_documents)
+        if given is not None and self.config.extend is not None:
+            tokenizer: AnyTokenizer = extend(given, some, self.config.extend, self.config.min_frequency)
+        else:
+            tokenizer = train_tokenizer(self.config.kinds[1], some, self.config)
+        return (tokenizer, tokenizer), num_documents
+
+    def tokenise(self, split: str, source: AnyTokenizer, target: AnyTokenizer) -> dict[str, SplitReport]:
+        fraction = self.fraction if split == "train" else 0.0
+        writer = _StreamWriter(self.folder / split, target, self.progress)
+        for corpus, counter in zip(self.audited[split], self.counters[split], strict=True):
+            kept, tokens = writer.write(piece for piece, held in corpus.divided(fraction) if not held)
+            counter.corpus, counter.tokens = corpus.file.name, tokens
+            counter.read, counter.kept = corpus.documents + corpus.blank, kept
+            counter.held_out = corpus.documents - kept
+            if corpus.blank:
+                counter.count("blank", [], dropped=corpus.blank)
+        reports = {split: writer.report(self.counters[split])}
+        return reports | (self._hold_out(target) if fraction else {})
+
+    def _hold_out(self, tokenizer: AnyTokenizer) -> dict[str, SplitReport]:
+        """Tokenise what is held out of the training corpora, one after the other."""
+        writer = _StreamWriter(self.folder / "validation", tokenizer)
+        for corpus in self.audited["train"]:
+            writer.write(piece for piece, held in corpus.divided(self.fraction) if held)
+        if not writer.tokens:
+            (writer.folder / STREAM).unlink()
+            writer.folder.rmdir()
+            return {}
+        return {"validation": writer.report([CorpusCounter(read=writer.documents, kept=writer.documents)])}
+
+
 @dataclass
-class _Corpus:
-    """One corpus on disk: its pieces one after the other, and what was counted."""
+class _AuditedText:
+    """One corpus on disk between the two passes: its pieces one after the other, and what was counted."""
 
     folder: Path
     file: TextFile
     pieces: int = 0
     documents: int = 0
-    empty: int = 0
+    blank: int = 0
     """Blank lines, where lines are documents."""
     characters: int = 0
     last_begins: int = 0
     """Characters before the last document."""
 
-    def spool(self, progress: Progress) -> None:
+    def audit(self, progress: Progress) -> None:
         """Read the file once and write its pieces."""
         self.folder.mkdir(parents=True)
         begins = (self.folder / "begins").open("wb")
         with begins, RaggedWriter(self.folder, "pieces", np.uint8) as writer:
-            for chunk in _chunks(self._wanted()):
+            for chunk in _chunks(self._not_blank()):
                 writer.append_bytes([piece.text.encode() for piece in chunk])
                 begins.write(bytes(piece.begins for piece in chunk))
                 self.pieces += len(chunk)
@@ -67,10 +152,10 @@ class _Corpus:
                     self.characters += len(piece.text)
                 progress(f"reading {self.file.name}", self.documents)
 
-    def _wanted(self) -> Iterator[Piece]:
+    def _not_blank(self) -> Iterator[Piece]:
         for piece in read_documents(self.file):
             if piece.begins and not piece.text.strip() and self.file.document == "line":
-                self.empty += 1
+                self.blank += 1
             else:
                 yield piece
 
@@ -81,10 +166,10 @@ class _Corpus:
             begins = np.fromfile(self.folder / "begins", np.uint8, count=stop - start, offset=start)
             yield from map(Piece, read_strings(self.folder, "pieces", start, stop), begins.astype(bool).tolist())
 
-    def parts(self, share: float) -> Iterator[tuple[Piece, bool]]:
-        """Yield the pieces, each with whether it is held out: the documents at the end that fit the share; where the
-        last one alone is larger, exactly the share, from within it."""
-        first = self.characters - min(MOST_HELD_OUT, math.ceil(share * self.characters))
+    def divided(self, fraction: float) -> Iterator[tuple[Piece, bool]]:
+        """Yield the pieces, each with whether it is held out: the documents at the end that fit the fraction; where the
+        last one alone is larger, exactly the fraction, from within it."""
+        first = self.characters - min(MAX_HELD_OUT, math.ceil(fraction * self.characters))
         seen, held = 0, False
         for piece in self.read():
             before, seen = seen, seen + len(piece.text)
@@ -99,8 +184,8 @@ class _Corpus:
 
 
 @dataclass
-class _Split:
-    """The stream of one split while it is written."""
+class _StreamWriter:
+    """Writes the tokens of one split as one stream, and counts them."""
 
     folder: Path
     tokenizer: AnyTokenizer
@@ -108,7 +193,7 @@ class _Split:
     documents: int = 0
     tokens: int = 0
     unknown: int = 0
-    text: TextCount = field(default_factory=TextCount)
+    text: TextStatistics = field(default_factory=TextStatistics)
 
     def write(self, pieces: Iterable[Piece]) -> tuple[int, int]:
         """Append some pieces; return how many documents and tokens they are."""
@@ -128,122 +213,17 @@ class _Split:
         return self.documents - before[0], self.tokens - before[1]
 
     def _count(self, texts: Sequence[str]) -> None:
-        self.text = TextCount(
+        self.text = TextStatistics(
             characters=self.text.characters + sum(map(len, texts)),
             bytes=self.text.bytes + sum(len(text.encode()) for text in texts),
             words=self.text.words + sum(len(text.split()) for text in texts),
         )
 
-    def report(self, corpora: Sequence[CorpusReport], read: int, held_out: int) -> SplitReport:
-        """Return what was counted."""
-        empty = sum(corpus.dropped.get("blank", 0) for corpus in corpora)
-        is_mixed = len(corpora) > 1 or any(corpus.weight != 1 for corpus in corpora)
+    def report(self, counters: Sequence[CorpusCounter]) -> SplitReport:
+        """Return the report of the split, whose corpora were counted by these."""
         unknown = None if self.tokenizer.unknown is None else self.unknown
-        return SplitReport(
-            read=read,
-            kept=self.documents,
-            held_out=held_out,
-            findings={"blank": Finding(dropped=empty)} if empty else {},
-            source=Side(tokens=0),
-            target=Side(tokens=self.tokens, unknown=unknown),
-            corpora=tuple(corpora) if is_mixed else None,
-            text=self.text,
-        )
-
-
-def prepare_text(
-    data: PlainTextConfig,
-    config: TokenizerConfig,
-    folder: Path,
-    work: Path,
-    progress: Progress,
-    given: AnyTokenizer | None = None,
-) -> Report:
-    """Write the streams and the tokenizer of plain text into `folder` and report what was found.
-
-    `given` is a tokenizer that is there already, to be used as it is or extended.
-    """
-    if not config.joint:
-        raise SettingsError("tokenizer.joint: plain text has one side and needs one tokenizer; leave it out")
-    splits = {name: data.of_split(name) for name in ("test", "extra_validation", "validation", "train")}
-    corpora = {
-        name: [_Corpus(work / name / str(at), file) for at, file in enumerate(files) if isinstance(file, TextFile)]
-        for name, files in splits.items()
-    }
-    for name, several in corpora.items():
-        for corpus in several:
-            corpus.spool(progress)
-        if several and not any(corpus.characters for corpus in several):
-            raise DataError(f"{several[0].file.name}: there is no text in it; check the {name} corpus")
-    share = 0.0 if data.validation is not None else data.validation_fraction
-    tokenizer = _learn(corpora["train"], share, config, progress, given)
-    (folder / TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
-    reports = {}
-    for name, several in corpora.items():
-        if several and name != "train":
-            reports[name] = _write(_Split(folder / name, tokenizer, progress), several, 0.0)
-    reports["train"] = _write(_Split(folder / "train", tokenizer, progress), corpora["train"], share)
-    if share and (held := _hold_out(folder / "validation", corpora["train"], tokenizer, share)) is not None:
-        reports["validation"] = held
-    documents = sum(corpus.documents for corpus in corpora["train"])
-    return Report(
-        train=reports["train"],
-        validation=reports.get("validation"),
-        test=reports.get("test"),
-        extra_validation=reports.get("extra_validation"),
-        source_vocabulary=tokenizer.size,
-        target_vocabulary=tokenizer.size,
-        joint=True,
-        tokenizer_pairs=documents,
-    )
-
-
-def _learn(
-    corpora: Sequence[_Corpus], share: float, config: TokenizerConfig, progress: Progress, given: AnyTokenizer | None
-) -> AnyTokenizer:
-    """Learn the tokenizer from the text that is not held out, or what is to be added to one that is given."""
-    if given is not None and config.extend is None:
-        return given
-    every = max(1, sum(corpus.characters for corpus in corpora) // TOKENIZER_CHARACTERS)
-    progress("learning the tokenizer", sum(corpus.documents for corpus in corpora))
-    texts = (piece.text for corpus in corpora for piece, held in corpus.parts(share) if not held)
-    some = islice(texts, 0, None, every)
-    if given is not None and config.extend is not None:
-        return extend(given, some, config.extend, config.min_frequency)
-    return train_tokenizer(config.kinds[1], some, config)
-
-
-def _write(split: _Split, corpora: Sequence[_Corpus], share: float) -> SplitReport:
-    """Tokenise the corpora of a split, but for what is held out of them."""
-    found = []
-    for corpus in corpora:
-        documents, tokens = split.write(piece for piece, held in corpus.parts(share) if not held)
-        found.append(
-            CorpusReport(
-                name=corpus.file.name,
-                weight=1.0 if corpus.file.weight is None else corpus.file.weight,
-                read=corpus.documents + corpus.empty,
-                kept=documents,
-                held_out=corpus.documents - documents,
-                dropped={"blank": corpus.empty} if corpus.empty else {},
-                tokens=tokens,
-            )
-        )
-    if not split.tokens:
-        raise DataError("all of the text would be held out for validation; give more of it, or a validation corpus")
-    return split.report(found, sum(each.read for each in found), sum(each.held_out for each in found))
-
-
-def _hold_out(folder: Path, corpora: Sequence[_Corpus], tokenizer: AnyTokenizer, share: float) -> SplitReport | None:
-    """Tokenise what is held out of the training corpora, one after the other."""
-    split = _Split(folder, tokenizer)
-    for corpus in corpora:
-        split.write(piece for piece, held in corpus.parts(share) if held)
-    if not split.tokens:
-        (folder / STREAM).unlink()
-        folder.rmdir()
-        return None
-    return split.report([], split.documents, 0)
+        target = SideStatistics(tokens=self.tokens, unknown=unknown)
+        return split_report(counters, SideStatistics(tokens=0), target, self.text)
 
 
 def _chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.data.batches import Batch
-from transduce.data.store import PairStore
+from transduce.data.store import ExampleStore
 from transduce.rng import Rows
 from transduce.tasks.text_encoding.config import Objective
 from transduce.text.tokenizer.special import Specials
@@ -40,9 +40,9 @@ class EncoderBatch(Batch):
         return self.tokens.shape[1]
 
 
-def collate_examples(store: PairStore, rows: Rows, special: Specials, objective: Objective) -> EncoderBatch:
+def collate_examples(store: ExampleStore, rows: Rows, special: Specials, objective: Objective) -> EncoderBatch:
     """Return rows of a split as tensors."""
-    tokens, lengths = store.sources.take(rows)
+    tokens, lengths = store.tokens.take(rows)
     tokens_BN = _filled(tokens, lengths, special.pad, shift=1, width=int(lengths.max(initial=0)) + 2)
     tokens_BN[:, 0] = special.start
     tokens_BN[np.arange(len(rows)), lengths + 1] = special.end

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transduce.config import counted
+from transduce.data.store import ExampleRecord
 from transduce.errors import DataError, suggestion
 from transduce.tasks.text_encoding.config import ExampleFiles, Objective
 from transduce.text.lines import normalise, read_lines, read_whole
@@ -42,6 +43,18 @@ class Example:
     """The answers that were given; none where the context has none."""
     fault: str | None = None
     """Why it cannot be used; a key of `report.REASONS`."""
+
+    @property
+    def record(self) -> ExampleRecord:
+        """The example as a prepared corpus keeps it."""
+        return ExampleRecord(self.texts, self.labels, tuple(answer for answer, _ in self.answers))
+
+
+def reference(record: ExampleRecord, objective: Objective) -> str | list[str]:
+    """Return what should be predicted: the label, the labels of the words, or the accepted answers."""
+    if objective == "classify":
+        return record.labels[0]
+    return list(record.labels if objective == "tag" else record.answers)
 
 
 def read_examples(files: ExampleFiles, task: Objective) -> Iterator[Example]:

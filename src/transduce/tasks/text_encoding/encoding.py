@@ -1,8 +1,7 @@
-"""How the examples of each task become rows of a prepared corpus, with the text that they are judged by later."""
+"""How the examples of each objective become rows of a prepared corpus."""
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,16 +25,17 @@ Note = tuple[Example, str]
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what is read, what is wanted, and both as text, with the first of an example's rows."""
+    """One row: tokens and targets."""
 
     tokens: list[int]
-    wanted: list[int]
-    text: str = ""
-    gold: str = ""
+    targets: list[int]
+    """The number of a label, one for each token, or where an answer starts and ends; none for mask."""
+    example: Example | None = None
+    """The example, with the first of its rows; none for mask."""
 
 
 class Encoder(ABC):
-    """Makes rows of examples."""
+    """Encodes examples as rows."""
 
     def __init__(self, data: TextEncodingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
         self.data, self.tokenizer = data, tokenizer
@@ -43,10 +43,10 @@ class Encoder(ABC):
 
     @abstractmethod
     def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
-        """Return the rows of a unit, and what is to be said of some of its examples."""
+        """Return the rows of some examples, and the issues of some of them."""
 
     def keeps(self, reason: str) -> bool:
-        """Whether an example with this note was used all the same."""
+        """Whether an example with this issue is kept."""
         return reason in ("cut", "word_cut", "question_cut", "split")
 
 
@@ -60,7 +60,7 @@ class LabelEncoder(Encoder):
             if was_cut:
                 notes.append((example, "cut"))
             (label,) = example.labels
-            rows.append(Row(tokens, [self.numbers[label]], json.dumps(example.texts), json.dumps(label)))
+            rows.append(Row(tokens, [self.numbers[label]], example))
         return rows, notes
 
 
@@ -80,11 +80,12 @@ class TagEncoder(Encoder):
                 notes.append((example, "split"))
             if loses_pieces(pieces, self.data.max_length):
                 notes.append((example, "word_cut"))
-            text, gold, done = json.dumps(example.texts), json.dumps(example.labels), 0
-            for tokens, begins in several:
+            done = 0
+            for number, (tokens, begins) in enumerate(several):
                 labels = example.labels[done : done + len(begins)]
-                rows.append(Row(tokens, tag_wanted(len(tokens), begins, labels, self.numbers), text, gold))
-                text, gold, done = "", "", done + len(begins)
+                targets = tag_wanted(len(tokens), begins, labels, self.numbers)
+                rows.append(Row(tokens, targets, None if number else example))
+                done += len(begins)
         return rows, notes
 
 
@@ -108,19 +109,13 @@ class AnswerEncoder(Encoder):
                 notes.append((example, "split"))
             if several[0].cut:
                 notes.append((example, "question_cut"))
-            text, gold = json.dumps(example.texts), json.dumps([answer for answer, _ in example.answers])
-            for window, places in zip(several, wanted, strict=True):
-                rows.append(Row(window.tokens, places, text, gold))
-                text, gold = "", ""
+            for number, (window, places) in enumerate(zip(several, wanted, strict=True)):
+                rows.append(Row(window.tokens, places, None if number else example))
         return rows, notes
 
 
 class MaskEncoder(Encoder):
-    """A document; what is wanted of a row is only which document it is of, the rest is drawn in every epoch."""
-
-    def __init__(self, data: TextEncodingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> None:
-        super().__init__(data, tokenizer, labels)
-        self.document = 0
+    """A document of sentences; what is masked is drawn in every epoch."""
 
     def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
         sentences = self.tokenizer.encode_batch([example.texts[0] for example in examples])
@@ -131,14 +126,13 @@ class MaskEncoder(Encoder):
             found = [[*first, self.tokenizer.end, *second] for first, second in pairs]
         else:
             found, left_over = [one for one in segments(sentences, room) if one], False
-        self.document += 1
         if not found:
             return [], [(example, "too_short") for example in examples]
         notes = list[Note]()
         if left_over:  # the last token is a sentence of its own, or the end of one that was used but for it
             last = next(place for place in reversed(range(len(examples))) if sentences[place])
             notes.append((examples[last], "left_over" if len(sentences[last]) == 1 else "cut"))
-        return [Row(tokens, [self.document]) for tokens in found], notes
+        return [Row(tokens, []) for tokens in found], notes
 
 
 _ENCODERS: dict[str, type[Encoder]] = {
@@ -150,5 +144,5 @@ _ENCODERS: dict[str, type[Encoder]] = {
 
 
 def encoder_for(data: TextEncodingConfig, tokenizer: AnyTokenizer, labels: Sequence[str]) -> Encoder:
-    """Return what makes rows for a task."""
+    """Return the encoder of the objective."""
     return _ENCODERS[data.objective](data, tokenizer, labels)

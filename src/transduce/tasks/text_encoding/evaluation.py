@@ -12,7 +12,7 @@ import torch
 
 from transduce.config import Table
 from transduce.data.batches import validation_batches
-from transduce.data.store import PairStore
+from transduce.data.store import ExampleStore
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.labels import JUDGEMENTS
 from transduce.evaluation.metrics import finite, perplexity
@@ -22,7 +22,7 @@ from transduce.inference.text_encoding import answers_to
 from transduce.models.head import LanguageHead
 from transduce.tasks.text_encoding.batches import collate_examples
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
-from transduce.tasks.text_encoding.corpus import Example, documents, read_examples
+from transduce.tasks.text_encoding.corpus import Example, documents, read_examples, reference
 from transduce.tasks.text_encoding.encoding import Row, encoder_for
 from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
@@ -58,7 +58,7 @@ def assess_reader(reader: TextEncoder, path: str, columns: Table | None = None, 
     while some := list(islice(examples, TOGETHER)):
         usable = [example for example in some if _reason(example, data, left_out) is None]
         said += answers_to(reader.engine, data.objective, [example.texts for example in usable])
-        gold += [_true(example, data.objective) for example in usable]
+        gold += [reference(example.record, data.objective) for example in usable]
     if not gold:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) or "it is empty"
         raise DataError(f"{path}: has no example that can be used ({reasons}); check its columns")
@@ -79,12 +79,6 @@ def _reason(example: Example, data: TextEncodingConfig, left_out: dict[str, int]
     return reason
 
 
-def _true(example: Example, task: str) -> Any:
-    if task == "classify":
-        return example.labels[0]
-    return list(example.labels) if task == "tag" else [answer for answer, _ in example.answers]
-
-
 def _unknown_labels(task: str, gold: Sequence[Any], known: Sequence[str]) -> Table:
     """Count labels that the model has never seen and so is always wrong about; the most frequent are named."""
     labels: dict[str, Iterable[str]] = {"classify": gold, "tag": chain.from_iterable(gold)}
@@ -98,16 +92,17 @@ def _masked(reader: TextEncoder, data: TextEncodingConfig, lines: Iterator[Examp
     """Loss, perplexity and accuracy of hidden pieces, always the same ones."""
     tokenizer = reader.tokenizer
     encoder = encoder_for(data, tokenizer, ())
-    rows, left_out = list[Row](), dict[str, int]()
-    for document in documents(lines):
+    rows, groups, left_out = list[Row](), list[int](), dict[str, int]()
+    for number, document in enumerate(documents(lines)):
         some, notes = encoder.rows(document)
         rows += some
+        groups += [number] * len(some)
         for _, reason in notes:
             left_out[reason] = left_out.get(reason, 0) + (not encoder.keeps(reason))
     if not rows:
         raise DataError("there is no text to hide anything in; give a file with sentences")
-    store = PairStore.of([row.tokens for row in rows], [row.wanted for row in rows])
-    store = PairStore.of(*Masking(data, tokenizer, FIXED_SEED).examples(store, range(len(rows)), 0))
+    store = ExampleStore.of([row.tokens for row in rows], [row.targets for row in rows], groups)
+    store = ExampleStore.of(*Masking(data, tokenizer, FIXED_SEED).examples(store, range(len(rows)), 0))
     loss, asked, correct = 0.0, 0, 0
     with torch.inference_mode():
         for batch_rows in validation_batches(store, 4096):

@@ -1,7 +1,7 @@
-"""Hiding pieces of a text, to be guessed (Devlin et al. 2019, section 3.1, task 1 and 2), anew in every epoch.
+"""Masked language modelling and next sentence prediction (Devlin et al. 2019, section 3.1), drawn in every epoch.
 
-What is hidden of a row, and whether its second half is exchanged, is a function of (seed, epoch, row): the same after a
-restart, on any rank, in any batch.
+Which pieces of a row are masked, and whether its second half is replaced, is a function of (seed, epoch, row): the same
+after a restart, on any rank, in any batch.
 """
 
 from __future__ import annotations
@@ -11,92 +11,92 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.store import PairStore
+from transduce.data.store import ExampleStore
 from transduce.rng import row_generator
 from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.text.tokenizer import AnyTokenizer
 
-FOLLOWS, FOREIGN = 0, 1
-"""What is wanted of a pair: its second text follows the first, or is from elsewhere."""
-HIDDEN, EXCHANGED = 0.8, 0.9
-"""Of the pieces to be guessed: below the first, hidden; below the second, another piece; the rest stays as it is."""
+IS_NEXT, NOT_NEXT = 0, 1
+"""Target of next sentence prediction: the second text follows the first, or is from another document."""
+MASKED, REPLACED = 0.8, 0.9
+"""Of the pieces to predict: below the first, masked; below the second, replaced by another piece; the rest is kept."""
 TRIES = 16
-"""Draws for a row of another document; a corpus that is nearly all one document may not have one."""
+"""Attempts to draw a row of another document; a corpus that is nearly all one document may not have one."""
 _SPACES = ("Ġ", "▁")
-"""How byte-level pieces, and SentencePiece's, spell a space before a word."""
-_GOES_ON = "##"
-"""How WordPiece spells that a piece goes on with a word."""
+"""The space before a word in byte-level pieces and in SentencePiece's."""
+_CONTINUES = "##"
+"""The prefix of WordPiece's pieces that continue a word."""
 
 
 class Masking:
-    """Makes examples out of the rows of one split."""
+    """Masks the rows of one split."""
 
     def __init__(self, data: TextEncodingConfig, tokenizer: AnyTokenizer, seed: int) -> None:
-        assert tokenizer.mask is not None, "a tokenizer without a mask was refused before"
+        assert tokenizer.mask is not None, "a tokenizer without a mask token was rejected before"
         self.data, self.seed, self.mask, self.end = data, seed, tokenizer.mask, tokenizer.end
         special = [*tokenizer.specials, self.mask, *([] if tokenizer.unknown is None else [tokenizer.unknown])]
         self.ordinary = np.setdiff1d(np.arange(tokenizer.size), special)
         self.begins = _word_beginnings(tokenizer.vocabulary)
 
-    def examples(self, store: PairStore, rows: Sequence[int], epoch: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the tokens of these rows as they are read in an epoch, and what is wanted of them.
+    def examples(self, store: ExampleStore, rows: Sequence[int], epoch: int) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the tokens of these rows as they are read in an epoch, and their targets.
 
-        Wanted is first whether the second text follows (0 where that is not asked, else the answer + 1), then for every
-        token 0, or what stood there + 1.
+        Targets are first that of next sentence prediction + 1 (0 without it), then for every token the original token
+        + 1, or 0 where nothing is predicted.
         """
-        read, wanted = [], []
+        inputs, targets = [], []
         for row in rows:
             generator = row_generator(self.seed, epoch, row)
-            tokens, asked = store.source(row).astype(np.int64), 0
+            tokens, next_target = store.tokens[row].astype(np.int64), 0
             if self.data.next_sentence:
-                tokens, foreign = self._perhaps_exchanged(store, row, tokens, generator)
-                asked = 1 + (FOREIGN if foreign else FOLLOWS)
-            hidden, guessed = self._masked(tokens, generator)
-            read.append(hidden.tolist())
-            wanted.append([asked, *guessed.tolist()])
-        return read, wanted
+                tokens, is_replaced = self._with_second_text(store, row, tokens, generator)
+                next_target = 1 + (NOT_NEXT if is_replaced else IS_NEXT)
+            masked, originals = self._masked(tokens, generator)
+            inputs.append(masked.tolist())
+            targets.append([next_target, *originals.tolist()])
+        return inputs, targets
 
-    def _perhaps_exchanged(
-        self, store: PairStore, row: int, tokens: NDArray[np.int64], generator: np.random.Generator
+    def _with_second_text(
+        self, store: ExampleStore, row: int, tokens: NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], bool]:
-        """Put the second half of another document's row in place of the row's own, half of the time."""
+        """Replace the second half by that of a row of another document, half of the time."""
         if generator.random() < 0.5:
             return tokens, False
-        document = store.target(row)[0]
+        document = store.groups[row]
         for other in generator.integers(0, len(store), TRIES).tolist():
-            if store.target(other)[0] != document:
-                first = tokens[: self._between(tokens) + 1]
-                strange = store.source(other).astype(np.int64)
-                return np.concatenate([first, strange[self._between(strange) + 1 :]]), True
+            if store.groups[other] != document:
+                first = tokens[: self._middle(tokens) + 1]
+                others = store.tokens[other].astype(np.int64)
+                return np.concatenate([first, others[self._middle(others) + 1 :]]), True
         return tokens, False
 
-    def _between(self, tokens: NDArray[np.int64]) -> int:
-        """Where the two texts of a row meet."""
+    def _middle(self, tokens: NDArray[np.int64]) -> int:
+        """Where the first text of a row ends."""
         return int(np.flatnonzero(tokens == self.end)[0])
 
     def _masked(
         self, tokens: NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the tokens with some hidden, and for each 0 or what stood there + 1."""
+        """Return the tokens with some masked, and for each 0 or the original token + 1."""
         places = np.flatnonzero(tokens != self.end)
         count = max(1, round(self.data.mask_probability * len(places)))
         if self.data.whole_word_masking:
             chosen = self._words(tokens, places, count, generator)
         else:
             chosen = generator.permutation(places)[:count]
-        wanted = np.zeros_like(tokens)
-        wanted[chosen] = tokens[chosen] + 1
-        fate = generator.random(len(chosen))
-        read = tokens.copy()
-        read[chosen[fate < HIDDEN]] = self.mask
-        exchanged = chosen[(fate >= HIDDEN) & (fate < EXCHANGED)]
-        read[exchanged] = generator.choice(self.ordinary, len(exchanged))
-        return read, wanted
+        originals = np.zeros_like(tokens)
+        originals[chosen] = tokens[chosen] + 1
+        draw = generator.random(len(chosen))
+        masked = tokens.copy()
+        masked[chosen[draw < MASKED]] = self.mask
+        replaced = chosen[(draw >= MASKED) & (draw < REPLACED)]
+        masked[replaced] = generator.choice(self.ordinary, len(replaced))
+        return masked, originals
 
     def _words(
         self, tokens: NDArray[np.int64], places: NDArray[np.int64], count: int, generator: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Choose whole words until there are `count` pieces; a word that would go beyond is passed over.
+        """Choose whole words until there are `count` pieces; a word that would exceed it is skipped.
 
         Where every word is longer than that, the shortest is chosen.
         """
@@ -110,9 +110,9 @@ class Masking:
 
 
 def _word_beginnings(vocabulary: Sequence[str]) -> NDArray[np.bool_]:
-    """Which pieces begin a word, by how the vocabulary is spelled; all do where it has neither way."""
-    if any(piece.startswith(_GOES_ON) for piece in vocabulary):
-        return np.array([not piece.startswith(_GOES_ON) for piece in vocabulary])
+    """Which pieces begin a word, by the spelling of the vocabulary; all do where it marks neither."""
+    if any(piece.startswith(_CONTINUES) for piece in vocabulary):
+        return np.array([not piece.startswith(_CONTINUES) for piece in vocabulary])
     if any(piece.startswith(_SPACES) for piece in vocabulary):
         return np.array([piece.startswith(_SPACES) for piece in vocabulary])
     return np.ones(len(vocabulary), dtype=np.bool_)

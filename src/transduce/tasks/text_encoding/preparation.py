@@ -1,16 +1,14 @@
-"""Files of examples in, a prepared corpus out: audited, split, tokenised, sealed, in the form that pairs have.
+"""Files of examples become a prepared corpus, in two passes.
 
-Pass one reads everything and keeps a hash of each example; by the hashes some are held out, and repeated or leaked ones
-are left out. Then the tokenizer learns, and pass two writes rows. Two preparations give the same bytes (as far as the
-tokenizer's training does).
+Pass one reads everything and keeps hashes of each example, by which some are held out and duplicates and leaks are
+dropped. Then the tokenizer is trained, and pass two reads the files again and writes rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +16,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.prepared import GivenTokenizers, new_folder, write_manifest
-from transduce.data.ragged import RaggedWriter
-from transduce.data.report import Report, Side, SplitReport, Tally
-from transduce.data.split import SideCount, token_bytes
+from transduce.config import Table
+from transduce.data.audit import Progress
+from transduce.data.preparation import Preparation
+from transduce.data.prepared import GivenTokenizers
+from transduce.data.ragged import OFFSET, RaggedWriter
+from transduce.data.report import CorpusCounter, LengthCounter, Report, SideStatistics, SplitReport, split_report
+from transduce.data.split import token_bytes
+from transduce.data.store import GROUPS
 from transduce.errors import DataError, SettingsError
-from transduce.storage.json_file import write_json
-from transduce.storage.layout import REPORT, TOKENIZER
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
 from transduce.tasks.text_encoding.corpus import Example, documents, read_examples
 from transduce.tasks.text_encoding.encoding import Encoder, Row, encoder_for
@@ -34,28 +34,13 @@ from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_reading_tokenizer
 
-Progress = Callable[[str, int], None]
-WANTED_BYTES = 4
-"""Of a number that says what is wanted."""
-WRITTEN_TOGETHER = 1024
+TARGET_BYTES = 4
+"""Of a target on disk."""
+CHUNK_ROWS = 1024
 
-Dropped = dict[str, NDArray[np.bool_]]
-"""Which units of a file are left out, by reason."""
-
+Chosen = NDArray[np.bool_]
 Unit = list[Example]
-"""What is used or left out as one: an example, or for mask a document."""
-
-
-@dataclass
-class _Survey:
-    """What pass one found in one file: hashes of its units, in their order."""
-
-    files: ExampleFiles
-    texts: NDArray[np.uint64]
-    """Of the text alone."""
-    wholes: NDArray[np.uint64]
-    """Of the text and what is said of it."""
-    usable: NDArray[np.bool_]
+"""Examples that are used or dropped together: one, or for mask those of a document."""
 
 
 def prepare_examples(
@@ -65,302 +50,272 @@ def prepare_examples(
     progress: Progress | None = None,
     given: GivenTokenizers | None = None,
 ) -> Report:
-    """Audit and tokenise examples into `folder`, which is written whole or not at all, and report what was found.
-
-    `given` is a tokenizer that is there already; another is learned.
-    """
-    if given is not None and tokenizer.extend is not None:
-        raise SettingsError("--extend-vocabulary is for models that generate text; a text encoder keeps its tokens")
-    known = None if given is None else given.source
-    with new_folder(folder) as aside:
-        report = _Preparation(data, tokenizer, aside, progress or (lambda stage, count: None), known).run()
-        write_json(aside / REPORT, report.to_table())
-        sizes = {"source": token_bytes(report.source_vocabulary), "target": WANTED_BYTES}
-        write_manifest(aside, data, tokenizer, sizes)
-    return report
+    """Prepare examples into `folder` and return the report; see `Preparation`."""
+    return ExamplePreparation(data, tokenizer, progress, given).run(folder)
 
 
-class _Preparation:
-    """One preparation on its way."""
+@dataclass
+class _AuditedFile:
+    """What pass one found in one file: hashes of its units, in their order, and which of them are not trained on."""
+
+    files: ExampleFiles
+    texts: NDArray[np.uint64]
+    """Hashes of the texts alone."""
+    wholes: NDArray[np.uint64]
+    """Hashes of texts and labels."""
+    usable: Chosen
+    dropped: dict[str, Chosen]
+    """Which are dropped, by reason."""
+    held_out: Chosen
+    """Which go to validation."""
+
+    @property
+    def kept(self) -> Chosen:
+        """Which are usable and not dropped."""
+        kept = self.usable.copy()
+        for found in self.dropped.values():
+            kept &= ~found
+        return kept
+
+    def reason(self, place: int) -> str | None:
+        """Why a unit is dropped, if it is."""
+        return next((reason for reason, found in self.dropped.items() if found[place]), None)
+
+
+class ExamplePreparation(Preparation):
+    """The preparation of examples for a text encoder."""
+
+    noun = "example"
 
     def __init__(
         self,
         data: TextEncodingConfig,
-        tokenizer: TokenizerConfig,
-        folder: Path,
-        progress: Progress,
-        given: AnyTokenizer | None,
+        config: TokenizerConfig,
+        progress: Progress | None = None,
+        given: GivenTokenizers | None = None,
     ) -> None:
-        self.data, self.tokenizer, self.folder, self.progress, self.given = data, tokenizer, folder, progress, given
+        if given is not None and config.extend is not None:
+            raise SettingsError("--extend-vocabulary is for models that generate text; a text encoder keeps its tokens")
+        super().__init__(data, config, progress, given)
+        self.data = data
+        self.audited: dict[str, list[_AuditedFile]] = {}
         self.labels: set[str] = set()
 
-    @property
-    def _skips_unanswered(self) -> bool:
-        return self.data.objective == "answer" and not self.data.allow_no_answer
+    def report_notes(self) -> Table:
+        return {"labels": tuple(sorted(self.labels)), "target_vocabulary": max(1, len(self.labels))}
 
-    def run(self) -> Report:
-        splits = [name for name in ("test", "validation", "train") if self.data.of_split(name)]
-        surveys = {name: [self._survey(name, files) for files in self.data.of_split(name)] for name in splits}
-        if not any(survey.usable.any() for survey in surveys["train"]):
-            raise DataError(
-                f"{surveys['train'][0].files.path}: none of the {sum(len(one.texts) for one in surveys['train']):,} "
-                f"examples can be used for the objective {self.data.objective}; check format and columns"
-                + (
-                    ""
-                    if self.data.objective != "answer" or self.data.allow_no_answer
-                    else ", or set data.allow_no_answer=true"
-                )
-            )
-        dropped = self._dropped(surveys)
-        held = self._held_out(surveys, dropped["train"])
-        if self.data.objective == "mask" and self.data.next_sentence and sum(int((~out).sum()) for out in held) < 2:
-            raise DataError(
-                "to ask whether a sentence follows, there must be two training documents or more, with a blank line "
-                "between them; set data.next_sentence=false"
-            )
-        tokenizer, learned_from = self._tokenizer(surveys["train"], held, dropped["train"])
-        (self.folder / TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
-        labels = sorted(self.labels)
-        encoder = encoder_for(self.data, tokenizer, labels)
-        reports: dict[str, SplitReport] = {}
-        for name in splits:
-            nothing = [np.zeros(len(one.texts), dtype=np.bool_) for one in surveys[name]]
-            is_train = name == "train"
-            reports |= self._write(name, surveys[name], held if is_train else nothing, dropped[name], encoder)
-        for name, split in reports.items():
-            if not split.rows and name not in splits:
-                shutil.rmtree(self.folder / name)  # all that was held out was left out
-            elif not split.rows:
-                raise DataError(f"nothing is left of the {name} examples; see what was left out: {_faults(split)}")
-        return Report(
-            train=reports["train"],
-            validation=reports.get("validation"),
-            test=reports.get("test"),
-            source_vocabulary=tokenizer.size,
-            target_vocabulary=max(1, len(labels)),
-            joint=True,
-            tokenizer_pairs=learned_from,
-            labels=tuple(labels),
+    def token_bytes(self, report: Report) -> dict[str, int]:
+        return {"tokens": token_bytes(report.source_vocabulary), "targets": TARGET_BYTES}
+
+    def audit(self, split: str) -> None:
+        self.audited[split] = [self._audit(split, files) for files in self.data.of_split(split)]
+
+    def _audit(self, split: str, files: ExampleFiles) -> _AuditedFile:
+        if is_stream(files.path):
+            raise DataError(f"{shown(files.path)}: examples are read several times, a pipe only once; give a file")
+        texts, wholes, usable = [], [], []
+        for count, unit in enumerate(self._units(files), start=1):
+            self.labels.update(label for example in unit if example.fault is None for label in example.labels)
+            context_only = self.data.objective == "answer"
+            texts.append(_hash(example.texts[-1:] if context_only else example.texts for example in unit))
+            wholes.append(_hash((*example.texts, *example.labels, *_placed_answers(example)) for example in unit))
+            usable.append(all(self._is_usable(example) for example in unit))
+            if count % CHUNK_ROWS == 0:
+                self.progress(f"reading {split}", count)
+        return _AuditedFile(
+            files,
+            np.array(texts, dtype=np.uint64),
+            np.array(wholes, dtype=np.uint64),
+            np.array(usable, dtype=np.bool_),
+            dropped={},
+            held_out=np.zeros(len(texts), dtype=np.bool_),
         )
 
     def _units(self, files: ExampleFiles) -> Iterator[Unit]:
         examples = read_examples(files, self.data.objective)
         return documents(examples) if self.data.objective == "mask" else ([example] for example in examples)
 
-    def _again(self, one: _Survey) -> Iterator[Unit]:
-        """Read a file once more, which must be what it was."""
+    def _units_again(self, audited: _AuditedFile) -> Iterator[Unit]:
+        """Read a file once more; it must not have changed."""
         count = 0
-        for count, unit in enumerate(self._units(one.files), start=1):
-            if count > len(one.texts):
+        for count, unit in enumerate(self._units(audited.files), start=1):
+            if count > len(audited.texts):
                 break
             yield unit
-        if count != len(one.texts):
-            raise DataError(f"{one.files.path}: changed while it was being read; try again when nobody writes to it")
-
-    def _survey(self, name: str, files: ExampleFiles) -> _Survey:
-        if is_stream(files.path):
+        if count != len(audited.texts):
             raise DataError(
-                f"{shown(files.path)}: examples are read several times, and this can be read once only; give a file"
+                f"{audited.files.path}: changed while it was being read; try again when nobody writes to it"
             )
-        texts, wholes, usable = [], [], []
-        for count, unit in enumerate(self._units(files), start=1):
-            self.labels.update(label for example in unit if example.fault is None for label in example.labels)
-            text = _hash(example.texts[-1:] if self.data.objective == "answer" else example.texts for example in unit)
-            texts.append(text)
-            wholes.append(_hash((*example.texts, *example.labels, *_said(example)) for example in unit))
-            usable.append(all(self._is_usable(example) for example in unit))
-            if count % WRITTEN_TOGETHER == 0:
-                self.progress(f"reading {name}", count)
-        return _Survey(
-            files,
-            np.array(texts, dtype=np.uint64),
-            np.array(wholes, dtype=np.uint64),
-            np.array(usable, dtype=np.bool_),
-        )
+
+    @property
+    def _drops_unanswered(self) -> bool:
+        return self.data.objective == "answer" and not self.data.allow_no_answer
 
     def _is_usable(self, example: Example) -> bool:
-        unanswered = self._skips_unanswered and not example.answers
-        return example.fault is None and not unanswered
+        return example.fault is None and not (self._drops_unanswered and not example.answers)
 
-    def _held_out(self, surveys: dict[str, list[_Survey]], dropped: list[Dropped]) -> list[NDArray[np.bool_]]:
-        """Which training units go to validation: those with the lowest hashes; all of one text go together."""
-        train = surveys["train"]
-        kept = [_kept(*pair) for pair in zip(train, dropped, strict=True)]
-        hashes = np.unique(np.concatenate([one.texts[some] for one, some in zip(train, kept, strict=True)]))
-        count = 0
-        if "validation" not in surveys and self.data.validation_fraction > 0 and len(hashes) > 1:
-            count = min(self.data.validation_max_size, max(1, round(self.data.validation_fraction * len(hashes))))
-        return [np.isin(one.texts, hashes[:count]) & some for one, some in zip(train, kept, strict=True)]
+    def select(self) -> None:
+        train = self.audited["train"]
+        if not any(audited.usable.any() for audited in train):
+            raise DataError(
+                f"{train[0].files.path}: none of the {sum(len(audited.texts) for audited in train):,} examples can be "
+                f"used for the objective {self.data.objective}; check format and columns"
+                + (", or set data.allow_no_answer=true" if self._drops_unanswered else "")
+            )
+        if self.data.objective != "mask":
+            self._drop_leaks_and_duplicates(train)
+        self._hold_out(train)
+        num_kept = sum(int((~audited.held_out).sum()) for audited in train)
+        if self.data.objective == "mask" and self.data.next_sentence and num_kept < 2:
+            raise DataError(
+                "next sentence prediction needs at least two training documents, with a blank line between them; "
+                "set data.next_sentence=false"
+            )
 
-    def _dropped(self, surveys: dict[str, list[_Survey]]) -> dict[str, list[Dropped]]:
-        """For every file of every split: which units are left out, by reason."""
-        found: dict[str, list[Dropped]] = {name: [{} for _ in several] for name, several in surveys.items()}
-        if self.data.objective == "mask":
-            return found
-        others = [one.texts for name in surveys if name != "train" for one in surveys[name]]
+    def _drop_leaks_and_duplicates(self, train: Sequence[_AuditedFile]) -> None:
+        others = [audited.texts for split in self.splits if split != "train" for audited in self.audited[split]]
         known = np.concatenate(others) if others else np.zeros(0, dtype=np.uint64)
         seen = np.zeros(0, dtype=np.uint64)
-        for one, reasons in zip(surveys["train"], found["train"], strict=True):
+        for audited in train:
             if self.data.leakage == "drop":
-                reasons["leaked_source"] = np.isin(one.texts, known)
+                audited.dropped["leaked_source"] = np.isin(audited.texts, known)
             if self.data.duplicates == "drop":
-                places = np.flatnonzero(one.usable)  # what is left out anyway is nobody's first
-                usable = one.wholes[places]
-                again = np.ones(len(usable), dtype=np.bool_)
-                again[np.unique(usable, return_index=True)[1]] = False
-                reasons["duplicate"] = np.zeros(len(one.wholes), dtype=np.bool_)
-                reasons["duplicate"][places] = again | np.isin(usable, seen)
+                places = np.flatnonzero(audited.usable)  # an unusable one is not the first of its duplicates
+                usable = audited.wholes[places]
+                repeated = np.ones(len(usable), dtype=np.bool_)
+                repeated[np.unique(usable, return_index=True)[1]] = False
+                audited.dropped["duplicate"] = np.zeros(len(audited.wholes), dtype=np.bool_)
+                audited.dropped["duplicate"][places] = repeated | np.isin(usable, seen)
                 seen = np.concatenate([seen, usable])
-        return found
 
-    def _tokenizer(
-        self,
-        train: list[_Survey],
-        held: list[NDArray[np.bool_]],
-        dropped: list[Dropped],
-    ) -> tuple[AnyTokenizer, int]:
+    def _hold_out(self, train: Sequence[_AuditedFile]) -> None:
+        """Choose the training units with the lowest hashes for validation; all of one text go together."""
+        hashes = np.unique(np.concatenate([audited.texts[audited.kept] for audited in train]))
+        count = 0
+        if self.data.validation is None and self.data.validation_fraction > 0 and len(hashes) > 1:
+            count = min(self.data.validation_max_size, max(1, round(self.data.validation_fraction * len(hashes))))
+        for audited in train:
+            audited.held_out = np.isin(audited.texts, hashes[:count]) & audited.kept
+
+    def train_tokenizers(self) -> tuple[tuple[AnyTokenizer, AnyTokenizer], int]:
         if self.given is not None:
-            if self.data.objective == "mask" and self.given.mask is None:
+            tokenizer = self.given.source
+            if self.data.objective == "mask" and tokenizer.mask is None:
                 raise SettingsError(
-                    "the tokenizer that was given has no token that hides a piece, so it was not made for a reader; "
-                    "leave it out, and one is learned"
+                    "the given tokenizer has no mask token, so it was not made for masked language modelling; leave "
+                    "it out, and one is trained"
                 )
-            return self.given, 0
-        chosen = [_kept(one, reasons) & ~out for one, out, reasons in zip(train, held, dropped, strict=True)]
-        total = sum(int(some.sum()) for some in chosen)
-        self.progress("learning the tokenizer", total)
-        return train_reading_tokenizer(self.tokenizer, self._texts(train, chosen)), total
+            return (tokenizer, tokenizer), 0
+        total = sum(int((audited.kept & ~audited.held_out).sum()) for audited in self.audited["train"])
+        self.progress("training the tokenizer", total)
+        tokenizer = train_reading_tokenizer(self.config, self._training_texts())
+        return (tokenizer, tokenizer), total
 
-    def _texts(self, train: list[_Survey], chosen: list[NDArray[np.bool_]]) -> Iterator[str]:
+    def _training_texts(self) -> Iterator[str]:
         joined = self.data.objective == "tag"
-        for one, some in zip(train, chosen, strict=True):
-            for unit, wanted in zip(self._again(one), some.tolist(), strict=True):
-                for example in unit if wanted else ():
+        for audited in self.audited["train"]:
+            chosen = (audited.kept & ~audited.held_out).tolist()
+            for unit, is_chosen in zip(self._units_again(audited), chosen, strict=True):
+                for example in unit if is_chosen else ():
                     yield from [" ".join(example.texts)] if joined else example.texts
 
-    def _write(
-        self,
-        name: str,
-        surveys: list[_Survey],
-        held: list[NDArray[np.bool_]],
-        dropped: list[Dropped],
-        encoder: Encoder,
-    ) -> dict[str, SplitReport]:
-        """Pass two over one split, which is two when validation is held out of training."""
-        several = len(surveys) > 1
-        names = [name, *(["validation"] if any(out.any() for out in held) else [])]
+    def tokenise(self, split: str, source: AnyTokenizer, target: AnyTokenizer) -> dict[str, SplitReport]:
+        encoder = encoder_for(self.data, source, sorted(self.labels))
+        audited = self.audited[split]
+        names = [split, *(["validation"] if any(one.held_out.any() for one in audited) else [])]
         with ExitStack() as stack:
             writers = {
-                split: stack.enter_context(_Writer(self.folder / split, encoder, self.data.max_length))
-                for split in names
+                name: stack.enter_context(_ExampleWriter(self.folder / name, encoder, self.data.max_length))
+                for name in names
             }
-            for one, out, reasons in zip(surveys, held, dropped, strict=True):
-                for split, writer in writers.items():
-                    weight = one.files.weight or 1.0
-                    writer.begin(Tally(one.files.name if several else None, weight if split == name else 1.0))
-                for place, unit in enumerate(self._again(one)):
-                    split = "validation" if out[place] and name == "train" else name
-                    because = next((reason for reason, which in reasons.items() if which[place]), None)
-                    writers[name].tally.held_out += len(unit) if split != name else 0
-                    writers[name].tally.read += len(unit) if split != name else 0
-                    writers[split].add(unit, None if split != name else because)
-            return {split: writer.finish() for split, writer in writers.items()}
+            for one, counter in zip(audited, self.counters[split], strict=True):
+                for name, writer in writers.items():
+                    writer.begin(counter if name == split else CorpusCounter(counter.corpus))
+                for place, unit in enumerate(self._units_again(one)):
+                    if one.held_out[place]:
+                        counter.held_out += len(unit)
+                        counter.read += len(unit)
+                        writers["validation"].write(unit)
+                    else:
+                        writers[split].write(unit, one.reason(place))
+            return {name: writer.finish() for name, writer in writers.items()}
 
 
-def _said(example: Example) -> Iterator[str]:
-    """The answers to a question, told apart by where they stand."""
-    return (f"{start}:{answer}" for answer, start in example.answers)
-
-
-class _Writer:
-    """Writes the files of one split and counts what goes in and what does not."""
+class _ExampleWriter:
+    """Writes the examples of one split as rows, and counts what is kept and dropped."""
 
     def __init__(self, folder: Path, encoder: Encoder, max_length: int) -> None:
         folder.mkdir()
-        self.encoder, self.rows, self.waiting = encoder, [0], list[Row]()
-        self.tallies: list[Tally] = []
-        self.count = SideCount(encoder.tokenizer, max_length)
-        self.wanted = 0
+        self.encoder, self.pending = encoder, list[Row]()
+        self.counters: list[CorpusCounter] = []
+        self.lengths = LengthCounter(encoder.tokenizer, max_length)
+        self.num_groups = self.num_targets = 0
+        self.pending_groups: list[int] = []
         with ExitStack() as stack:
             ids = f"<u{token_bytes(encoder.tokenizer.size)}"
-            self._tokens = stack.enter_context(RaggedWriter(folder, "source.tokens", ids))
-            self._wanted = stack.enter_context(RaggedWriter(folder, "target.tokens", f"<u{WANTED_BYTES}"))
-            self._texts = [
-                stack.enter_context(RaggedWriter(folder, f"{side}.text", np.uint8)) for side in ("source", "target")
-            ]
+            self._tokens = stack.enter_context(RaggedWriter(folder, "tokens", ids))
+            self._targets = stack.enter_context(RaggedWriter(folder, "targets", f"<u{TARGET_BYTES}"))
+            self._examples = stack.enter_context(RaggedWriter(folder, "examples", np.uint8))
+            self._groups = stack.enter_context((folder / GROUPS).open("wb"))
             self._files = stack.pop_all()
 
-    @property
-    def tally(self) -> Tally:
-        return self.tallies[-1]
-
-    def begin(self, tally: Tally) -> None:
-        """Go on with the next file."""
+    def begin(self, counter: CorpusCounter) -> None:
+        """Continue with the next file, counted by `counter`."""
         self._flush()
-        self.tallies.append(tally)
-        if len(self.tallies) > 1:
-            self.rows.append(0)
+        counter.rows = 0
+        self.counters.append(counter)
 
-    def add(self, unit: Unit, because: str | None) -> None:
-        """Write a unit's rows, or count why it has none."""
-        self.tally.read += len(unit)
-        usable = []
+    def write(self, unit: Unit, reason: str | None = None) -> None:
+        """Write the rows of a unit; one that is dropped for a reason is only counted."""
+        counter, usable = self.counters[-1], []
+        counter.read += len(unit)
         for example in unit:
-            reason = example.fault or because
-            if reason is not None:
-                self.tally.found(reason, [_shown(example)], dropped=1)
+            if (issue := example.fault or reason) is not None:
+                counter.count(issue, [_as_pair(example)], dropped=1)
             else:
                 usable.append(example)
         rows, notes = self.encoder.rows(usable)
-        for example, reason in notes:
-            kept = self.encoder.keeps(reason)
-            self.tally.found(reason, [_shown(example)], kept=int(kept), dropped=int(not kept))
-        self.tally.kept += len(usable) - sum(not self.encoder.keeps(reason) for _, reason in notes)
-        self.waiting += rows
-        if len(self.waiting) >= WRITTEN_TOGETHER:
+        for example, issue in notes:
+            kept = self.encoder.keeps(issue)
+            counter.count(issue, [_as_pair(example)], kept=int(kept), dropped=int(not kept))
+        counter.kept += len(usable) - sum(not self.encoder.keeps(issue) for _, issue in notes)
+        for number, row in enumerate(rows):
+            self.num_groups += row.example is not None or number == 0
+            self.pending_groups.append(self.num_groups)
+        self.pending += rows
+        if len(self.pending) >= CHUNK_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        rows, self.waiting = self.waiting, []
-        self.rows[-1] += len(rows)
+        if not self.pending:
+            return
+        rows, groups = self.pending, np.array(self.pending_groups, dtype=OFFSET)
+        self.pending, self.pending_groups = [], []
+        self.counters[-1].rows = (self.counters[-1].rows or 0) + len(rows)
         lengths = np.array([len(row.tokens) for row in rows], dtype=np.int64)
         flat = np.array([token for row in rows for token in row.tokens], dtype=np.uint32)
-        self.count.add(flat, lengths)
-        self.wanted += sum(len(row.wanted) for row in rows)
+        self.lengths.add(flat, lengths)
+        self.num_targets += sum(max(1, len(row.targets)) for row in rows)
         self._tokens.append_flat(flat, lengths)
-        self._wanted.append([row.wanted for row in rows])
-        self._texts[0].append_bytes([row.text.encode() for row in rows])
-        self._texts[1].append_bytes([row.gold.encode() for row in rows])
+        self._targets.append([row.targets for row in rows])
+        self._groups.write(groups.tobytes())
+        self._examples.append_bytes([row.example.record.to_bytes() for row in rows if row.example is not None])
 
     def finish(self) -> SplitReport:
-        """Return what was counted."""
+        """Return the report of the split."""
         self._flush()
-        total = Tally.total(self.tallies)
-        mixed = len(self.tallies) > 1 or self.tallies[0].weight != 1
-        parts = [tally.report().but(rows=rows) for tally, rows in zip(self.tallies, self.rows, strict=True)]
-        return SplitReport(
-            read=total.read,
-            kept=total.kept,
-            held_out=total.held_out,
-            findings=total.findings(),
-            source=self.count.side(),
-            target=Side(tokens=self.wanted),
-            rows=sum(self.rows),
-            corpora=tuple(parts) if mixed else None,
-        )
+        return split_report(self.counters, self.lengths.statistics(), SideStatistics(tokens=self.num_targets))
 
-    def __enter__(self) -> _Writer:
+    def __enter__(self) -> _ExampleWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._files.close()
 
 
-def _kept(survey: _Survey, reasons: Dropped) -> NDArray[np.bool_]:
-    kept = survey.usable.copy()
-    for which in reasons.values():
-        kept &= ~which
-    return kept
+def _placed_answers(example: Example) -> Iterator[str]:
+    """The answers to a question, told apart by where they start."""
+    return (f"{start}:{answer}" for answer, start in example.answers)
 
 
 def _hash(texts: Iterable[Iterable[str]]) -> int:
@@ -368,12 +323,7 @@ def _hash(texts: Iterable[Iterable[str]]) -> int:
     return int.from_bytes(whole.digest(), "little")
 
 
-def _shown(example: Example) -> Pair:
-    said = [*example.labels, *(answer for answer, _ in example.answers)]
-    return Pair(" ".join(example.texts), " ".join(said), example.line)
-
-
-def _faults(split: SplitReport) -> str:
-    return (
-        ", ".join(f"{reason} {finding.dropped:,}" for reason, finding in split.findings.items()) or "nothing was read"
-    )
+def _as_pair(example: Example) -> Pair:
+    """The example as a report shows it."""
+    targets = [*example.labels, *(answer for answer, _ in example.answers)]
+    return Pair(" ".join(example.texts), " ".join(targets), example.line)

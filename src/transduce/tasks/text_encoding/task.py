@@ -14,7 +14,7 @@ from transduce.config import Config, Table
 from transduce.data.batches import POOL_SIZE
 from transduce.data.prepared import GivenTokenizers, Prepared
 from transduce.data.report import Report
-from transduce.data.store import PairStore
+from transduce.data.store import ExampleStore
 from transduce.errors import SettingsError
 from transduce.evaluation.labels import SCORES
 from transduce.inference.search.options import SearchOptions
@@ -207,9 +207,9 @@ class TextEncoding(Task[TextEncodingConfig]):
         )
 
 
-def _masked_rows(masking: Masking, split: PairStore) -> Callable[[Rows, int, int], PairStore]:
+def _masked_rows(masking: Masking, split: ExampleStore) -> Callable[[Rows, int, int], ExampleStore]:
     """Return what masks rows of a split anew for each epoch."""
-    return lambda rows, epoch, _: PairStore.of(*masking.examples(split, rows.tolist(), epoch))
+    return lambda rows, epoch, _: ExampleStore.of(*masking.examples(split, rows.tolist(), epoch))
 
 
 def _learned_positions(model: Config) -> int | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from transduce.data.prepared import Prepared
-from transduce.data.store import PairStore
+from transduce.data.store import ExampleStore
 from transduce.evaluation.labels import judge_answers
 from transduce.inference.text_encoding import ReadingEngine, answers_to
 from transduce.models.interface import EncoderModel
 from transduce.tasks.text_encoding.config import TextEncodingConfig
+from transduce.tasks.text_encoding.corpus import reference
 from transduce.training.reporter import Sample
 from transduce.training.validation import SAMPLES, Predictions
 from transduce.training.workers import Workers
@@ -22,22 +22,22 @@ PREDICTED_TOGETHER = 256
 class ExamplePredictions:
     """Predicts the labels, tags or answers of a split's examples and scores them."""
 
-    def __init__(self, data: TextEncodingConfig, prepared: Prepared, split: PairStore) -> None:
+    def __init__(self, data: TextEncodingConfig, prepared: Prepared, split: ExampleStore) -> None:
         self.data, self.tokenizer, self.labels = data, prepared.source_tokenizer, prepared.report.labels or ()
-        self.examples = [(json.loads(text), json.loads(label)) for text, label in split.texts() if text]
+        self.examples = [(record.texts, reference(record, data.objective)) for record in split.examples()]
 
     def __call__(self, workers: Workers) -> Predictions:
         """Predict and score."""
         predictions = self._predict(workers)
         if not predictions:
             return Predictions()
-        references = [reference for _, reference in self.examples]
+        references = [expected for _, expected in self.examples]
         shown = zip(self.examples[:SAMPLES], predictions[:SAMPLES], strict=False)
         return Predictions(
             scores=judge_answers(self.data.objective, references, predictions),
             samples=tuple(
-                Sample(_one_line(text), _one_line(reference), _one_line(prediction))
-                for (text, reference), prediction in shown
+                Sample(_one_line(text), _one_line(expected), _one_line(prediction))
+                for (text, expected), prediction in shown
             ),
         )
 

@@ -115,7 +115,8 @@ class Translation(TransducerTask[TranslationConfig]):
         return prepare_pairs(self.data, tokenizer, folder, progress, given)
 
     def texts(self, prepared: Prepared) -> Iterator[tuple[str, str]]:
-        return prepared.train.texts()
+        found: Iterator[tuple[str, str]] = prepared.train.texts()
+        return found
 
     def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
         rewrite, pool_size = None, POOL_SIZE

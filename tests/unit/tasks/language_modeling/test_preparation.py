@@ -63,7 +63,7 @@ def test_nothing_is_lost_between_a_file_and_its_tokens(
     assert whole.report.train.text.words == len(STORIES.split())
     lines = prepared(tmp_path, {"text": stories, "document": "line"}, config, validation_fraction=0)
     assert documents(lines) == [line for line in STORIES.split("\n") if line]
-    assert lines.report.train.findings["blank"].dropped == 19
+    assert lines.report.train.issues["blank"].dropped == 19
     assert lines.report.train.read == lines.report.train.kept + 19 == 59
 
 
@@ -86,7 +86,7 @@ def test_whole_documents_at_the_end_are_held_out_and_at_most_a_million_character
     assert found.report.train.held_out == len(held)
     share = sum(map(len, held)) / sum(map(len, every))
     assert 0.15 < share <= 0.25
-    monkeypatch.setattr(preparation, "MOST_HELD_OUT", 90)
+    monkeypatch.setattr(preparation, "MAX_HELD_OUT", 90)
     assert sum(map(len, documents(prepared(tmp_path, {"text": stories}, validation_fraction=0.25), "validation"))) <= 90
 
 

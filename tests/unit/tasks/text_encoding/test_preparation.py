@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transduce.data.prepared import Prepared
+from transduce.data.prepared import GivenTokenizers, Prepared
 from transduce.errors import DataError, SettingsError
 from transduce.tasks.catalog import load_prepared, prepare
-from transduce.tasks.text_encoding.batches import collate_reading
+from transduce.tasks.text_encoding.batches import collate_examples
 from transduce.tasks.text_encoding.config import TextEncodingConfig
-from transduce.tasks.text_encoding.masking import FOREIGN, Masking
+from transduce.tasks.text_encoding.masking import NOT_NEXT, Masking
 from transduce.tasks.text_encoding.preparation import prepare_examples
-from transduce.tasks.translation.preparation import Given
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -43,21 +42,22 @@ def test_labelled_texts_become_rows_and_every_line_is_accounted_for(tmp_path: Pa
         validation_fraction=0.1,
     )
     report = found.report.train
-    dropped = {reason: finding.dropped for reason, finding in report.findings.items() if finding.dropped}
+    dropped = {reason: issue.dropped for reason, issue in report.issues.items() if issue.dropped}
     assert dropped == {"empty": 1, "leaked_source": 1, "duplicate": 2, "columns": 1}
-    assert report.findings["cut"].kept == 1
+    assert report.issues["cut"].kept == 1
     assert report.read == 65 == report.kept + report.held_out + report.dropped
     assert found.report.labels == ("a", "b", "c", "d")
     assert found.validation is not None and len(found.validation) == report.held_out == 6
-    texts = {text for text, _ in found.train.texts()}
-    assert not texts & {text for text, _ in found.validation.texts()}
-    batch = collate_reading(found.train, np.arange(4), found.source_tokenizer.specials, "classify")
+    examples = list(found.train.examples())
+    texts = {example.texts for example in examples}
+    assert not texts & {example.texts for example in found.validation.examples()}
+    batch = collate_examples(found.train, np.arange(4), found.source_tokenizer.specials, "classify")
     for row in range(4):
-        text, gold = found.train.text(row)
-        assert found.report.labels[int(batch.wanted[row, 0])] == json.loads(gold)
+        example = examples[row]
+        assert found.report.labels[int(batch.labels[row, 0])] == example.labels[0]
         real = batch.tokens[row][batch.allowed[row]].tolist()
         tokenizer = found.source_tokenizer
-        assert real == [tokenizer.start, *tokenizer.encode(json.loads(text)[0]), tokenizer.end]
+        assert real == [tokenizer.start, *tokenizer.encode(example.texts[0]), tokenizer.end]
 
 
 def test_pairs_have_their_second_text_in_the_second_segment(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_pairs_have_their_second_text_in_the_second_segment(tmp_path: Path) -> N
     )
     tokenizer = found.source_tokenizer
     framed = [tokenizer(*line.split("\t")[:2]) for line in lines]
-    batch = collate_reading(found.train, np.arange(len(lines)), tokenizer.specials, "classify")
+    batch = collate_examples(found.train, np.arange(len(lines)), tokenizer.specials, "classify")
     for row, expected in enumerate(framed):
         assert batch.tokens[row][batch.allowed[row]].tolist() == expected["input_ids"]
         assert batch.segments[row][batch.allowed[row]].tolist() == expected["token_type_ids"]
@@ -83,15 +83,15 @@ def test_words_have_their_label_at_their_first_piece_and_long_sentences_are_spli
     text = "\n\n".join("\n".join(f"{word} T{len(word)}" for word in words) for words in sentences)
     (tmp_path / "a.conll").write_text(text + "\n", encoding="utf-8")
     found = prepared(tmp_path, objective="tag", train={"path": str(tmp_path / "a.conll")}, validation_fraction=0.0)
-    assert found.report.train.findings["split"].kept >= 1
+    assert found.report.train.issues["split"].kept >= 1
     assert found.report.train.rows is not None and found.report.train.rows > found.report.train.kept == 13
     tokenizer, labels = found.source_tokenizer, found.report.labels or ()
     said: list[str] = []
-    batch = collate_reading(found.train, np.arange(len(found.train)), tokenizer.specials, "tag")
+    batch = collate_examples(found.train, np.arange(len(found.train)), tokenizer.specials, "tag")
     for row in range(len(found.train)):
-        for place in np.flatnonzero(batch.wanted[row].numpy() >= 0).tolist():
+        for place in np.flatnonzero(batch.labels[row].numpy() >= 0).tolist():
             assert not tokenizer.vocabulary[int(batch.tokens[row, place])].startswith("##")
-            said.append(labels[int(batch.wanted[row, place])])
+            said.append(labels[int(batch.labels[row, place])])
     assert sorted(said) == sorted(f"T{len(word)}" for words in sentences for word in words)
     assert batch.num_target_tokens == len(said)
     assert batch.tokens.shape[1] <= 16
@@ -105,7 +105,7 @@ def test_an_example_is_no_duplicate_of_one_that_cannot_be_used(tmp_path: Path) -
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
-    dropped = {reason: finding.dropped for reason, finding in found.report.train.findings.items() if finding.dropped}
+    dropped = {reason: issue.dropped for reason, finding in found.report.train.issues.items() if finding.dropped}
     assert dropped == {"no_place": 1, "duplicate": 1} and found.report.train.kept == 1
 
 
@@ -118,9 +118,9 @@ def test_an_answer_stands_in_the_windows_that_hold_all_of_it(tmp_path: Path) -> 
         tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0, stride=6
     )
     tokenizer = found.source_tokenizer
-    batch = collate_reading(found.train, np.arange(len(found.train)), tokenizer.specials, "answer")
+    batch = collate_examples(found.train, np.arange(len(found.train)), tokenizer.specials, "answer")
     hits = 0
-    for tokens, (first, last) in zip(batch.tokens.tolist(), batch.wanted.tolist(), strict=True):
+    for tokens, (first, last) in zip(batch.tokens.tolist(), batch.labels.tolist(), strict=True):
         if first:
             assert tokenizer.decode(tokens[first : last + 1]) == "alten tor"
             hits += 1
@@ -160,7 +160,7 @@ def test_pieces_are_hidden_at_the_paper_rates(plain: Prepared) -> None:
     for epoch in range(30):
         for read, wanted in zip(*make.examples(plain.train, rows, epoch), strict=True):
             pairs += 1
-            foreign += wanted[0] == 1 + FOREIGN
+            foreign += wanted[0] == 1 + NOT_NEXT
             for token, true in zip(read, wanted[1:], strict=True):
                 total += token != tokenizer.end
                 asked += true > 0
@@ -179,16 +179,16 @@ def test_what_was_hidden_restores_the_row_and_foreign_halves_are_of_other_docume
         zip(*masking(plain).examples(plain.train, range(len(plain.train)), 0), strict=True)
     ):
         restored = [true - 1 if true else token for token, true in zip(read, wanted[1:], strict=True)]
-        original = plain.train.source(row).tolist()
+        original = plain.train.tokens[row].tolist()
         cut = original.index(end)
         assert restored[: cut + 1] == original[: cut + 1]
-        if wanted[0] == 1 + FOREIGN:
+        if wanted[0] == 1 + NOT_NEXT:
             others = [
                 other
                 for other in range(len(plain.train))
-                if plain.train.source(other).tolist()[plain.train.source(other).tolist().index(end) :] == restored[cut:]
+                if plain.train.tokens[other].tolist()[plain.train.tokens[other].tolist().index(end) :] == restored[cut:]
             ]
-            assert any(plain.train.target(other)[0] != plain.train.target(row)[0] for other in others)
+            assert any(plain.train.groups[other] != plain.train.groups[row] for other in others)
         else:
             assert restored == original
 
@@ -198,9 +198,9 @@ def test_whole_word_masking_are_hidden_or_none_of_them(plain: Prepared) -> None:
     starts = {n for n, piece in enumerate(tokenizer.vocabulary) if not piece.startswith("##")}
     several = 0
     for _, wanted, row in zip(*make.examples(plain.train, range(80), 0), range(80), strict=True):
-        if wanted[0] == 1 + FOREIGN:
+        if wanted[0] == 1 + NOT_NEXT:
             continue
-        tokens, asked = plain.train.source(row).tolist(), [true > 0 for true in wanted[1:]]
+        tokens, asked = plain.train.tokens[row].tolist(), [true > 0 for true in wanted[1:]]
         for place in range(1, len(tokens)):
             if tokens[place] not in starts and tokens[place - 1] != tokenizer.end:
                 assert asked[place] == asked[place - 1]
@@ -211,7 +211,7 @@ def test_whole_word_masking_are_hidden_or_none_of_them(plain: Prepared) -> None:
 def test_one_document_cannot_be_asked_whether_sentences_follow(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(" ".join(WORDS) for _ in range(9)), encoding="utf-8")
     table = {"objective": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
-    with pytest.raises(DataError, match="two training documents or more"):
+    with pytest.raises(DataError, match="two training documents"):
         prepared(tmp_path, **table)
     found = prepared(tmp_path, **table, next_sentence=False)
     read, wanted = masking(found).examples(found.train, [0], 0)
@@ -222,11 +222,13 @@ def test_a_tokenizer_that_was_given_is_kept_and_must_be_able_to_hide(tmp_path: P
     (tmp_path / "a.txt").write_text("der hund\nbellt laut\n\nam tor\nvorbei am tor\n", encoding="utf-8")
     table = {"objective": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
     data = TextEncodingConfig.from_table(table, "a test")
-    prepare_examples(data, PIECES, tmp_path / "data", given=Given(plain.source_tokenizer, plain.source_tokenizer))
+    prepare_examples(
+        data, PIECES, tmp_path / "data", given=GivenTokenizers(plain.source_tokenizer, plain.source_tokenizer)
+    )
     assert load_prepared(tmp_path / "data").source_tokenizer.to_json() == plain.source_tokenizer.to_json()
     plainer = train_tokenizer("wordpiece", WORDS, PIECES)
-    with pytest.raises(SettingsError, match="no token that hides a piece"):
-        prepare_examples(data, PIECES, tmp_path / "data", given=Given(plainer, plainer))
+    with pytest.raises(SettingsError, match="no mask token"):
+        prepare_examples(data, PIECES, tmp_path / "data", given=GivenTokenizers(plainer, plainer))
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
@@ -241,7 +243,7 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
 def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("x\ta\ny\tb\n", encoding="utf-8")
     (tmp_path / "b.tsv").write_text("no label\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"nothing is left of the test examples.*columns 1"):
+    with pytest.raises(DataError, match=r"no test example is left of 1: 1 dropped because a column"):
         prepared(
             tmp_path,
             objective="classify",
@@ -255,7 +257,7 @@ def test_questions_that_are_cut_are_counted(tmp_path: Path) -> None:
     long = {"question": " ".join(WORDS), "context": "am tor", "answers": [{"text": "tor", "answer_start": 3}]}
     (tmp_path / "a.jsonl").write_text(json.dumps(long) + "\n", encoding="utf-8")
     found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
-    assert found.report.train.findings["question_cut"].kept == 1
+    assert found.report.train.issues["question_cut"].kept == 1
 
 
 def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
@@ -266,7 +268,7 @@ def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
     prepare(data, PIECES.but(kind="character", vocab_size=300), tmp_path / "data")
     report = load_prepared(tmp_path / "data").report
     assert report.test is not None
-    assert report.test.findings["word_cut"].kept == 1 and "word_cut" not in report.train.findings
+    assert report.test.issues["word_cut"].kept == 1 and "word_cut" not in report.train.issues
 
 
 def test_questions_that_have_no_answer_are_said_to_need_a_setting(tmp_path: Path) -> None:
@@ -285,7 +287,7 @@ def test_an_answer_longer_than_what_is_read_at_once_is_not_taught_as_none(tmp_pa
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
     found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
     report = found.report.train
-    assert (report.kept, report.findings["no_window"].dropped, report.findings["split"].kept) == (1, 1, 1)
+    assert (report.kept, report.issues["no_window"].dropped, report.issues["split"].kept) == (1, 1, 1)
 
 
 def test_two_answers_to_one_question_are_two_examples(tmp_path: Path) -> None:
@@ -296,13 +298,13 @@ def test_two_answers_to_one_question_are_two_examples(tmp_path: Path) -> None:
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
     report = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}).report.train
-    assert (report.kept + report.held_out, report.findings["duplicate"].dropped) == (2, 1)
+    assert (report.kept + report.held_out, report.issues["duplicate"].dropped) == (2, 1)
 
 
 def test_a_pipe_is_refused_since_examples_are_read_several_times(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tsv")
     for path in (str(tmp_path / "a.tsv"), "-"):
-        with pytest.raises(DataError, match="this can be read once only; give a file"):
+        with pytest.raises(DataError, match="give a file"):
             prepared(tmp_path, objective="classify", train={"path": path, "format": "tsv"})
 
 
@@ -330,7 +332,7 @@ def test_what_has_no_answer_is_not_held_out(tmp_path: Path) -> None:
     found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.5)
     assert found.report.validation is not None
     assert (found.report.train.kept, found.report.validation.kept) == (5, 5)
-    assert found.report.train.findings["unanswered"].dropped == 10
+    assert found.report.train.issues["unanswered"].dropped == 10
 
 
 def test_a_token_that_is_left_over_when_sentences_are_paired_is_counted(tmp_path: Path) -> None:
@@ -348,9 +350,9 @@ def test_a_token_that_is_left_over_when_sentences_are_paired_is_counted(tmp_path
     )
     found = load_prepared(tmp_path / "data")
     report = found.report.train
-    assert report.findings["left_over"].dropped == 1
-    assert report.findings["left_over"].examples[0].source == "tor"
-    assert report.findings["cut"].kept == 1 and report.findings["cut"].dropped == 0
+    assert report.issues["left_over"].dropped == 1
+    assert report.issues["left_over"].examples[0].source == "tor"
+    assert report.issues["cut"].kept == 1 and report.issues["cut"].dropped == 0
     assert (report.read, report.kept, report.dropped) == (4, 3, 1)
     assert len(found.train) == 2
     assert found.train.source_lengths[:].sum() == 2 * 13  # twelve words and the mark between two halves

@@ -48,7 +48,7 @@ def test_a_hand_made_corpus_has_its_known_counts(tmp_path: Path) -> None:
         "too_long": (1, 0),
     }
     assert texts(prepared) == [("a b", "c d"), ("a b", "c e"), ("same", "same")]
-    assert [example.line for example in report.train.findings["duplicate"].examples] == [4, 11]
+    assert [example.line for example in report.train.issues["duplicate"].examples] == [4, 11]
     assert report.test is not None and counts(report.test) == {"copy": (0, 1)}
     assert report.validation is not None and counts(report.validation) == {"empty": (1, 0)}
     assert texts(prepared, "validation") == [("in validation", "v")]
@@ -82,7 +82,7 @@ def test_ratio_counts_a_short_side_as_five_tokens(tmp_path: Path) -> None:
 def test_lines_of_absurd_length_are_never_tokenised(tmp_path: Path) -> None:
     prepared = run(tmp_path, [("a" * 401, "b"), ("a" * 400, "b")], max_length=10)
     assert counts(prepared.report.train) == {"too_long": (1, 0)}
-    example = prepared.report.train.findings["too_long"].examples[0]
+    example = prepared.report.train.issues["too_long"].examples[0]
     assert example.source == "a" * 79 + "…"
 
 
@@ -194,7 +194,7 @@ def test_several_corpora_stand_one_after_the_other(tmp_path: Path) -> None:
     assert [corpus.dropped for corpus in prepared.report.train.corpora] == [{"empty": 1}, {"leaked_source": 1}]
     lines = list(prepared.report.lines())
     assert lines[2].endswith(
-        "second.tsv: weight 0.5: 2 read, 1 kept, 1 dropped (the source stands in validation or test)"
+        "second.tsv: weight 0.5: 2 read, 1 kept, 1 dropped (the source occurs in validation or test)"
     )
     assert any(line.endswith("second.tsv: line 2: 'in test' | 'h'") for line in lines)
 

@@ -53,7 +53,7 @@ def test_two_preparations_give_the_same_bytes(tmp_path: Path, kind: Any) -> None
         ([], {}, "the training corpus has no pair in it"),
         ([("", "a"), ("b", "")], {}, "of 2: 2 dropped because a side is empty"),
         ([("a b c", "d"), ("e f g", "h")], {"max_length": 2}, "2 dropped because a side is too long"),
-        ([("a", "b")], {"test": [("a", "c")]}, "1 dropped because the source stands in validation or test"),
+        ([("a", "b")], {"test": [("a", "c")]}, "1 dropped because the source occurs in validation or test"),
         ([("a", "b")], {"test": []}, "the test corpus has no pair in it"),
         ([("a", "a")], {"copies": "drop"}, "1 dropped because source and target are equal"),
     ],
@@ -125,7 +125,7 @@ def test_two_at_once_are_told_apart(tmp_path: Path) -> None:
         seen.append(stage)
 
     report = prepare(data, WORDS, tmp_path / "out", meanwhile)
-    assert seen == ["reading train", "learning the tokenizer", "tokenising train"]
+    assert seen == ["reading train", "training the tokenizer", "tokenising train"]
     assert load_prepared(tmp_path / "out").report == report
 
 
