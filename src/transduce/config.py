@@ -1,7 +1,7 @@
-"""Frozen typed settings, to and from TOML, with refusals that help.
+"""Frozen typed settings <-> TOML and JSON, overrides, and helpful validation errors.
 
-A config is a pydantic model: frozen, closed to unknown keys, each field explained where it stands.
-Tables of a recipe are read here and nowhere else, so that every refusal sounds the same.
+A config is a pydantic model: frozen, rejecting unknown keys, with a docstring per field. Tables of a recipe are parsed
+here and nowhere else, so that all errors have one form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Table = dict[str, Any]
 
 
 class Config(pydantic.BaseModel):
-    """The root of all settings: immutable, strict about names and types ("2" and true are no numbers), documented."""
+    """Base class of settings: immutable, strict about names and types ("2" and true are not numbers), documented."""
 
     model_config = pydantic.ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
@@ -29,7 +29,7 @@ class Config(pydantic.BaseModel):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], where: str) -> Self:
-        """Build from plain values; `where` names the file and table in a refusal."""
+        """Build from plain values; `where` names the file and table in an error."""
         if not isinstance(table, Mapping):
             raise SettingsError(f"{where}: must be a table of settings, not {brief(table)}")
         try:
@@ -38,35 +38,35 @@ class Config(pydantic.BaseModel):
             raise SettingsError(explain(error, cls, where)) from None
 
     def to_table(self) -> Table:
-        """Return plain values that `from_table` reads back; settings that are None are left out."""
+        """Return plain values that `from_table` accepts; settings that are None are omitted."""
         return self.model_dump(mode="json", exclude_none=True)
 
     def but(self, **changes: Any) -> Self:
-        """Return a copy with some settings changed, checked again."""
+        """Return a validated copy with some settings changed."""
         return self.from_table({**self.model_dump(), **changes}, type(self).__name__)
 
 
 def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], where: str) -> str:
-    """Turn pydantic's most helpful complaint into one sentence."""
-    # A misspelt name of a setting that must be given is two complaints; the one that can be helped with goes first.
-    first = min(error.errors(), key=lambda complaint: complaint["type"] != "extra_forbidden")
+    """Turn the most helpful of pydantic's errors into one sentence."""
+    # A misspelt name of a required setting is two errors; the one with a suggestion comes first.
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     path = _settings_of(config, first["loc"])
     name = ".".join(path)
     if first["type"] == "extra_forbidden":
         known = _fields_at(config, path[:-1])
-        return f"{where} has no setting '{path[-1]}'{suggestion(path[-1], known)}"
+        return f"{where}: unknown setting '{path[-1]}'{suggestion(path[-1], known)}"
     if first["type"] == "missing":
-        return f"{where} needs the setting '{name}'"
+        return f"{where}: the setting '{name}' is required"
     reason = str(first["msg"]).removeprefix("Value error, ")
     if not name:
         return f"{where}: {reason}"
     if first["type"] == "value_error" and isinstance(first["input"], Mapping):
-        return f"{where}: {name}: {reason}"  # a table within, which has said what is wrong with it
-    return f"{where}: {name} = {brief(first['input'])} is not possible: {reason[0].lower()}{reason[1:]}"
+        return f"{where}: {name}: {reason}"  # the error of a nested table
+    return f"{where}: {name} = {brief(first['input'])} is invalid: {reason[0].lower()}{reason[1:]}"
 
 
 def _settings_of(config: type[pydantic.BaseModel], place: Sequence[int | str]) -> list[str]:
-    """The names of a place: of settings, and of what stands in them; which of several types was tried is no name."""
+    """The names on the path to a setting, without the names of union members that pydantic tried."""
     names: list[str] = []
     within: Any = config
     for part in place:
@@ -91,48 +91,48 @@ def _fields_at(config: type[pydantic.BaseModel], path: Sequence[str]) -> list[st
 def read_toml(path: Path) -> Table:
     """Read a TOML file into plain values."""
     try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark before it
+        text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except OSError as error:
         raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: is not valid TOML ({error})") from None
     except ValueError:
-        raise MissingInput(f"{path}: no path has a NUL character in it; check the path") from None
+        raise MissingInput(f"{path}: the path contains a NUL character; check the path") from None
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SettingsError(f"{path}: is not valid TOML (brackets within brackets without end)") from None
-    except ValueError as error:  # of syntax, and a number of thousands of digits
+        raise SettingsError(f"{path}: is not valid TOML (nested too deeply)") from None
+    except ValueError as error:  # bad syntax, or a number of thousands of digits
         raise SettingsError(f"{path}: is not valid TOML ({error})") from None
 
 
 def write_toml(table: Table) -> str:
-    """Return the text of a TOML file with these values."""
+    """Return a table as TOML text."""
     return tomli_w.dumps(table)
 
 
-DEEPEST = 8
-"""Tables inside each other that a setting may stand in."""
-MOST_DIGITS = 12
-"""Digits of a number that counts something; Python itself refuses to read thousands."""
+MAX_DEPTH = 8
+"""Nested tables that an override may name."""
+MAX_DIGITS = 12
+"""Digits of a count; Python itself rejects thousands."""
 
 
 def counted(text: str) -> int | None:
-    """Return the whole number that a text is; None for any other text, and for one of too many digits."""
-    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
+    """Return the whole number in a text; None for any other text, and for too many digits."""
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def override(table: Table, assignment: str) -> Table:
-    """Return a copy of a nested table with one `model.num_layers=6` put in; the value is read as TOML."""
+    """Return a copy of a nested table with one override such as `model.num_layers=6`; the value is parsed as TOML."""
     name, equals, text = assignment.partition("=")
     parts = name.strip().split(".")
-    if not equals or not all(parts) or len(parts) > DEEPEST:
-        raise SettingsError(f"--set {assignment}: write it as table.setting=value, for example model.num_layers=4")
+    if not equals or not all(parts) or len(parts) > MAX_DEPTH:
+        raise SettingsError(f"--set {assignment}: expected table.setting=value, for example model.num_layers=4")
     return _put(table, parts, _value(text.strip()), assignment)
 
 
 def _value(text: str) -> Any:
-    """Read one TOML value; anything else is a string, so that nobody has to quote inside a shell's quotes."""
+    """Parse one TOML value; anything else is a string, so that no quotes are needed inside a shell's quotes."""
     try:
         found = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -146,12 +146,12 @@ def _put(table: Table, parts: Sequence[str], value: Any, assignment: str) -> Tab
         return {**table, head: value}
     inner = table.get(head, {})
     if not isinstance(inner, dict):
-        raise SettingsError(f"--set {assignment}: '{head}' is a value, not a table")
+        raise SettingsError(f"--set {assignment}: '{head}' is a value, not a table; name one of the tables of a recipe")
     return {**table, head: _put(inner, rest, value, assignment)}
 
 
 def difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """Return the first setting in which two nested tables differ, and its value in each; None where they are equal."""
+    """Return the first setting in which two nested tables differ, with both values; None if they are equal."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         inner = [(key, one.get(key), other.get(key)) for key in sorted(one.keys() | other.keys())]
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
@@ -163,7 +163,7 @@ def difference(one: Any, other: Any, name: str = "") -> tuple[str, Any, Any] | N
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Table:
-    """Return `base` with `changes` laid over it, table by table."""
+    """Return `base` updated with `changes`, table by table."""
     merged = dict(base)
     for key, value in changes.items():
         inner = merged.get(key)

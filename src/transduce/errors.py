@@ -1,16 +1,16 @@
-"""Every exception a person can meet, and the exit code each one ends the program with.
+"""Every exception that a user can meet, and the exit code that it ends the program with.
 
     TransduceError                 1   a check failed
-    ├── SettingsError              2   a setting or option that makes no sense
-    ├── DataError                 65   text that cannot be read as what it should be
+    ├── SettingsError              2   an invalid setting or option, or combination of them
+    ├── DataError                 65   text or a corpus that is malformed
     ├── ModelFolderError          65   a run or model folder that is damaged, foreign or incomplete
-    ├── MissingInput              66   a file or folder that is not there or cannot be read
+    ├── MissingInput              66   a file or folder that does not exist or cannot be read
     ├── CannotCreate              73   an output that cannot be created
     ├── StorageError              74   writing failed half-way (disk full, quota)
-    └── Busy                      75   somebody else is using it; try again
+    └── Busy                      75   another process is using it; try again
 
-A message is one sentence: what is wrong, where, and what to do about it. Assertions are for us;
-these are for the person at the keyboard.
+A message is one sentence: what is wrong, where, and what to do about it. Assertions are for developers, these are for
+users.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
 
 
 class TransduceError(Exception):
-    """The root: anything that the command line prints as one sentence."""
+    """Base class: the command line prints its message, without a traceback."""
 
     exit_code = 1
     label = "error: "
@@ -34,13 +34,13 @@ class TransduceError(Exception):
 
 
 class SettingsError(TransduceError):
-    """A setting, option or combination of them that makes no sense."""
+    """An invalid setting or option, or combination of them."""
 
     exit_code = 2
 
 
 class DataError(TransduceError):
-    """Text or a corpus that cannot be read as what it should be."""
+    """Text or a corpus that is malformed."""
 
     exit_code = 65
 
@@ -52,13 +52,13 @@ class ModelFolderError(TransduceError):
 
 
 class MissingInput(TransduceError):
-    """An input that does not exist or may not be read."""
+    """An input that does not exist or cannot be read."""
 
     exit_code = 66
 
 
 class CannotCreate(TransduceError):
-    """An output that may not be created where it was asked for."""
+    """An output that cannot be created at the given path."""
 
     exit_code = 73
 
@@ -70,25 +70,25 @@ class StorageError(TransduceError):
 
 
 class Busy(TransduceError):
-    """Another process holds what was asked for."""
+    """Another process holds the lock."""
 
     exit_code = 75
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the nearest known word, or the known words when none is near."""
+    """Return "; did you mean 'x'?" for the closest known word, or list the known words if none is close."""
     known = sorted(known)
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
-    return f"; there is {', '.join(known)}" if known else ""
+    return f"; choose from {', '.join(known)}" if known else ""
 
 
 def one_line(error: BaseException) -> str:
-    """Return what a library said on one line, not too long to repeat; its name where it said nothing."""
+    """Return a library's message on one line of at most 200 characters; the class name if it is empty."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def brief(value: object) -> str:
-    """Return any value on one short line, quoted: for what a stranger wrote and a message repeats."""
+    """Return any value on one short line, quoted: for user input that a message repeats."""
     return _BRIEF.repr(value)

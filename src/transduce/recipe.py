@@ -26,6 +26,7 @@ from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
 from transduce.storage.layout import RECIPE
+from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for
 from transduce.tasks.translation.defaults import KINDS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -236,6 +237,7 @@ def resume_recipe(folder: Path) -> Recipe:
     """Read the recipe that a run was started with."""
     if not (folder / RECIPE).is_file():
         raise MissingInput(f"{folder}: there is no run to resume (no {RECIPE}); start one with `transduce train`")
+    check_run_format(folder)
     return Recipe.from_tables(read_toml(folder / RECIPE), str(folder / RECIPE))
 
 

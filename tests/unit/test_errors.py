@@ -31,7 +31,7 @@ def test_a_near_word_is_suggested() -> None:
 
 
 def test_the_known_words_are_listed_when_none_is_near() -> None:
-    assert suggestion("zzz", ["b", "a"]) == "; there is a, b"
+    assert suggestion("zzz", ["b", "a"]) == "; choose from a, b"
 
 
 def test_nothing_is_said_when_nothing_is_known() -> None:

@@ -78,7 +78,7 @@ def test_a_recipe_written_and_read_back_is_the_same(tables: dict[str, Any]) -> N
         ({"data": {"train": TASK}, "search": {"bean": 1}}, "no setting 'bean'; did you mean 'beam'?"),
         ({"data": {"trian": TASK}}, "no setting 'trian'; did you mean 'train'?"),
         ({"data": {"train": TASK | {"sise": 3}}}, "no setting 'sise'; did you mean 'size'?"),
-        ({"data": {"train": TASK}, "tokenizer": {"size": 100}}, "recipe.toml: tokenizer has no setting 'size'"),
+        ({"data": {"train": TASK}, "tokenizer": {"size": 100}}, "recipe.toml: tokenizer: unknown setting 'size'"),
         ({"data": {"train": TASK}, "model": {"preset": "tinny"}}, "no preset 'tinny'; did you mean 'tiny'?"),
         ({"data": {"train": TASK}, "model": {"name": "lstm"}}, "there is no model 'lstm'"),
         ({"data": {"train": TASK}, "model": {"name": "transformer", "preset": "luong"}}, "'luong' is a rnn"),

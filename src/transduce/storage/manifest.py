@@ -14,7 +14,7 @@ from transduce.config import Table
 from transduce.errors import ModelFolderError, TransduceError
 from transduce.storage.filesystem import sync
 from transduce.storage.json_file import REMEDY, json_bytes, read_json, write_json
-from transduce.storage.layout import CHECKPOINT_KIND, CORPUS_KIND, FORMAT, MANIFEST
+from transduce.storage.layout import CHECKPOINT_KIND, CORPUS_KIND, DATA, FORMAT, MANIFEST
 
 DIGEST = "sha256"
 """The manifest's last entry: the SHA-256 of the rest of it."""
@@ -102,6 +102,13 @@ def check_format(folder: Path, manifest: Table, error_type: type[TransduceError]
         raise error_type(f"{folder}: has format {written}, this version reads up to {FORMAT}; upgrade transduce")
     again = OUTDATED.get(str(manifest.get("kind")), "train again")
     raise error_type(f"{folder}: was saved by an older version of transduce (format {str(written)[:80]}); {again}")
+
+
+def check_run_format(run: Path) -> None:
+    """Reject a run folder that an older version wrote: its prepared corpus states the format."""
+    manifest = run / DATA / MANIFEST
+    if manifest.is_file():
+        check_format(run, {"format": read_json(manifest).get("format", 1)})
 
 
 def _hash(path: Path, error_type: type[TransduceError]) -> str:

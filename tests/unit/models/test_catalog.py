@@ -87,7 +87,7 @@ def test_a_preset_may_stand_beside_the_name_of_its_model_only() -> None:
 
 def test_a_refusal_names_the_file_and_the_setting() -> None:
     with pytest.raises(
-        SettingsError, match=r"^recipe.toml: model has no setting 'num_head'; did you mean 'num_heads'\?$"
+        SettingsError, match=r"^recipe.toml: model: unknown setting 'num_head'; did you mean 'num_heads'\?$"
     ):
         read_model_table({"num_head": 4}, "recipe.toml: model")
 

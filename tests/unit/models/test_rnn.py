@@ -297,7 +297,7 @@ def test_presets_go_by_name() -> None:
         ({"dropout": -0.1}, "dropout = -0.1 is not possible"),
         ({"num_layers": 1_000_000}, "num_layers = 1000000 is not possible"),
         ({"cell": "gruu"}, "cell = 'gruu' is not possible"),
-        ({"hiden_dim": 7}, "has no setting 'hiden_dim'; did you mean 'hidden_dim'?"),
+        ({"hiden_dim": 7}, "unknown setting 'hiden_dim'; did you mean 'hidden_dim'?"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], complaint: str) -> None:

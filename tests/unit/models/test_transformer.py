@@ -128,7 +128,7 @@ def test_heads_share_the_width_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("table", "complaint"),
     [
-        ({"num_heads": 0}, "num_heads = 0 is not possible: input should be greater than or equal to 1"),
+        ({"num_heads": 0}, "num_heads = 0 is invalid: input should be greater than or equal to 1"),
         (
             {"num_heads": 7},
             "model_dim 512 does not divide into 7 heads; change one of them, or give key_dim and value_dim",
@@ -142,11 +142,11 @@ def test_heads_share_the_width_unless_told_otherwise() -> None:
         ({"dropout": -0.1}, "dropout = -0.1 is not possible"),
         ({"dropout": 1.0}, "dropout = 1.0 is not possible"),
         ({"dropout": float("nan")}, "dropout = nan is not possible"),
-        ({"norm": "middle"}, "norm = 'middle' is not possible: input should be 'post' or 'pre'"),
+        ({"norm": "middle"}, "norm = 'middle' is invalid: input should be 'post' or 'pre'"),
         ({"tied_embeddings": "both"}, "tied_embeddings = 'both' is not possible"),
         ({"positions": "sinus"}, "positions = 'sinus' is not possible"),
         ({"max_positions": 0}, "max_positions = 0 is not possible"),
-        ({"num_head": 8}, "has no setting 'num_head'; did you mean 'num_heads'?"),
+        ({"num_head": 8}, "unknown setting 'num_head'; did you mean 'num_heads'?"),
     ],
     ids=str,
 )

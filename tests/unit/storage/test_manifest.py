@@ -11,8 +11,8 @@ import pytest
 from transduce.errors import ModelFolderError
 from transduce.storage.atomic import atomic_folder
 from transduce.storage.json_file import read_json, write_json
-from transduce.storage.layout import CHECKPOINT_KIND, CORPUS_KIND, MANIFEST, MODEL_KIND
-from transduce.storage.manifest import save_manifest, verify, write_manifest
+from transduce.storage.layout import CHECKPOINT_KIND, CORPUS_KIND, DATA, MANIFEST, MODEL_KIND
+from transduce.storage.manifest import check_run_format, save_manifest, verify, write_manifest
 
 
 def complete(folder: Path) -> Path:
@@ -81,6 +81,17 @@ def test_a_folder_of_format_1_is_rejected_with_what_to_do(tmp_path: Path, kind: 
         write_json(tmp_path / MANIFEST, manifest)
         with pytest.raises(ModelFolderError, match=rf"older version .*format 1.*{advice}"):
             verify(tmp_path, kind)
+
+
+def test_a_run_of_format_1_is_rejected_before_its_recipe_is_read(tmp_path: Path) -> None:
+    """Its settings have other names: without this, the first of them would be called unknown."""
+    check_run_format(tmp_path)
+    (tmp_path / DATA).mkdir()
+    write_json(tmp_path / DATA / MANIFEST, {"kind": CORPUS_KIND, "format": 1, "files": {}})
+    with pytest.raises(ModelFolderError, match=r"older version .*format 1.*train again"):
+        check_run_format(tmp_path)
+    write_manifest(tmp_path / DATA, CORPUS_KIND)
+    check_run_format(tmp_path)
 
 
 def test_a_folder_of_a_later_format_or_without_a_digest_is_rejected(tmp_path: Path) -> None:
