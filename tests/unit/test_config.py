@@ -1,4 +1,4 @@
-"""Settings: frozen, closed, explained; tables in and out; every refusal one sentence that names its place."""
+"""Settings: frozen, closed, explained; tables in and out; every error one sentence that names its place."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_field_keeps_its_explanation() -> None:
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        ({}, "the setting 'size' is required"),
+        ({}, "run.toml: the setting 'size' is required"),
         ({"size": 3, "kine": "soft"}, "run.toml: unknown setting 'kine'; did you mean 'kind'?"),
         ({"size": 3, "zzzzz": 1}, "run.toml: unknown setting 'zzzzz'; choose from column, either"),
         ({"size": 3, "inner": {"rat": 1}}, "run.toml: unknown setting 'rat'; did you mean 'rate'?"),
@@ -108,7 +108,7 @@ def test_every_field_keeps_its_explanation() -> None:
             {"size": 3, "inner": {"rate": float("inf")}},
             "run.toml: inner.rate = inf is invalid: input should be a finite",
         ),
-        ({"size": 3, "inner": 7}, "run.toml: inner = 7 is not possible"),
+        ({"size": 3, "inner": 7}, "run.toml: inner = 7 is invalid"),
         ({"size": 3, "either": 0}, "run.toml: either = 0 is invalid: input should be greater than or equal to 1"),
         ({"size": 3, "column": 1.5}, "run.toml: column = 1.5 is invalid: input should be a valid"),
         ({"size": 3, "pair": (1, "x")}, "run.toml: pair.1 = 'x' is invalid: input should be a valid integer"),
@@ -116,12 +116,12 @@ def test_every_field_keeps_its_explanation() -> None:
     ],
     ids=str,
 )
-def test_a_refusal_is_one_sentence_that_names_the_place(table: Table, sentence: str) -> None:
-    with pytest.raises(SettingsError) as refusal:
+def test_an_error_is_one_sentence_that_names_the_place(table: Table, sentence: str) -> None:
+    with pytest.raises(SettingsError) as raised:
         Example.from_table(table, "run.toml")
-    assert str(refusal.value).startswith(sentence)
-    assert "\n" not in str(refusal.value)
-    assert refusal.value.__suppress_context__
+    assert str(raised.value).startswith(sentence)
+    assert "\n" not in str(raised.value)
+    assert raised.value.__suppress_context__
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_an_override_leaves_everything_else_and_the_original_alone() -> None:
 
 
 @pytest.mark.parametrize("assignment", ["", "model", "model.num_layers", "=3", "model.=3", ".model=3", "a..b=3"])
-def test_an_override_that_is_no_assignment_is_refused_with_an_example(assignment: str) -> None:
-    with pytest.raises(SettingsError, match=r"write it as table\.setting=value, for example"):
+def test_an_override_that_is_no_assignment_is_rejected_with_an_example(assignment: str) -> None:
+    with pytest.raises(SettingsError, match=r"expected table\.setting=value, for example"):
         override({}, assignment)
 
 
@@ -206,8 +206,8 @@ class Named(Config):
     """By name."""
 
 
-def test_a_refusal_names_what_stands_in_a_table_of_numbers() -> None:
-    with pytest.raises(SettingsError, match=r"^run\.toml: numbers\.a = 'x' is not possible"):
+def test_an_error_names_the_entry_of_a_table_of_numbers() -> None:
+    with pytest.raises(SettingsError, match=r"^run\.toml: numbers\.a = 'x' is invalid"):
         Named.from_table({"numbers": {"a": "x"}}, "run.toml")
 
 
@@ -242,7 +242,7 @@ def test_a_file_that_cannot_be_read_is_a_missing_input(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("content", [b"seed = ", b"\xff\xfe\x00", b"a = 1\na = 2\n", b"\x00"], ids=repr)
-def test_a_file_that_is_not_toml_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_toml_is_rejected_with_its_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "run.toml"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"run\.toml: is not valid TOML"):

@@ -34,7 +34,7 @@ def test_the_known_words_are_listed_when_none_is_near() -> None:
     assert suggestion("zzz", ["b", "a"]) == "; choose from a, b"
 
 
-def test_nothing_is_said_when_nothing_is_known() -> None:
+def test_without_known_words_there_is_no_suggestion() -> None:
     assert suggestion("zzz", []) == ""
 
 

@@ -92,10 +92,10 @@ def test_half_a_line_is_not_read_and_is_cut_away(tmp_path: Path) -> None:
     assert (tmp_path / "journal.jsonl").read_bytes() == b'{"event": "a"}\n{"event": "c"}\n'
 
 
-def test_a_journal_shorter_than_its_checkpoint_says_is_refused(tmp_path: Path) -> None:
+def test_a_journal_shorter_than_its_checkpoint_is_rejected(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write("began")
-    with pytest.raises(ModelFolderError, match="shorter than its checkpoint says"):
+    with pytest.raises(ModelFolderError, match="shorter than its checkpoint"):
         journal.cut(journal.size + 1)
     journal.close()
 
