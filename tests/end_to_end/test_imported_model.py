@@ -39,8 +39,8 @@ def copier(name: str, limit: int | None = None) -> Translator:
     target = source if name == "marian" else target  # one table, but other pieces
 
     def row(tokens: Prefix, prefix: Prefix) -> Tensor:
-        said = tokens[source.leading(tokens) :]
-        place = len(prefix) - target.leading(prefix)
+        said = tokens[source.count_tags(tokens) :]
+        place = len(prefix) - target.count_tags(prefix)
         score_V = torch.full((target.size,), -20.0)
         score_V[said[place] if place < len(said) else target.end] = 0.0
         return score_V.log_softmax(dim=-1)
@@ -79,7 +79,7 @@ def test_a_model_folder_keeps_it(name: str, tmp_path: Path) -> None:
     for one, other in zip(loaded, PAIRS[name](), strict=True):
         assert isinstance(one, ImportedTokenizer) and one.to_json() == other.to_json()
         assert [one.encode(line) for line in CORPUS] == [other.encode(line) for line in CORPUS]
-        assert one.opening == other.opening
+        assert one.target_prefix == other.target_prefix
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -119,7 +119,7 @@ def test_given_translations_are_scored_and_aligned(name: str) -> None:
     (links,) = translator.align([("the quick dog", "the quick dog")])
     assert links is not None and {(0, 0), (1, 1), (2, 2)} <= set(links)
     (found,) = translator.score([("the quick dog", "the quick dog")])
-    lead = translator.languages.lead().target
+    lead = translator.languages.prefix().target
     tokens = [*lead, *translator.target.encode("the quick dog"), translator.target.end]
     assert found is not None and len(found.token_scores) == len(tokens)
     assert found.token_scores[len(lead)] == pytest.approx(0, abs=1e-4)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transduce.training.feed import Feed
 
 import transduce
 from tests.unit.cli.example import change_config, complaint
@@ -18,7 +19,6 @@ from transduce.inference.search.options import Request
 from transduce.recipe import read_recipe, resume_recipe
 from transduce.tasks.catalog import load_prepared
 from transduce.tasks.translation.corpus import PreparedPairs
-from transduce.training.feed import Feed
 
 RECIPE = """
 [data]
@@ -85,7 +85,11 @@ def many(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_source_begins_with_the_tag_of_its_corpus(many: Path) -> None:
     prepared = load_prepared(many / "many/data")
     tags = prepared.source_tokenizer.tags
-    assert prepared.report.tags is not None and prepared.report.tags.of == tags and sorted(tags) == ["copy", "reverse"]
+    assert (
+        prepared.report.tags is not None
+        and prepared.report.tags.target_tokens == tags
+        and sorted(tags) == ["copy", "reverse"]
+    )
     for store in (prepared.train, prepared.validation):
         assert store is not None
         for row in range(len(store)):
@@ -95,7 +99,7 @@ def test_every_source_begins_with_the_tag_of_its_corpus(many: Path) -> None:
                 assert store.source(row)[0] == tags[named]
             assert store.source(row)[1:].tolist() == prepared.source_tokenizer.encode(source)
             assert store.target(row).tolist() == prepared.target_tokenizer.encode(target)
-    assert json.loads((many / "many/model/config.json").read_text())["notes"]["tags"]["of"] == tags
+    assert json.loads((many / "many/model/config.json").read_text())["notes"]["tags"]["target_tokens"] == tags
     assert "languages    copy, reverse" in prepared.report.lines()
 
 
@@ -197,7 +201,9 @@ def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
 ) -> None:
     """And the search stays the model's own."""
     tags = transduce.load("many").source.tags
-    change_config(notes={"tags": {"place": "target", "of": tags, "source_of": tags}})(many / "many/model")
+    change_config(notes={"tags": {"place": "target", "target_tokens": tags, "source_tokens": tags}})(
+        many / "many/model"
+    )
     said = []
     for engine in ("torch", "ctranslate2"):
         assert (
@@ -225,7 +231,7 @@ def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
 def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
     """As M2M100 has it: the source's language before the source, the wanted one first of what is written."""
     tags = transduce.load("many").source.tags
-    notes = {"place": "target", "of": tags, "source_of": {"copy": tags["copy"]}}
+    notes = {"place": "target", "target_tokens": tags, "source_tokens": {"copy": tags["copy"]}}
     change_config(notes={"tags": notes})(many / "many/model")
     translator = transduce.load("many")
     tokens = translator.source.encode("a b c")
@@ -233,7 +239,7 @@ def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
     ((found, *_),) = translator.engine.translate([request])
     assert found.tokens[0] == tags["reverse"]
     assert translator.translate(["a b c"], to="reverse") == [translator.target.decode(found.tokens)]
-    translator.languages.ask_for("reverse")
+    translator.languages.select("reverse")
     scored = translator.score([("a b c", "c b a")])
     assert scored[0] is not None and len(scored[0].token_scores) == 1 + len(translator.target.encode("c b a")) + 1
 

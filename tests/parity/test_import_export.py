@@ -33,7 +33,7 @@ from transduce.models.t5 import t5_mini
 from transduce.models.transformer import TransformerConfig
 from transduce.storage.layout import WEIGHTS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.text.tokenizer.training import train_reading_tokenizer, train_tokenizer
+from transduce.text.tokenizer.training import train_encoder_tokenizer, train_tokenizer
 
 TEXTS = ["The quick brown fox", "don't you", "two words (and more)"]
 SIDES: dict[str, Any] = {
@@ -240,7 +240,7 @@ def test_what_was_trained_here_goes_on_the_same_there_and_comes_back(opens_with:
 
 def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path) -> None:
     config = TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1)
-    tokenizer = train_reading_tokenizer(config, [*TEXTS] * 3)
+    tokenizer = train_encoder_tokenizer(config, [*TEXTS] * 3)
     settings = BertConfig(
         model_dim=16, num_heads=2, ffn_dim=24, num_layers=2, max_positions=64, head="labels", num_labels=3
     )
@@ -263,7 +263,7 @@ def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path
 
 
 def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> None:
-    tokenizer = train_reading_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1), TEXTS * 3)
+    tokenizer = train_encoder_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1), TEXTS * 3)
     settings = BertConfig(model_dim=16, num_heads=2, ffn_dim=24, num_layers=1, max_positions=64, head="span")
     habits = {"max_length": 40, "stride": 7, "allow_no_answer": True}
     contents = ModelFolder(_drawn(settings, tokenizer.size), settings, tokenizer, tokenizer, {**habits})

@@ -33,7 +33,7 @@ def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Pa
     found = []
     for of, to in (("en", "fr"), ("en", "de"), ("de", "en")):
         if (of, to) != ("en", "fr"):  # which it was imported for
-            ours.languages.ask_for(to, of)
+            ours.languages.select(to, of)
         known.src_lang, known.tgt_lang = of, to
         (scored,) = ours.score([("The quick brown fox", "two words")])
         assert scored is not None
@@ -67,7 +67,7 @@ def test_nllb_begins_with_the_language_that_is_asked_for(tmp_path: Path) -> None
         first = known.convert_tokens_to_ids(to)
         said = [said_by_transformers(theirs, known, text, forced_bos_token_id=first) for text in TEXTS]
         assert ours.translate(TEXTS, method="greedy", max_length=11, split=False, to=to, of=of) == said
-        ours.languages.ask_for(to, of)
+        ours.languages.select(to, of)
         (scored,) = ours.score([(TEXTS[0], "two words")])
         assert scored is not None
         wanted = [first, *known("two words", add_special_tokens=False).input_ids, known.eos_token_id]
@@ -96,7 +96,7 @@ def nllb_tokenizer(folder: Path, of: str) -> transformers.PreTrainedTokenizerFas
 
 
 def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) -> None:
-    """`--target-language deu` is `>>deu<<` before the source, as a person may write it there, and as theirs reads it."""
+    """`--target-language deu` puts `>>deu<<` before the source, as `transformers` reads it there."""
     folder = folders.marian(tmp_path / "theirs")
     theirs = model_of(folder, **SIDES, activation_function="swish")
     known = transformers.MarianTokenizer.from_pretrained(folder)
@@ -110,7 +110,7 @@ def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) 
         said = [said_by_transformers(theirs, known, text, min_new_tokens=9) for text in tagged]
         assert ours.translate(TEXTS, method="greedy", min_length=9, max_length=12, split=False, to=to) == said
         assert ours.translate(tagged, method="greedy", min_length=9, max_length=12, split=False) == said
-        ours.languages.ask_for(to, None)
+        ours.languages.select(to, None)
         (scored,) = ours.score([(TEXTS[0], "two words")])
         assert scored is not None
         wanted = known(text_target="two words").input_ids

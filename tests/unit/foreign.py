@@ -34,7 +34,7 @@ def marian(side: str = "source") -> ImportedTokenizer:
         end=0,
         unknown=1,
         suffix=(0,),
-        silent=(0, 1, table["<pad>"]),
+        skipped=(0, 1, table["<pad>"]),
         tags={tag: table[tag] for tag in TAGS},
         reads_tags=side == "source",
     )
@@ -56,8 +56,8 @@ def m2m() -> ImportedTokenizer:
         unknown=3,
         prefix=(tags["__en__"],),
         suffix=(2,),
-        opening=(tags["__de__"],),
-        silent=(0, 1, 2, 3, *tags.values()),
+        target_prefix=(tags["__de__"],),
+        skipped=(0, 1, 2, 3, *tags.values()),
         tags=tags,
     )
     return ImportedTokenizer(config, RenumberedCodec(content, table, tags, trim=True))
@@ -77,7 +77,7 @@ def t5() -> ImportedTokenizer:
         end=1,
         unknown=2,
         suffix=(1,),
-        silent=(0, 1, 2, *extra.values()),
+        skipped=(0, 1, 2, *extra.values()),
         readable=extra,
     )
     return ImportedTokenizer(config, RenumberedCodec(content, None, extra))

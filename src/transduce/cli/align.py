@@ -45,7 +45,7 @@ def command(run: str, device: str, output_format: str, **options: Any) -> None:
     corpus = pair_corpus(options)
     translator, too_long = load_translator(run), 0
     move(translator.model, device)
-    translator.languages.ask_for(options["target_language"], options["source_language"])
+    translator.languages.select(options["target_language"], options["source_language"])
     for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):
         for links in translator.align(window):
             too_long += links is None

@@ -110,7 +110,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     ]
     for translator in translators:
         move(translator.model, options["device"])
-        translator.languages.ask_for(options["target_language"], options["source_language"])
+        translator.languages.select(options["target_language"], options["source_language"])
     first, *others = [assess(translator, test, chosen, options["samples"], search) for translator in translators]
     compared = {
         name: compare_assessments(first, other, test, chosen, options["samples"])

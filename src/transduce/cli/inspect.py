@@ -80,7 +80,7 @@ def command(run: str, text: str, **options: Any) -> None:
     if has_tape(translator.model) or translator.model.image_size is not None:
         _reject("a model that is drawn in one figure", options, "kind", "layer", "head", "top")
     move(translator.model, options["device"])
-    translator.languages.ask_for(options["target_language"], options["source_language"])
+    translator.languages.select(options["target_language"], options["source_language"])
     if has_tape(translator.model):
         _inspect_tape(translator, text, picture, beam_size)
     elif translator.model.image_size is not None:

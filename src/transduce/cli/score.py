@@ -76,7 +76,7 @@ def command(run: str, text: str | None, rerank: str | None, output_format: str, 
 
     translator = load_translator(run, *options["ensemble"])
     move(translator.model, options["device"])
-    translator.languages.ask_for(options["target_language"], options["source_language"])
+    translator.languages.select(options["target_language"], options["source_language"])
     if rerank is None:
         _score(translator, as_json, options)
     else:
@@ -100,7 +100,7 @@ def _score(translator: Translator, as_json: bool, options: dict[str, Any]) -> No
             loss -= found.log_probability
             tokens += len(found.token_scores)
             if as_json:
-                target, lead = translator.target, translator.languages.lead().target
+                target, lead = translator.target, translator.languages.prefix().target
                 pieces = target.pieces([*lead, *target.encode(text), target.end])
                 print_json({"log_probability": found.log_probability, "pieces": pieces, "scores": found.token_scores})
             else:

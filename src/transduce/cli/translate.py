@@ -123,9 +123,9 @@ def _job(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> Tr
     from transduce.nn.device import move
 
     translator = load_translator(run, *options["ensemble"])
-    translator.languages.ask_for(options["target_language"], options["source_language"])
+    translator.languages.select(options["target_language"], options["source_language"])
     if options["target_language_field"] is None:
-        translator.languages.lead()  # check before anything is read or written
+        translator.languages.prefix()  # check before anything is read or written
     device = move(translator.model, options["device"])
     if device != "cpu" and (_wants_ctranslate2(options) or options["workers"] is not None):
         raise click.UsageError(f"--device {device} is for PyTorch; CTranslate2 runs on the CPU here")
@@ -166,7 +166,7 @@ def _wants_ctranslate2(options: dict[str, Any]) -> bool:
 
 def _constraints(translator: Translator, kind: str, options: dict[str, Any]) -> Constraints:
     """Return the constraints on the text of translations."""
-    from transduce.text.constraint import USUAL, read_terms
+    from transduce.text.constraint import DEFAULT_PLACEHOLDERS, read_terms
     from transduce.text.corpus import read_lines
 
     every = () if options["prefix"] is None else itertools.repeat(options["prefix"])
@@ -174,7 +174,7 @@ def _constraints(translator: Translator, kind: str, options: dict[str, Any]) -> 
         every if options["prefix_file"] is None else read_lines(options["prefix_file"]),
         options["forbid"],
         read_terms(options["term"], read_lines(options["terms"]) if options["terms"] else (), options["terms"] or ""),
-        (*(USUAL if options["placeholders"] or kind in MARKED_UP else ()), *options["keep"]),
+        (*(DEFAULT_PLACEHOLDERS if options["placeholders"] or kind in MARKED_UP else ()), *options["keep"]),
         options["stop_at"],
     )
 
@@ -191,7 +191,7 @@ def _stream(job: TranslationJob, file: str, options: dict[str, Any]) -> None:
             sys.stdout.flush()
         click.echo()
     if options["prefix_file"] is not None:
-        translation.constraints.refuse_leftovers()
+        translation.constraints.check_all_used()
 
 
 def _bulk(job: TranslationJob, file: str, output: str, kind: str, options: dict[str, Any]) -> None:
@@ -214,7 +214,7 @@ def _bulk(job: TranslationJob, file: str, output: str, kind: str, options: dict[
     ):
         counts = run_job(job, source, sink, follower, file)
         if options["prefix_file"] is not None:
-            job.options.translation.constraints.refuse_leftovers()
+            job.options.translation.constraints.check_all_used()
     if engine.fallback_reason is not None and (_wants_ctranslate2(options) or options["workers"] is not None):
         note(f"PyTorch was used instead of CTranslate2: {engine.fallback_reason}")
     detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'}")

@@ -27,7 +27,7 @@ from transduce.config import Config
 from transduce.rng import StableRandom
 from transduce.text.corpus import Pair
 from transduce.text.picture import PALETTE
-from transduce.text.tokenizer.tag import NAME
+from transduce.text.tokenizer.language_tag import NAME
 
 SIDE = 32
 """Pixels of a side."""

@@ -18,7 +18,7 @@ from transduce.storage.atomic import atomic_folder
 from transduce.storage.filesystem import storage_errors
 from transduce.storage.layout import CORPUS_KIND, MANIFEST, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
-from transduce.text.tokenizer.tag import Tags
+from transduce.text.tokenizer.language_tag import LanguageTags
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 SMALL_FILE = 16 * 2**20
@@ -94,7 +94,7 @@ class GivenTokenizers(NamedTuple):
     source: AnyTokenizer
     target: AnyTokenizer
     """The same object as the source's when both sides share one."""
-    tags: Tags | None = None
+    tags: LanguageTags | None = None
     """The languages that their model can be asked for."""
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transduce.config import Config
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.tag import Tags, listed
+from transduce.text.tokenizer.language_tag import LanguageTags, listed
 
 REASONS = {
     "blank": "the line is blank",
@@ -170,7 +170,7 @@ class Report(Config):
     """Training pairs the tokenizers were trained on: all of them, or a fixed sample of a large corpus."""
     labels: tuple[str, ...] | None = pydantic.Field(default=None, strict=False)
     """For a text encoder: the labels, by number; absent for pairs."""
-    tags: Tags | None = None
+    tags: LanguageTags | None = None
     """The target languages and their tokens, where there are several."""
 
     def splits(self) -> dict[str, SplitReport]:

@@ -19,7 +19,7 @@ from transduce.data.ragged import RaggedWriter
 from transduce.data.report import CorpusCounter, LengthCounter, SplitReport, split_report
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.tag import NO_LEAD, Lead
+from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix
 from transduce.text.tokenizer.word_cache import WordCache
 
 
@@ -65,7 +65,7 @@ class PairWriter:
                 self._texts.append(stack.enter_context(RaggedWriter(folder, f"{name}.text", np.uint8)))
             self._files = stack.pop_all()
 
-    def write(self, chunk: PairChunk, counter: CorpusCounter, prefix: Lead = NO_LEAD) -> None:
+    def write(self, chunk: PairChunk, counter: CorpusCounter, prefix: LanguagePrefix = NO_PREFIX) -> None:
         """Tokenise pairs and append those within the limits, each side with its prefix."""
         sides = (chunk.sources, chunk.targets)
         encoded = [

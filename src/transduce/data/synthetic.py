@@ -14,7 +14,7 @@ import pydantic
 from transduce.config import Config
 from transduce.rng import StableRandom
 from transduce.text.corpus import Pair
-from transduce.text.tokenizer.tag import NAME
+from transduce.text.tokenizer.language_tag import NAME
 
 TaskName = Literal["copy", "reverse", "sort", "addition", "recall", "repeat_copy", "associative_recall"]
 

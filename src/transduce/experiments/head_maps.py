@@ -112,7 +112,7 @@ def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[Look]]:
     if isinstance(model, Translator) and model.model.image_size is not None:
         raise SettingsError(f"{folder}: reads pictures and not texts; give a model that reads texts")
     if isinstance(model, Translator):
-        model.languages.ask_for(given.to, given.of)
+        model.languages.select(given.to, given.of)
         return (_of_translator(model, text) for text in texts)
     if given.to is not None or given.of is not None:
         raise SettingsError(f"{folder}: does not translate; leave out --source-language and --target-language")

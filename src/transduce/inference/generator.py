@@ -79,7 +79,7 @@ class _Generation:
 
     def _stop(self, constraints: Constraints, prompt: int) -> Callable[[Sequence[int]], bool]:
         before = list(self.written)
-        return lambda tokens: constraints.is_over([*before, *tokens[prompt:]])
+        return lambda tokens: constraints.reached_stop([*before, *tokens[prompt:]])
 
     def take(self, found: Hypothesis) -> None:
         """Append what was written after the context."""
@@ -184,7 +184,7 @@ class Generator:
                 one.written = [*before, *tokens[len(one.context) - 1 :]]
                 if window_is_over:
                     whole = self._text(one.prompt, one.written)
-                    one.ended = len(one.written) - len(before) < room or constraints.stopped(whole) != whole
+                    one.ended = len(one.written) - len(before) < room or constraints.cut_at_stop(whole) != whole
                 is_last = window_is_over and (not self._slides(asked) or self._is_over(one, asked))
                 text = self._certain(one, constraints, is_last)
                 if len(text) > len(yielded) and text.startswith(yielded):
@@ -197,15 +197,15 @@ class Generator:
     def _certain(self, one: _Generation, constraints: Constraints, is_last: bool) -> str:
         """The text that cannot change any more: without half a character or the beginning of a stop string."""
         if is_last:
-            return constraints.stopped(self._text(one.prompt, one.written))
+            return constraints.cut_at_stop(self._text(one.prompt, one.written))
         count, pieces = len(one.written), self.tokenizer.pieces(one.written)
         if self.tokenizer.kind == "character":  # bytes in a row are a text or broken, all together
             while count and pieces[count - 1].startswith("<0x"):
                 count -= 1
         text = self._text(one.prompt, one.written[:count]).rstrip("\ufffd")
-        text = text[: max(0, len(text) - constraints.held_back)]
+        text = text[: max(0, len(text) - constraints.max_stop_prefix)]
         text = text.rpartition(" ")[0] if self.tokenizer.kind == "wordpiece" else text
-        return constraints.stopped(text)
+        return constraints.cut_at_stop(text)
 
     def score_text(self, pieces: Iterable[Piece], stride: int | None = None) -> TextScore:
         """Score a text of any length: every token once, given the tokens before it.
@@ -260,8 +260,10 @@ class Generator:
         return whole[len(before) :] if whole.startswith(before) else self.tokenizer.decode(written)
 
     def _continuation(self, one: _Generation, options: SearchOptions, constraints: Constraints) -> Continuation:
-        text = constraints.stopped(self._text(one.prompt, one.written))
-        has_end = one.ended and not (constraints.stops and constraints.is_over(one.written))  # which is a token too
+        text = constraints.cut_at_stop(self._text(one.prompt, one.written))
+        has_end = one.ended and not (
+            constraints.stops and constraints.reached_stop(one.written)
+        )  # which is a token too
         score = normalize(one.log_probability, len(one.written) + has_end, options)
         return Continuation(text, score, one.log_probability, len(one.written), one.ended)
 

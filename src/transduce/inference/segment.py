@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from transduce.errors import SettingsError
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.text.constraint import Constraints
-from transduce.text.picture import refuse_no_picture
+from transduce.text.picture import check_picture
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.tag import NO_LEAD, Lead
+from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix
 from transduce.text.tokenizer.tokenizer import SPACE_MARK
 
 MAX_SEGMENT_TOKENS = 256
@@ -27,7 +27,7 @@ class Sentence:
     """White space between it and the next sentence."""
     prefix: Sequence[int] = ()
     """Target tokens that its translation begins with."""
-    languages: Lead = NO_LEAD
+    languages: LanguagePrefix = NO_PREFIX
     """Language tokens before the source and the target."""
 
 
@@ -46,7 +46,7 @@ class Segment:
     repeated: int = 0
     """Number of its tokens that every segment of the sentence begins with: language tags of the text itself."""
     prefix: Sequence[int] = ()
-    languages: Lead = NO_LEAD
+    languages: LanguagePrefix = NO_PREFIX
 
     @property
     def source(self) -> list[int]:
@@ -66,7 +66,7 @@ class Segment:
             raise SettingsError(f"terms need beam search, not the method '{options.method}'; leave out one of them")
         if required and options.beam_groups > 1:
             raise SettingsError("terms cannot be combined with beam_groups; leave out one of them")
-        should_stop = constraints.is_over if constraints.stops else None
+        should_stop = constraints.reached_stop if constraints.stops else None
         prefix = [*self.languages.target, *self.prefix]
         return Request(id, self.source, options, prefix, constraints.forbidden, required, should_stop)
 
@@ -116,7 +116,7 @@ class Segmenter:
         encoded = self.tokenizer.encode_batch(list(texts))
         for text, tokens in zip(texts, encoded, strict=True) if self._side else ():
             if text.strip():
-                refuse_no_picture(text, tokens, self.tokenizer, self._side or 0)
+                check_picture(text, tokens, self.tokenizer, self._side or 0)
         return encoded
 
 
@@ -125,7 +125,7 @@ def cut_tokens(tokenizer: AnyTokenizer, tokens: list[int], limit: int) -> list[S
 
     After a space at the end there may be an empty segment. Language tags at the start are repeated in every segment.
     """
-    if leading := tokenizer.leading(tokens):
+    if leading := tokenizer.count_tags(tokens):
         rest = cut_tokens(tokenizer, tokens[leading:], max(1, limit - leading))
         return [
             replace(part, tokens=[*tokens[:leading], *part.tokens], begin=part.begin + leading, repeated=leading)

@@ -20,7 +20,7 @@ from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import hops_of, self_attention_of
 from transduce.model_folder import ModelFolder
 from transduce.storage.atomic import atomic_file
-from transduce.text.encoder_input import story_of
+from transduce.text.encoder_input import split_context
 from transduce.text.lines import shown
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class TextEncoder:
         """One text or a pair; for a reader of stories the facts, then the question."""
         if not self.reads_stories:
             return _pair(text)
-        story = story_of(text if isinstance(text, str) else "\t".join(text))
+        story = split_context(text if isinstance(text, str) else "\t".join(text))
         if not story:
             raise DataError("a story has facts and a question behind them; there is none here")
         return story

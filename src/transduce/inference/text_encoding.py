@@ -18,7 +18,14 @@ from torch import Tensor
 from transduce.errors import DataError, SettingsError
 from transduce.models.head import LanguageHead, SpanHead
 from transduce.models.interface import EncoderModel, Encoding
-from transduce.text.encoder_input import Window, WordPieces, label_row, loses_pieces, tag_rows, windows
+from transduce.text.encoder_input import (
+    ContextWindow,
+    WordPieces,
+    classification_input,
+    context_windows,
+    has_overlong_word,
+    tagging_inputs,
+)
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import MASK
 
@@ -90,8 +97,8 @@ class ReadingEngine:
         """Return a label for each word of each sentence; long sentences are read in several parts."""
         known = WordPieces(self.tokenizer)
         pieces = [known.of(words) for words in sentences]
-        self.cut += sum(loses_pieces(words, self.max_length) for words in pieces)
-        parts = [tag_rows(words, self.max_length) for words in pieces]
+        self.cut += sum(has_overlong_word(words, self.max_length) for words in pieces)
+        parts = [tagging_inputs(words, self.max_length) for words in pieces]
         flat = [part for several in parts for part in several]
 
         def say(reading: Encoding, which: Sequence[int]) -> list[list[Said]]:
@@ -108,7 +115,7 @@ class ReadingEngine:
 
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[Found]:
         """Return where in its context each question is answered."""
-        parts = [windows(self.tokenizer, *pair, self.max_length, self.stride) for pair in questions]
+        parts = [context_windows(self.tokenizer, *pair, self.max_length, self.stride) for pair in questions]
         self.cut += sum(several[0].cut for several in parts)
         flat = [window for several in parts for window in several]
 
@@ -178,7 +185,7 @@ class ReadingEngine:
 
     def row(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of a text or pair, cut to what the model reads."""
-        tokens, was_cut = label_row(self.tokenizer, texts, self.max_length)
+        tokens, was_cut = classification_input(self.tokenizer, texts, self.max_length)
         self.cut += was_cut
         return tokens
 
@@ -234,7 +241,7 @@ def _pooled(reading: Encoding, pool: str) -> Tensor:
     return (reading.states * real_BN1).sum(dim=1) / real_BN1.sum(dim=1)
 
 
-def _best_span(score_2N: Tensor, window: Window) -> tuple[float, Found, float, Found]:
+def _best_span(score_2N: Tensor, window: ContextWindow) -> tuple[float, Found, float, Found]:
     """Return the score of the best span that this window sees best, that span, the score of none, and none itself."""
     start_N, end_N = score_2N.cpu().double()
     low, high = window.inner

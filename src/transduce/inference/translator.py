@@ -33,12 +33,12 @@ from transduce.inspection.record import attention_of
 from transduce.inspection.replay import next_tokens
 from transduce.inspection.tape import Tape, has_tape, tape_of
 from transduce.model_folder import ModelFolder
-from transduce.text.constraint import Constraints, are_kept, put_back, take_out
+from transduce.text.constraint import Constraints, extract_placeholders, keeps_placeholders, restore_placeholders
 from transduce.text.language import Languages
 from transduce.text.picture import colours
 from transduce.text.sentence import joint, split_sentences
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer.tag import Lead
+from transduce.text.tokenizer.language_tag import LanguagePrefix
 
 WordedTokens = tuple[Sequence[int], Sequence[int | None]]
 """Tokens, and the word of their text that each belongs to."""
@@ -53,10 +53,12 @@ class Translator:
         self.languages = Languages(contents.notes, self.source, self.target)
         """The languages that the model knows, and those that are selected."""
         if self.languages.tags is not None:
-            self.source, self.target = self.source.bare(), self.target.bare()
+            self.source, self.target = self.source.without_languages(), self.target.without_languages()
         self.model.freeze()
         self.engine = SelectedEngine(contents)
-        self._segmenter = Segmenter(self.source, self.model.max_source, self.languages.read, self.model.image_size)
+        self._segmenter = Segmenter(
+            self.source, self.model.max_source, self.languages.source_prefix_length, self.model.image_size
+        )
         self.defaults = saved_options(contents.notes.get("search", {}))
         self.counts = TranslationCounts()
 
@@ -97,13 +99,13 @@ class Translator:
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
         constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
         asked = TranslationOptions(self.options(n_best=n_best, **options), constraints, split, align)
-        languages = self.languages.lead(to, of)
+        languages = self.languages.prefix(to, of)
         found = [
             several
             for window in windows(lines)
             for several in self.translate_lines(window, asked, languages=[languages] * len(window))
         ]
-        constraints.refuse_leftovers()
+        constraints.check_all_used()
         return [several[0].text for several in found] if n_best is None else found
 
     def options(self, **overrides: Any) -> SearchOptions:
@@ -126,14 +128,14 @@ class Translator:
         lines: Sequence[str],
         options: TranslationOptions,
         counts: TranslationCounts | None = None,
-        languages: Sequence[Lead] | None = None,
+        languages: Sequence[LanguagePrefix] | None = None,
     ) -> list[list[Translation]]:
-        """Translate a window of lines; `languages` has the language tokens of each line (`languages.lead`).
+        """Translate a window of lines; `languages` has the language tokens of each line (`languages.prefix`).
 
         What happened is added to `counts`, default: the translator's own.
         """
         counts = self.counts if counts is None else counts
-        each = [self.languages.lead()] * len(lines) if languages is None else languages
+        each = [self.languages.prefix()] * len(lines) if languages is None else languages
         constraints = options.constraints
         sentences = [
             self._sentences(line, options.split, constraints.next_prefix(), own)
@@ -148,7 +150,7 @@ class Translator:
         counts.several += sum(len(several) > 1 for several in sentences)
         counts.empty += sum(not line.strip() for line in lines)
         counts.cut += sum(not several[0].ended for several in found)
-        counts.forbidden += sum(constraints.are_broken(several[0].text) for several in found)
+        counts.forbidden += sum(constraints.has_forbidden_word(several[0].text) for several in found)
         counts.missing += sum(bool(several[0].missing) for several in found)
         return found
 
@@ -166,7 +168,7 @@ class Translator:
         """
         search, constraints = options or self.options(), constraints or self.constraints()
         before, space = "", ""
-        for sentence in self._sentences(text, split, constraints.next_prefix(), self.languages.lead()):
+        for sentence in self._sentences(text, split, constraints.next_prefix(), self.languages.prefix()):
             (segments,) = self._segmenter.segments([sentence])
             for place, segment in enumerate(segments):
                 written = ""
@@ -188,10 +190,10 @@ class Translator:
         for tokens, ended in self.engine.stream(segment.request(0, options, constraints)):
             whole = text = self.target.decode(tokens)
             if not ended:
-                text = text[: max(0, len(text) - constraints.held_back)].rstrip("\ufffd")
-                text = text.rpartition(" ")[0] if self.target.closes_spaces else text
-            text = constraints.stopped(text)
-            is_over = ended and constraints.stopped(whole) != whole
+                text = text[: max(0, len(text) - constraints.max_stop_prefix)].rstrip("\ufffd")
+                text = text.rpartition(" ")[0] if self.target.decode_removes_spaces else text
+            text = constraints.cut_at_stop(text)
+            is_over = ended and constraints.cut_at_stop(whole) != whole
             if (len(text) > len(written) and text.startswith(written)) or is_over:
                 written = text
                 yield written, is_over
@@ -209,7 +211,7 @@ class Translator:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """Score given translations of given sources; None for a pair too long to read at once."""
-        languages = self.languages.lead()
+        languages = self.languages.prefix()
         sources = [[*languages.source, *tokens] for tokens in self._segmenter.encode([source for source, _ in pairs])]
         targets = [[*languages.target, *tokens] for tokens in self.target.encode_batch([target for _, target in pairs])]
         with self.engine.exclusive():
@@ -220,7 +222,7 @@ class Translator:
 
         None for a pair too long to read at once.
         """
-        languages = self.languages.lead()
+        languages = self.languages.prefix()
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
         read: list[WordedTokens] = []
         for source, tokens in zip(sources, self._segmenter.encode(sources), strict=True):
@@ -240,7 +242,7 @@ class Translator:
         if isinstance(self.model, Ensemble):
             raise SettingsError("an ensemble has the attention of several models; inspect one of them at a time")
         (tokens,) = self._segmenter.encode([text])
-        segment, *others = self._segmenter.cut(Sentence(text, languages=self.languages.lead()), tokens)
+        segment, *others = self._segmenter.cut(Sentence(text, languages=self.languages.prefix()), tokens)
         words = segment.words(self.source.words_of(text))
         if others:
             self.counts.split += 1
@@ -267,7 +269,7 @@ class Translator:
         if not has_tape(self.model):
             raise SettingsError("this model has no memory that it writes to; inspect a turing_machine that has heads")
         (segment,) = self._segmenter.cut(
-            Sentence(text, languages=self.languages.lead()), self.source.encode(text), whole=True
+            Sentence(text, languages=self.languages.prefix()), self.source.encode(text), whole=True
         )
         best = self._best(segment, **options)
         source_tokens = [*segment.source, self.source.end]
@@ -295,11 +297,11 @@ class Translator:
         last = max((word for word in words[:end] if word is not None), default=-1)
         read = text.split()[: last + 1]
         if read and end < len(words) and words[end] == last:
-            pairs = zip(segment.tokens, replace(segment, languages=Lead([], [])).words(words), strict=True)
+            pairs = zip(segment.tokens, replace(segment, languages=LanguagePrefix([], [])).words(words), strict=True)
             read[-1] = "".join(self.source.decode([token for token, word in pairs if word == last]).split())
         return " ".join(read)
 
-    def _sentences(self, line: str, split: bool, prefix: list[int], languages: Lead) -> list[Sentence]:
+    def _sentences(self, line: str, split: bool, prefix: list[int], languages: LanguagePrefix) -> list[Sentence]:
         """Split a line into sentences; the first one gets the prefix of the line."""
         whole = Sentence(line, prefix=prefix, languages=languages)
         if not split:
@@ -331,15 +333,15 @@ class Translator:
         kept = options.constraints.kept
         assert kept is not None
         pairs = zip(sentences, found, strict=True)
-        intact = [[are_kept(kept, sentence.text, one.text) for one in several] for sentence, several in pairs]
+        intact = [[keeps_placeholders(kept, sentence.text, one.text) for one in several] for sentence, several in pairs]
         lost = [number for number, several in enumerate(intact) if not all(several)]
-        taken = [take_out(kept, sentences[number].text) for number in lost]
+        taken = [extract_placeholders(kept, sentences[number].text) for number in lost]
         rest = [replace(sentences[number], text=left) for number, (left, _) in zip(lost, taken, strict=True)]
         again = self._search(rest, self._segmenter.segments(rest), options, self.model.attends)
         for number, (left, placeholders), several in zip(lost, taken, again, strict=True):
             whole = sentences[number].text
             mended = [
-                replace(one, text=put_back(one.text, placeholders, one.links) if left.strip() else whole)
+                replace(one, text=restore_placeholders(one.text, placeholders, one.links) if left.strip() else whole)
                 for one in several
             ]
             found[number] = _replace_broken(found[number], intact[number], mended)
@@ -425,7 +427,7 @@ def _join_sentences(
 
 def _stopped(translation: Translation, constraints: Constraints) -> Translation:
     """Cut a translation at its first stop string."""
-    text = constraints.stopped(translation.text)
+    text = constraints.cut_at_stop(translation.text)
     words = len(text.split())
     return replace(translation, text=text, links=tuple(link for link in translation.links if link[1] < words))
 

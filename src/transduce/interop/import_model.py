@@ -26,7 +26,7 @@ from transduce.interop.torch_transformer import torch_tokenizers
 from transduce.model_folder import ModelFolder, put_weights, save_model, weights_of
 from transduce.models import catalog
 from transduce.models.interface import EncoderModel, LanguageModel, VocabularySizes
-from transduce.text.tokenizer.file import refusing
+from transduce.text.tokenizer.file import wrap_errors
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import LibraryCodec
 
@@ -102,7 +102,7 @@ def _from_gguf(path: Path) -> ModelFolder:
     config, sizes, renames = _shape(origin)
     special = file.special
     end = special["end"] if special["end"] is not None else 0
-    with refusing(str(path), "a GGUF file with a tokenizer that can be read", "get it again"):
+    with wrap_errors(str(path), "a GGUF file with a tokenizer that can be read", "get it again"):
         codec = LibraryCodec(json.loads(file.tokenizer().to_str()))
         known: Table = {
             "family": "llama",
@@ -111,7 +111,7 @@ def _from_gguf(path: Path) -> ModelFolder:
             "start": special["start"] if special["start"] is not None else end,
             "end": end,
             "unknown": special["unknown"],
-            "silent": tuple(sorted(token for token in codec.special if token < sizes.target)),
+            "skipped": tuple(sorted(token for token in codec.special if token < sizes.target)),
         }
         tokenizer = ImportedTokenizer(ImportedConfig.from_table(known, "its tokens"), codec)
     notes = {"opens_with": "start" if file.adds_start else "nothing"}

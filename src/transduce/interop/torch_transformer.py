@@ -71,7 +71,7 @@ def torch_tokenizers(
     pad, start, end, unknown = (vocabulary[special[role]] for role in SPECIAL)
     silent = tuple(sorted(codec.special))
     known = ImportedConfig(
-        family="torch", size=sizes.target, pad=pad, start=start, end=end, unknown=unknown, silent=silent
+        family="torch", size=sizes.target, pad=pad, start=start, end=end, unknown=unknown, skipped=silent
     )
     tokenizer = ImportedTokenizer(known, codec)
     return tokenizer, tokenizer

@@ -52,13 +52,13 @@ class Constraints:
         self._phrases = {target: self._tokens(target, f"'{target}' cannot be asked for") for target in given.values()}
         self._terms = {_capital(source): target for source, target in given.items()} | given
         self._sources = any_word(self._terms)
-        self.kept = pattern(keep) if keep else None
+        self.kept = compile_patterns(keep) if keep else None
         """What a translation copies from its source letter by letter."""
         if not all(stop_at):
             raise SettingsError("an answer cannot stop at an empty text; leave it out")
         self._stops = re.compile("|".join(map(re.escape, stop_at))) if stop_at else None
         self._tail = max((len(text.encode()) for text in stop_at), default=0) + 8
-        self.held_back = max((len(text) - 1 for text in stop_at), default=0)
+        self.max_stop_prefix = max((len(text) - 1 for text in stop_at), default=0)
         """Characters at the end of an unfinished answer that may turn out to begin a stop string."""
 
     @property
@@ -88,7 +88,7 @@ class Constraints:
         if self._prefixes is not None:
             self._lines += sum(1 for _ in itertools.islice(self._prefixes, lines))
 
-    def refuse_leftovers(self) -> None:
+    def check_all_used(self) -> None:
         """Say so where there are more prefixes than lines."""
         if self._prefixes is not None and next(self._prefixes, None) is not None:
             raise DataError(f"there are more prefixes than the {self._lines:,} lines; give one for each")
@@ -102,16 +102,16 @@ class Constraints:
         spelled = {target: self._tokenizer.decode(self._phrases[target]) for target in self._targets(source)}
         return [target for target, said in spelled.items() if target not in answer and said not in answer]
 
-    def are_broken(self, text: str) -> bool:
+    def has_forbidden_word(self, text: str) -> bool:
         """Whether an answer has a forbidden word after all: the model may spell it with other tokens."""
         return self._broken is not None and self._broken.search(text) is not None
 
-    def is_over(self, tokens: Sequence[int]) -> bool:
+    def reached_stop(self, tokens: Sequence[int]) -> bool:
         """Whether an answer has come to a stop string. Only its end is looked at: no token is less than a byte."""
         assert self._stops is not None
         return self._stops.search(self._tokenizer.decode(tokens[-self._tail :])) is not None
 
-    def stopped(self, text: str) -> str:
+    def cut_at_stop(self, text: str) -> str:
         """An answer up to its first stop string."""
         return text if self._stops is None else self._stops.split(text, maxsplit=1)[0]
 
@@ -152,7 +152,7 @@ def read_terms(given: Iterable[str], lines: Iterable[str], where: str) -> dict[s
 # A model that has learnt to copy them does so. For any other they are taken out of the source, and put back where the
 # words around them went, which an alignment says.
 
-USUAL = (
+DEFAULT_PLACEHOLDERS = (
     r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]",
     r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     r"</?[A-Za-z][^<>]*>",
@@ -164,7 +164,7 @@ USUAL = (
 """Web and mail addresses, tags, {name} and ${name}, %(name)s, %s, %@ and %1$d, &amp;."""
 
 
-def pattern(expressions: Sequence[str]) -> re.Pattern[str]:
+def compile_patterns(expressions: Sequence[str]) -> re.Pattern[str]:
     """One pattern for all of them; what comes first wins where two could begin."""
     try:
         each = [re.compile(expression) for expression in expressions]
@@ -191,13 +191,13 @@ class Placeholder:
     """Whether there was a space between them."""
 
 
-def are_kept(found: re.Pattern[str], source: str, answer: str) -> bool:
+def keeps_placeholders(found: re.Pattern[str], source: str, answer: str) -> bool:
     """Whether an answer has each placeholder of the source as often as the source."""
     wanted = Counter(match.group() for match in found.finditer(source))
     return all(answer.count(text) >= count for text, count in wanted.items())
 
 
-def take_out(found: re.Pattern[str], text: str) -> tuple[str, list[Placeholder]]:
+def extract_placeholders(found: re.Pattern[str], text: str) -> tuple[str, list[Placeholder]]:
     """Return a text without its placeholders, which goes on as if they had never been there, and the placeholders."""
     left, taken = "", []
     end = words = 0
@@ -220,7 +220,7 @@ def take_out(found: re.Pattern[str], text: str) -> tuple[str, list[Placeholder]]
     return left + text[end:], taken
 
 
-def put_back(answer: str, taken: Sequence[Placeholder], links: Sequence[tuple[int, int]]) -> str:
+def restore_placeholders(answer: str, taken: Sequence[Placeholder], links: Sequence[tuple[int, int]]) -> str:
     """Put placeholders into the translation of what was left; `links` are (source word, target word)."""
     words = list(re.finditer(r"\S+", answer))
     linked: dict[int, list[int]] = {}

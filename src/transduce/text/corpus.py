@@ -17,7 +17,7 @@ import pydantic
 from transduce.config import Config, counted
 from transduce.errors import DataError, suggestion
 from transduce.text.lines import MAX_LINE_BYTES, STDIN, normalise, read_lines, shown
-from transduce.text.tokenizer.tag import NAME
+from transduce.text.tokenizer.language_tag import NAME
 
 __all__ = ["MAX_LINE_BYTES", "STDIN", "CorpusFiles", "Pair", "normalise", "read_lines", "read_pairs"]
 

@@ -18,21 +18,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from transduce.text.tokenizer.framing import Encodes, cut_to
+from transduce.text.tokenizer.batch_encoding import EncodesBatches, truncate_pair
 
 
-class ReadingTokenizer(Encodes, Protocol):
+class OffsetTokenizer(EncodesBatches, Protocol):
     """What making rows asks of a tokenizer."""
 
     size: int
     unknown: int | None
 
-    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return tokens, and the characters that each was made of."""
 
 
 @dataclass(frozen=True)
-class Window:
+class ContextWindow:
     """A part of a context as it stands behind its question."""
 
     tokens: list[int]
@@ -48,19 +48,19 @@ class Window:
     """Whether the end of the question is missing."""
 
 
-def label_tokens(tokenizer: ReadingTokenizer, labels: Sequence[str]) -> list[int]:
+def label_tokens(tokenizer: OffsetTokenizer, labels: Sequence[str]) -> list[int]:
     """Return the token that each label is written with; -1 for one that is no single word of the vocabulary."""
     encoded = tokenizer.encode_batch(list(labels))
     return [tokens[0] if len(tokens) == 1 and tokens[0] != tokenizer.unknown else -1 for tokens in encoded]
 
 
-def label_row(tokenizer: ReadingTokenizer, texts: Sequence[str], max_length: int) -> tuple[list[int], bool]:
+def classification_input(tokenizer: OffsetTokenizer, texts: Sequence[str], max_length: int) -> tuple[list[int], bool]:
     """Return the tokens of a text or pair, or of facts with a question behind them, and whether they had to be cut."""
     encoded = tokenizer.encode_batch(list(texts))
     if len(encoded) > 2:
         return _story_row(encoded, tokenizer.end, max_length)
     first, second = encoded[0], encoded[1] if len(encoded) > 1 else None
-    kept, kept_second = cut_to(first, second, max_length)
+    kept, kept_second = truncate_pair(first, second, max_length)
     joined = kept if kept_second is None else [*kept, tokenizer.end, *kept_second]
     whole = len(first) + (0 if second is None else len(second) + 1)
     return joined, len(joined) < whole
@@ -77,7 +77,7 @@ def _story_row(encoded: list[list[int]], end: int, max_length: int) -> tuple[lis
     return joined, was_cut
 
 
-def story_of(text: str) -> list[str]:
+def split_context(text: str) -> list[str]:
     """Cut a text into its sentences, or at its tabs if it has any, without the marks at their ends."""
     parts = text.split("\t") if "\t" in text else re.split(r"(?<=[.?!])\s+", text)
     return [part for part in (part.strip().rstrip(".?!").rstrip() for part in parts) if part]
@@ -88,7 +88,7 @@ class WordPieces:
 
     MOST_KEPT = 100_000
 
-    def __init__(self, tokenizer: ReadingTokenizer) -> None:
+    def __init__(self, tokenizer: OffsetTokenizer) -> None:
         self._tokenizer = tokenizer
         self._known: dict[str, list[int]] = {}
 
@@ -103,7 +103,7 @@ class WordPieces:
         return [self._known[word] for word in words]
 
 
-def tag_rows(pieces: Sequence[Sequence[int]], max_length: int) -> list[tuple[list[int], list[int]]]:
+def tagging_inputs(pieces: Sequence[Sequence[int]], max_length: int) -> list[tuple[list[int], list[int]]]:
     """Cut a sentence into rows that fit, between words: (tokens, where each word begins, counted with the start)."""
     room = max_length - 2
     rows: list[tuple[list[int], list[int]]] = []
@@ -121,12 +121,12 @@ def tag_rows(pieces: Sequence[Sequence[int]], max_length: int) -> list[tuple[lis
     return rows
 
 
-def loses_pieces(pieces: Sequence[Sequence[int]], max_length: int) -> bool:
+def has_overlong_word(pieces: Sequence[Sequence[int]], max_length: int) -> bool:
     """Whether a word has more pieces than a row has room for."""
     return any(len(word) > max_length - 2 for word in pieces)
 
 
-def tag_wanted(length: int, begins: Sequence[int], labels: Sequence[str], numbers: Mapping[str, int]) -> list[int]:
+def tagging_targets(length: int, begins: Sequence[int], labels: Sequence[str], numbers: Mapping[str, int]) -> list[int]:
     """Return what is wanted of a row of so many tokens."""
     wanted = [0] * (length + 1)
     for place, label in zip(begins, labels, strict=True):
@@ -134,14 +134,16 @@ def tag_wanted(length: int, begins: Sequence[int], labels: Sequence[str], number
     return wanted
 
 
-def windows(tokenizer: ReadingTokenizer, question: str, context: str, max_length: int, stride: int) -> list[Window]:
+def context_windows(
+    tokenizer: OffsetTokenizer, question: str, context: str, max_length: int, stride: int
+) -> list[ContextWindow]:
     """Return a question with every part of its context, each part overlapping the next by `stride` tokens.
 
     A question may take half of the room; what is over is cut off.
     """
     whole = tokenizer.encode_batch([question])[0]
     asked = whole[: (max_length - 3) // 2]
-    tokens, places = tokenizer.encode_with_places(context)
+    tokens, places = tokenizer.encode_with_offsets(context)
     room = max_length - 3 - len(asked)
     step = max(1, room // 4, room - stride)  # a long question leaves little room: then windows overlap by less
     starts = [0]
@@ -156,7 +158,7 @@ def windows(tokenizer: ReadingTokenizer, question: str, context: str, max_length
         if number + 1 < len(starts):
             after = starts[number + 1] - start + (stop - starts[number + 1]) // 2
         found.append(
-            Window(
+            ContextWindow(
                 [*asked, tokenizer.end, *tokens[start:stop]],
                 first,
                 places[start:stop],
@@ -167,7 +169,7 @@ def windows(tokenizer: ReadingTokenizer, question: str, context: str, max_length
     return found
 
 
-def answer_wanted(window: Window, start: int, end: int) -> list[int]:
+def span_targets(window: ContextWindow, start: int, end: int) -> list[int]:
     """Return the first and last token of the context's characters `start` to `end`, [0, 0] if not all are there."""
     inside = [place for place, (left, right) in enumerate(window.places) if left < end and right > start]
     if not inside:

@@ -1,4 +1,4 @@
-"""Which languages a model can be asked for, by the notes of its folder or the tokenizer that it was imported with."""
+"""Languages of a model: read from the notes of its folder, or from the tokenizer that it was imported with."""
 
 from __future__ import annotations
 
@@ -8,87 +8,87 @@ from typing import Any, NamedTuple
 from transduce.errors import SettingsError
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.imported import ImportedTokenizer
-from transduce.text.tokenizer.tag import NO_LEAD, Lead, Tags
+from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix, LanguageTags
 
-_AROUND = (("__", "__"), (">>", "<<"))
-"""What stands around the name of a language in vocabularies of others; NLLB's `deu_Latn` stands alone."""
-
-
-class Spoken(NamedTuple):
-    """The languages of a model, and which of them it was saved for."""
-
-    tags: Tags | None
-    of: str | None
-    """The language that texts are in unless said otherwise."""
-    to: str | None
-    """The language to translate into unless said otherwise."""
+_TAG_MARKS = (("__", "__"), (">>", "<<"))
+"""What surrounds a language's name in M2M100's and Marian's vocabularies; NLLB writes `deu_Latn` without marks."""
 
 
-def spoken(notes: Mapping[str, Any], source: AnyTokenizer, target: AnyTokenizer, where: str) -> Spoken:
-    """Read the languages of a model folder: its note `tags`, or else what an imported tokenizer knows."""
+class ModelLanguages(NamedTuple):
+    """The languages of a model, and its default source and target language."""
+
+    tags: LanguageTags | None
+    source: str | None
+    target: str | None
+
+
+def model_languages(notes: Mapping[str, Any], source: AnyTokenizer, target: AnyTokenizer, where: str) -> ModelLanguages:
+    """Read the languages of a model folder from its note `tags`, or else from an imported tokenizer."""
     pair = (notes.get("source_language"), notes.get("target_language"))
-    of, to = (name if isinstance(name, str) else None for name in pair)
-    tags = Tags.of_notes(notes, where, (source.size, target.size))
+    source_language, target_language = (name if isinstance(name, str) else None for name in pair)
+    tags = LanguageTags.from_notes(notes, where, (source.size, target.size))
     if tags is not None:
-        return Spoken(tags, of, None)
+        return ModelLanguages(tags, source_language, None)
     if not isinstance(source, ImportedTokenizer) or not source.tags:
-        return Spoken(None, of, to)
-    named = {_plain(piece): token for piece, token in source.tags.items()}
-    names = {token: name for name, token in named.items()}
-    before = next((names[token] for token in source.config.prefix if token in names), None)
+        return ModelLanguages(None, source_language, target_language)
+    tokens = {_language_name(piece): token for piece, token in source.tags.items()}
+    names = {token: name for name, token in tokens.items()}
+    in_source = next((names[token] for token in source.config.prefix if token in names), None)
     if source.config.family == "marian":
-        return Spoken(Tags(of=named), of, before)
-    opening = next((names[token] for token in target.opening if token in names), None)
-    return Spoken(Tags(place="target", of=named, source_of=named), before, opening)
+        return ModelLanguages(LanguageTags(target_tokens=tokens), source_language, in_source)
+    in_target = next((names[token] for token in target.target_prefix if token in names), None)
+    return ModelLanguages(
+        LanguageTags(place="target", target_tokens=tokens, source_tokens=tokens), in_source, in_target
+    )
 
 
-def _plain(piece: str) -> str:
-    for begin, end in _AROUND:
+def _language_name(piece: str) -> str:
+    for begin, end in _TAG_MARKS:
         if piece.startswith(begin) and piece.endswith(end) and len(piece) > len(begin) + len(end):
             return piece[len(begin) : -len(end)]
     return piece
 
 
 class Languages:
-    """What one model can be asked for, and what it is asked for unless somebody says otherwise."""
+    """Languages that one model translates between, and the pair that is currently selected."""
 
     def __init__(self, notes: Mapping[str, Any], source: AnyTokenizer, target: AnyTokenizer) -> None:
         """Read the notes and tokenizers of a model folder."""
-        self.tags, self.of, self.to = spoken(notes, source, target, "the model folder")
-        self._usual, self._reads_tags = Lead([], list(target.opening)), source.reads_tags
-        """What goes before a text where there is no choice, and whether a text may begin with its tag."""
+        self.tags, self.source, self.target = model_languages(notes, source, target, "the model folder")
+        self._default_prefix, self._reads_tags = LanguagePrefix([], list(target.target_prefix)), source.reads_tags
+        """Prefix of a model without a choice of languages, and whether a text may begin with its own tag."""
 
-    def ask_for(self, to: str | None, of: str | None = None) -> None:
-        """Let these be the languages from now on; None leaves one as it is. Unknown ones are refused at once."""
-        if to is not None:
-            self.lead(to, of)
-        if of is not None and self.tags is None and of != self.of:
-            raise self._refusal(f"to read '{of}'", "--source-language")
-        self.to, self.of = to or self.to, of or self.of
+    def select(self, target: str | None, source: str | None = None) -> None:
+        """Use these languages from now on; None leaves one unchanged. Unknown languages are an error at once."""
+        if target is not None:
+            self.prefix(target, source)
+        if source is not None and self.tags is None and source != self.source:
+            raise self._unsupported(f"from '{source}'", "--source-language")
+        self.target, self.source = target or self.target, source or self.source
 
-    def lead(self, to: str | None = None, of: str | None = None) -> Lead:
-        """Return what goes before a text to be translated into a language, which is in another."""
-        wanted, of = to or self.to, of or self.of
+    def prefix(self, target: str | None = None, source: str | None = None) -> LanguagePrefix:
+        """Return the tokens that precede a text in language `source` and its translation into `target`."""
+        wanted, source = target or self.target, source or self.source
         if self.tags is not None:
-            silent = wanted is None and self._reads_tags  # then each text may say it itself
-            return NO_LEAD if silent else self.tags.lead(wanted, of)
-        if wanted != self.to:
-            raise self._refusal(f"for '{wanted}'", "--target-language")
-        return self._usual
+            in_text = wanted is None and self._reads_tags  # then each text may begin with its own tag
+            return NO_PREFIX if in_text else self.tags.prefix(wanted, source)
+        if wanted != self.target:
+            raise self._unsupported(f"into '{wanted}'", "--target-language")
+        return self._default_prefix
 
-    def _refusal(self, wish: str, option: str) -> SettingsError:
-        """What is said of a wish to a model that translates from one language into one."""
-        source, target = (name or "its one language" for name in (self.of, self.to))
+    def _unsupported(self, request: str, option: str) -> SettingsError:
+        """The error for a language requested of a model that has one language pair."""
+        source, target = (name or "one language" for name in (self.source, self.target))
         return SettingsError(
-            f"the model cannot be asked {wish}: it translates from {source} into {target}; leave out {option}"
+            f"the model cannot translate {request}: it translates from {source} into {target}; leave out {option}"
         )
 
     @property
-    def read(self) -> int:
-        """How many tokens go before every source."""
+    def source_prefix_length(self) -> int:
+        """Number of tokens before every source."""
         return 0 if self.tags is None else self.tags.lengths[0]
 
     @property
-    def written(self) -> int:
-        """How many tokens every answer begins with."""
-        return len(self._usual.target) if self.tags is None else self.tags.lengths[1]
+    def target_prefix_length(self) -> int:
+        """Number of tokens that every translation starts with."""
+        return len(self._default_prefix.target) if self.tags is None else self.tags.lengths[1]

@@ -59,16 +59,16 @@ def normalise(text: str, where: str = "the text") -> str:
     """
     if text.isascii():
         return text
-    refuse_halves(text, where)
+    check_surrogates(text, where)
     return unicodedata.normalize("NFC", text)
 
 
-def place_before(text: str, place: int) -> int:
+def denormalised_offset(text: str, place: int) -> int:
     """Return where in a text the first `place` characters of it, normalised, end: NFC makes one of several."""
     return bisect_right(range(len(text) + 1), place, key=lambda end: len(normalise(text[:end]))) - 1
 
 
-def refuse_halves(text: str, where: str = "the text") -> None:
+def check_surrogates(text: str, where: str = "the text") -> None:
     """Say no to half characters (lone surrogates), which no encoding has; `where` names the text in a refusal."""
     lone = _SURROGATE.search(text)
     if lone:

@@ -37,7 +37,7 @@ def colours(pixels: Sequence[str], side: int) -> list[list[str]]:
     return [drawn[start : start + side] for start in range(0, side * side, side)]
 
 
-def refuse_no_picture(text: str, tokens: Sequence[int], tokenizer: AnyTokenizer, side: int) -> None:
+def check_picture(text: str, tokens: Sequence[int], tokenizer: AnyTokenizer, side: int) -> None:
     """Say no to a text that is no picture of this size, or has a pixel that the tokenizer does not know."""
     for place, (token, piece) in enumerate(zip(tokens, tokenizer.pieces(tokens), strict=True)):
         if token == tokenizer.unknown or _BYTE.fullmatch(piece):

@@ -17,7 +17,7 @@ from transduce.model_folder import Description, describe_model, find_model
 from transduce.models import catalog
 from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE
 from transduce.storage.manifest import sha256
-from transduce.text.language import Spoken, spoken
+from transduce.text.language import ModelLanguages, model_languages
 from transduce.text.tokenizer import is_joint
 from transduce.text.tokenizer.tokenizer import WITH_FOLDER, TokenizerConfig
 
@@ -60,13 +60,17 @@ class InitialCheckpoint:
         source, target, tags = self.found.source_tokenizer, self.found.target_tokenizer, self.spoken.tags
         if tags is None:
             return GivenTokenizers(source, target)
-        return GivenTokenizers(source.bare(), source.bare() if source is target else target.bare(), tags)
+        return GivenTokenizers(
+            source.without_languages(),
+            source.without_languages() if source is target else target.without_languages(),
+            tags,
+        )
 
     @property
-    def spoken(self) -> Spoken:
+    def spoken(self) -> ModelLanguages:
         """The languages that the model can be asked for."""
         found = self.found
-        return spoken(found.notes, found.source_tokenizer, found.target_tokenizer, self.name)
+        return model_languages(found.notes, found.source_tokenizer, found.target_tokenizer, self.name)
 
     @property
     def kept_settings(self) -> Table:

@@ -18,16 +18,16 @@ from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
 from transduce.models.head import SpanHead
 from transduce.models.interface import EncoderModel, Encoding, VocabularySizes
-from transduce.text.encoder_input import answer_wanted, tag_rows, windows
+from transduce.text.encoder_input import context_windows, span_targets, tagging_inputs
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
-from transduce.text.tokenizer.training import train_reading_tokenizer
+from transduce.text.tokenizer.training import train_encoder_tokenizer
 
 TEXTS = ["der hund bellt", "eine katze", "am alten tor steht ein sehr alter baum", "der", "ein hund steht am baum"]
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train_reading_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=60, min_frequency=1), TEXTS * 2)
+    return train_encoder_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=60, min_frequency=1), TEXTS * 2)
 
 
 def reader(tokenizer: Tokenizer, head: str, notes: dict[str, Any] | None = None) -> TextEncoder:
@@ -72,7 +72,7 @@ def test_tags_are_one_for_each_word_however_long_the_sentence(tokenizer: Tokeniz
     found = model.read([words, " ".join(words), []])
     assert as_text(found[0]) == as_text(found[1]) and found[2] == []
     assert [one.word for one in found[0] if isinstance(one, Tagged)] == words
-    rows = tag_rows([[7] * 3, [8] * 2, [9] * 40, [5]], 8)
+    rows = tagging_inputs([[7] * 3, [8] * 2, [9] * 40, [5]], 8)
     assert rows == [([7, 7, 7, 8, 8], [1, 4]), ([9] * 6, [1]), ([5], [1])]
 
 
@@ -120,14 +120,14 @@ def test_places_are_those_of_the_text_as_it_was_given(tokenizer: Tokenizer) -> N
         engine = ReadingEngine(Echo(Pointing(tokenizer.encode("alten baum")), 64), tokenizer)
         (found,) = engine.answer([("wo ?", context)])
         assert (found.text, context[found.start : found.end]) == ("alten baum", "alten baum")
-        _, places = tokenizer.encode_with_places(context)
+        _, places = tokenizer.encode_with_offsets(context)
         assert (places[0][0], places[-1][1]) == (0, len(context))
 
 
 def test_windows_cover_a_context_and_every_token_is_seen_best_by_one(tokenizer: Tokenizer) -> None:
     context = " ".join(TEXTS)
-    tokens, places = tokenizer.encode_with_places(context)
-    several = windows(tokenizer, "wo ?", context, 17, 4)
+    tokens, places = tokenizer.encode_with_offsets(context)
+    several = context_windows(tokenizer, "wo ?", context, 17, 4)
     assert len(several) > 2
     best = [
         place
@@ -139,15 +139,15 @@ def test_windows_cover_a_context_and_every_token_is_seen_best_by_one(tokenizer: 
         assert len(window.tokens) <= 17 - 2
         for (start, end), token in zip(window.places, window.tokens[window.first - 1 :], strict=True):
             assert token == tokens[places.index((start, end))]
-    assert answer_wanted(several[0], *places[-1]) == [0, 0]
-    assert answer_wanted(several[0], *places[0]) == [several[0].first] * 2
+    assert span_targets(several[0], *places[-1]) == [0, 0]
+    assert span_targets(several[0], *places[0]) == [several[0].first] * 2
 
 
 def test_windows_do_not_multiply_however_much_they_should_overlap(tokenizer: Tokenizer) -> None:
     context = " ".join(TEXTS * 20)
     tokens = len(tokenizer.encode(context))
     room = 17 - 3 - len(tokenizer.encode("wo ?"))
-    assert len(windows(tokenizer, "wo ?", context, 17, 1000)) <= tokens / (room // 4) + 1
+    assert len(context_windows(tokenizer, "wo ?", context, 17, 1000)) <= tokens / (room // 4) + 1
 
 
 def test_no_answer_is_said_only_where_that_was_taught(tokenizer: Tokenizer) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.copier import WORDS_OF_TEXT, copier
 from transduce.errors import SettingsError
-from transduce.text.constraint import USUAL
+from transduce.text.constraint import DEFAULT_PLACEHOLDERS
 
 KINDS = ["bpe", "unigram", "character", "byte", "wordpiece", "word"]
 LINES = st.lists(st.sampled_from(WORDS_OF_TEXT), min_size=1, max_size=8).map(" ".join)
@@ -75,7 +75,7 @@ def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> No
     """A model of words knows no braces; what it knows it copies in place."""
     translator = copier("word")
     lines = ["the quick {name} fox", "{0}", "the <b>lazy</b> dog"]
-    assert translator.translate(lines, keep=USUAL) == lines
+    assert translator.translate(lines, keep=DEFAULT_PLACEHOLDERS) == lines
     assert translator.translate(["the quick {name} fox"]) == ["the quick <unk> fox"]
 
 
@@ -85,7 +85,7 @@ def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
     line, translator = "the {name} fox", copier(kind, max_length=20)
     (plain,) = translator.translate([line], n_best=4)
     assert plain[0].text == line and any("{name}" not in answer.text for answer in plain)
-    (kept,) = translator.translate([line], n_best=4, keep=USUAL)
+    (kept,) = translator.translate([line], n_best=4, keep=DEFAULT_PLACEHOLDERS)
     texts = [answer.text for answer in kept]
     assert texts[0] == line and all("{name}" in text for text in texts)
     assert len(set(texts)) == len(texts) > 1

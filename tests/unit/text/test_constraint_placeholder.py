@@ -7,9 +7,15 @@ import re
 import pytest
 
 from transduce.errors import SettingsError
-from transduce.text.constraint import USUAL, are_kept, pattern, put_back, take_out
+from transduce.text.constraint import (
+    DEFAULT_PLACEHOLDERS,
+    compile_patterns,
+    extract_placeholders,
+    keeps_placeholders,
+    restore_placeholders,
+)
 
-FOUND = pattern(USUAL)
+FOUND = compile_patterns(DEFAULT_PLACEHOLDERS)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def test_the_usual_ones_are_found_and_nothing_else(text: str, kept: list[str]) -
     ],
 )
 def test_what_is_left_reads_as_if_they_had_never_been_there(text: str, left: str) -> None:
-    assert take_out(FOUND, text)[0].strip() == left
+    assert extract_placeholders(FOUND, text)[0].strip() == left
 
 
 @pytest.mark.parametrize(
@@ -57,17 +63,17 @@ def test_what_is_left_reads_as_if_they_had_never_been_there(text: str, left: str
 def test_they_go_where_the_words_beside_them_went(
     text: str, answer: str, links: list[tuple[int, int]], expected: str
 ) -> None:
-    left, taken = take_out(FOUND, text)
+    left, taken = extract_placeholders(FOUND, text)
     assert re.search(FOUND, left) is None
-    assert put_back(answer, taken, links) == expected
+    assert restore_placeholders(answer, taken, links) == expected
 
 
 def test_an_answer_keeps_them_if_it_has_each_as_often() -> None:
-    assert are_kept(FOUND, "{a} and {a}", "{a} {a} too")
-    assert not are_kept(FOUND, "{a} and {a}", "{a} too")
+    assert keeps_placeholders(FOUND, "{a} and {a}", "{a} {a} too")
+    assert not keeps_placeholders(FOUND, "{a} and {a}", "{a} too")
 
 
 @pytest.mark.parametrize("wrong", ["(", "x*"])
 def test_an_expression_that_cannot_be_used_is_refused(wrong: str) -> None:
     with pytest.raises(SettingsError, match="regular expression"):
-        pattern([wrong])
+        compile_patterns([wrong])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from transduce.errors import DataError
-from transduce.text.picture import PALETTE, UNNAMED, colours, refuse_no_picture
+from transduce.text.picture import PALETTE, UNNAMED, check_picture, colours
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -19,7 +19,7 @@ def test_a_picture_is_drawn_row_by_row_and_strangers_are_grey() -> None:
 
 
 def test_a_picture_of_known_colours_and_the_right_size_is_read(letters: Tokenizer) -> None:
-    refuse_no_picture("wrbwwwwwbbbbrrrr", letters.encode("wrbwwwwwbbbbrrrr"), letters, side=4)
+    check_picture("wrbwwwwwbbbbrrrr", letters.encode("wrbwwwwwbbbbrrrr"), letters, side=4)
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_a_picture_of_known_colours_and_the_right_size_is_read(letters: Tokenize
 )
 def test_what_is_no_picture_is_refused_with_one_sentence(letters: Tokenizer, text: str, said: str) -> None:
     with pytest.raises(DataError, match=said) as refusal:
-        refuse_no_picture(text, letters.encode(text), letters, side=2)
+        check_picture(text, letters.encode(text), letters, side=2)
     assert "\n" not in str(refusal.value)

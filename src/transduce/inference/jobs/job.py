@@ -60,7 +60,7 @@ class TranslationJob:
     def uses_ctranslate2(self) -> bool:
         """Whether CTranslate2 takes most lines; with terms, many lines may have one."""
         translation, constraints = self.options.translation, self.options.translation.constraints
-        prefixed = self.options.has_prefixes or self.translator.languages.written
+        prefixed = self.options.has_prefixes or self.translator.languages.target_prefix_length
         if prefixed or constraints.stops or constraints.has_terms:
             return False
         return self.translator.engine.uses_ctranslate2(translation.search)
@@ -78,7 +78,7 @@ class TranslationJob:
     def __call__(self, window: Window) -> TranslatedWindow:
         """Translate one window."""
         counts, texts = TranslationCounts(), window.texts
-        languages = [self.translator.languages.lead(to) for to in window.languages]
+        languages = [self.translator.languages.prefix(to) for to in window.languages]
         translate = self.translator.translate_lines
         found = iter(translate(texts, self.options.translation, counts, languages) if texts else ())
         written = []

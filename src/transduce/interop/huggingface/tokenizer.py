@@ -32,7 +32,7 @@ from transduce.interop.huggingface.tokenizer_files import (
 )
 from transduce.interop.huggingface.tokenizer_settings import TokenizerSettings
 from transduce.models.interface import VocabularySizes
-from transduce.text.tokenizer.file import refusing
+from transduce.text.tokenizer.file import wrap_errors
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import LibraryCodec
 from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
@@ -107,7 +107,7 @@ def import_tokenizers(
     family = _family(folder)
     settings = TokenizerSettings(folder, USUAL[family])
     rows = sizes or _sizes(settings)
-    with refusing(str(folder.path), "a folder with a tokenizer that can be read", "get the whole folder again"):
+    with wrap_errors(str(folder.path), "a folder with a tokenizer that can be read", "get the whole folder again"):
         if folder.find(TOKENIZER) is None and family == "marian":
             source = _made(family, settings, _marian(settings, "source"), rows.source)
             target = _made(family, settings, _marian(settings, "target"), rows.target)
@@ -156,8 +156,8 @@ def _made(family: str, settings: TokenizerSettings, parts: _Parts, size: int) ->
         "mask": names.get(settings.piece("mask") or ""),
         "prefix": parts.prefix,
         "suffix": parts.suffix,
-        "opening": (forced,) if forced in parts.tags.values() else (),
-        "silent": tuple(sorted(token for token in {*codec.special, pad, end} if token < size)),
+        "target_prefix": (forced,) if forced in parts.tags.values() else (),
+        "skipped": tuple(sorted(token for token in {*codec.special, pad, end} if token < size)),
         "tags": parts.tags,
         "reads_tags": parts.reads_tags,
         "readable": parts.readable,
@@ -258,14 +258,14 @@ def _speaking(
     source: ImportedTokenizer, target: ImportedTokenizer, source_language: str | None, target_language: str | None
 ) -> Pair:
     """Choose languages. Marian's sources say into which, the others' sources and answers each which they are in."""
-    before, opening = (
+    before, target_prefix = (
         None if language is None else _tag(source, language) for language in (source_language, target_language)
     )
     if source.config.family == "marian":
         if before is not None:
             raise SettingsError("a Marian model is not told the language of its source; leave it out")
-        return (source if opening is None else source.with_tags(before=opening)), target
-    both = source.with_tags(before, opening)
+        return (source if target_prefix is None else source.with_languages(before=target_prefix)), target
+    both = source.with_languages(before, target_prefix)
     return both, both
 
 

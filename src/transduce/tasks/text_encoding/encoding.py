@@ -10,12 +10,12 @@ from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.tasks.text_encoding.corpus import Example, paired, segments
 from transduce.text.encoder_input import (
     WordPieces,
-    answer_wanted,
-    label_row,
-    loses_pieces,
-    tag_rows,
-    tag_wanted,
-    windows,
+    classification_input,
+    context_windows,
+    has_overlong_word,
+    span_targets,
+    tagging_inputs,
+    tagging_targets,
 )
 from transduce.text.tokenizer import AnyTokenizer
 
@@ -56,7 +56,7 @@ class LabelEncoder(Encoder):
     def rows(self, examples: Sequence[Example]) -> tuple[list[Row], list[Note]]:
         rows, notes = [], list[Note]()
         for example in examples:
-            tokens, was_cut = label_row(self.tokenizer, example.texts, self.data.max_length)
+            tokens, was_cut = classification_input(self.tokenizer, example.texts, self.data.max_length)
             if was_cut:
                 notes.append((example, "cut"))
             (label,) = example.labels
@@ -75,15 +75,15 @@ class TagEncoder(Encoder):
         rows, notes = list[Row](), list[Note]()
         for example in examples:
             pieces = self.pieces.of(example.texts)
-            several = tag_rows(pieces, self.data.max_length)
+            several = tagging_inputs(pieces, self.data.max_length)
             if len(several) > 1:
                 notes.append((example, "split"))
-            if loses_pieces(pieces, self.data.max_length):
+            if has_overlong_word(pieces, self.data.max_length):
                 notes.append((example, "word_cut"))
             done = 0
             for number, (tokens, begins) in enumerate(several):
                 labels = example.labels[done : done + len(begins)]
-                targets = tag_wanted(len(tokens), begins, labels, self.numbers)
+                targets = tagging_targets(len(tokens), begins, labels, self.numbers)
                 rows.append(Row(tokens, targets, None if number else example))
                 done += len(begins)
         return rows, notes
@@ -99,9 +99,9 @@ class AnswerEncoder(Encoder):
             if not example.answers and not self.data.allow_no_answer:
                 notes.append((example, "unanswered"))
                 continue
-            several = windows(self.tokenizer, question, context, self.data.max_length, self.data.stride)
+            several = context_windows(self.tokenizer, question, context, self.data.max_length, self.data.stride)
             said, start = example.answers[0] if example.answers else ("", -1)
-            wanted = [answer_wanted(window, start, start + len(said)) if said else [0, 0] for window in several]
+            wanted = [span_targets(window, start, start + len(said)) if said else [0, 0] for window in several]
             if said and not any(map(any, wanted)):  # to learn from it would be to learn that there is none
                 notes.append((example, "no_window"))
                 continue

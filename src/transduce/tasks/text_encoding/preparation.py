@@ -32,7 +32,7 @@ from transduce.text.corpus import Pair
 from transduce.text.lines import is_stream, shown
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.text.tokenizer.training import train_reading_tokenizer
+from transduce.text.tokenizer.training import train_encoder_tokenizer
 
 TARGET_BYTES = 4
 """Of a target on disk."""
@@ -208,7 +208,7 @@ class ExamplePreparation(Preparation):
             return (tokenizer, tokenizer), 0
         total = sum(int((audited.kept & ~audited.held_out).sum()) for audited in self.audited["train"])
         self.progress("training the tokenizer", total)
-        tokenizer = train_reading_tokenizer(self.config, self._training_texts())
+        tokenizer = train_encoder_tokenizer(self.config, self._training_texts())
         return (tokenizer, tokenizer), total
 
     def _training_texts(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ from transduce.data.synthetic import SyntheticTask
 from transduce.errors import brief
 from transduce.tasks.translation.corpus import PairCorpus, PreparedPairs
 from transduce.text.corpus import CorpusFiles
-from transduce.text.tokenizer.tag import NAME
+from transduce.text.tokenizer.language_tag import NAME
 
 _KINDS: dict[str, type[Config]] = {"task": SyntheticTask, "pictures": DrawnPictures, "prepared": PreparedPairs}
 """The class of a corpus by a key of its table; any other is `CorpusFiles`."""

@@ -17,7 +17,7 @@ from transduce.data.synthetic import SyntheticTask
 from transduce.errors import DataError
 from transduce.storage.layout import DATA, MANIFEST, REPORT
 from transduce.text.corpus import CorpusFiles, Pair, read_pairs
-from transduce.text.tokenizer.tag import Tags
+from transduce.text.tokenizer.language_tag import LanguageTags
 
 
 class PreparedPairs(Config):
@@ -46,11 +46,11 @@ class PreparedPairs(Config):
         folder = Path(self.prepared)
         return folder / DATA if (folder / DATA / MANIFEST).is_file() else folder
 
-    def tags(self) -> Tags | None:
+    def tags(self) -> LanguageTags | None:
         """The languages of the corpus, where it has several."""
         read_manifest(self.folder)
         table = read_json(self.folder / REPORT).get("tags")
-        return None if table is None else Tags.from_table(table, str(self.folder / REPORT))
+        return None if table is None else LanguageTags.from_table(table, str(self.folder / REPORT))
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the pairs in order; line numbers count within the split."""
@@ -66,11 +66,12 @@ class PreparedPairs(Config):
         tags = self.tags()
         token, first = None, None
         if tags is not None and self.target_language is not None:
-            if self.target_language not in tags.of:
+            if self.target_language not in tags.target_tokens:
                 raise DataError(
-                    f"{folder}: has no pairs into '{self.target_language}'; there is {', '.join(sorted(tags.of))}"
+                    f"{folder}: has no pairs into '{self.target_language}'; "
+                    f"available: {', '.join(sorted(tags.target_tokens))}"
                 )
-            token, place = tags.of[self.target_language], tags.place
+            token, place = tags.target_tokens[self.target_language], tags.place
             first = Ragged.open(folder / self.split, f"{place}.tokens", f"<u{manifest.token_bytes[place]}")
         for row in range(len(sides[0])):
             if first is None or token in first[row][:2]:

@@ -38,8 +38,8 @@ from transduce.errors import SettingsError
 from transduce.tasks.translation.config import TranslationConfig
 from transduce.tasks.translation.corpus import PairCorpus, corpus_pairs
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.extension import extend, with_tags
-from transduce.text.tokenizer.tag import NO_LEAD, Lead, Tags, listed
+from transduce.text.tokenizer.extension import add_language_tags, extend
+from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix, LanguageTags, listed
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizers
 
@@ -122,7 +122,7 @@ class PairPreparation(Preparation):
             return tokenizers, chosen if self.config.extend else 0
         self.progress("training the tokenizer", chosen)
         source, target = train_tokenizers(self.config, lambda: self._sample(train, highest), self.data.languages)
-        self.tags = Tags(of=source.tags) if self.data.languages else None
+        self.tags = LanguageTags(target_tokens=source.tags) if self.data.languages else None
         return (source, target), chosen
 
     def _is_trained_on(self, marks: Marks) -> NDArray[np.bool_]:
@@ -146,7 +146,7 @@ class PairPreparation(Preparation):
 
     def _with_languages(self, given: GivenTokenizers) -> GivenTokenizers:
         """Add tags for languages that the given tokenizers lack."""
-        known = () if given.tags is None else given.tags.of
+        known = () if given.tags is None else given.tags.target_tokens
         new = [language for language in self.data.languages if language not in known]
         if not new:
             return given
@@ -156,8 +156,8 @@ class PairPreparation(Preparation):
                 f"{self.config.folder}: the model does not translate into {listed(new)}; {there}: "
                 "--extend-vocabulary N adds languages, and N pieces for them"
             )
-        source = with_tags(given.source, new)
-        self.tags = Tags(of=source.tags)
+        source = add_language_tags(given.source, new)
+        self.tags = LanguageTags(target_tokens=source.tags)
         return GivenTokenizers(source, source if given.target is given.source else given.target, self.tags)
 
     def _sample(self, train: AuditedPairs, highest: np.uint64) -> Iterator[tuple[str, str]]:
@@ -208,12 +208,12 @@ class PairPreparation(Preparation):
                     self.counters["train"][rows.corpus].count(reason, examples, dropped=len(found))
                     marks[marks & mark != 0] = 0
 
-    def _prefix(self, corpus: PairCorpus) -> Lead:
+    def _prefix(self, corpus: PairCorpus) -> LanguagePrefix:
         """The tokens before the sources and targets of a corpus: language tags, or those of the given tokenizer."""
         if self.tags is None:
-            return NO_LEAD if self.given is None else Lead([], list(self.given.target.opening))
+            return NO_PREFIX if self.given is None else LanguagePrefix([], list(self.given.target.target_prefix))
         source, target = self.data.languages_of(corpus)
-        return self.tags.lead(target, source)
+        return self.tags.prefix(target, source)
 
 
 def _chunk(pairs: AuditedPairs, rows: RowRange, chosen: NDArray[np.bool_], marks: Marks) -> PairChunk:

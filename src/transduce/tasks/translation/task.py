@@ -94,7 +94,7 @@ class Translation(TransducerTask[TranslationConfig]):
         return Defaults(chosen.tables, [*vocabulary_fit(checkpoint, pairs, before), *chosen.reasons])
 
     def languages_from(self, checkpoint: InitialCheckpoint) -> Table:
-        pair = {"source_language": checkpoint.spoken.of, "target_language": checkpoint.spoken.to}
+        pair = {"source_language": checkpoint.spoken.source, "target_language": checkpoint.spoken.target}
         return {name: language for name, language in pair.items() if language is not None}
 
     def _survey(self, prepared: Prepared | None) -> Survey:

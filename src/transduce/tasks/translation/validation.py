@@ -31,7 +31,7 @@ class GreedyTranslations:
         self.split, self.metric = split, config.metric
         self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
         tags = prepared.report.tags
-        self.prefix_length = len(prepared.target_tokenizer.opening) if tags is None else tags.lengths[1]
+        self.prefix_length = len(prepared.target_tokenizer.target_prefix) if tags is None else tags.lengths[1]
         """Tokens that every target begins with."""
         self.decoded = range(min(len(split), config.decode_examples))
 

@@ -23,7 +23,7 @@ import tokenizers
 from transduce.errors import SettingsError
 from transduce.text.lines import normalise
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.tag import tag_piece
+from transduce.text.tokenizer.language_tag import tag_piece
 from transduce.text.tokenizer.tokenizer import Tokenizer
 
 Pair = tuple[str, str]
@@ -45,7 +45,7 @@ def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequen
     return Tokenizer.from_json(json.dumps(content), "the extended tokenizer")
 
 
-def with_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Tokenizer:
+def add_language_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Tokenizer:
     """Return the tokenizer with tags for some more languages."""
     if not isinstance(tokenizer, Tokenizer):
         raise SettingsError("an imported tokenizer gets no new languages; train a model of your own for them")

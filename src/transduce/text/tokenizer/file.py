@@ -12,8 +12,17 @@ import tokenizers
 from tokenizers import models, pre_tokenizers
 
 from transduce.errors import MissingInput, ModelFolderError, one_line
-from transduce.text.tokenizer.special import BYTE_OF, LOSSLESS, MASK, UNKNOWN, Kind, byte_fallbacks, sentinels, specials
-from transduce.text.tokenizer.tag import tagged_language
+from transduce.text.tokenizer.language_tag import tagged_language
+from transduce.text.tokenizer.special import (
+    BYTE_OF,
+    LOSSLESS,
+    MASK,
+    UNKNOWN,
+    Kind,
+    byte_fallbacks,
+    sentinel_pieces,
+    special_pieces,
+)
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest `tokenizer.json` that is read; a million long words need less."""
@@ -32,7 +41,7 @@ def read_file(path: Path) -> str:
 
 
 @contextmanager
-def refusing(where: str, what: str, remedy: str) -> Iterator[None]:
+def wrap_errors(where: str, what: str, remedy: str) -> Iterator[None]:
     """Turn whatever goes wrong inside into one sentence: that `where` is not `what`, and why."""
     try:
         yield
@@ -73,7 +82,10 @@ def check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int])
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError("its tokens do not count from 0 without a gap")
     added = library.get_added_tokens_decoder().values()
-    special, needed = {token.content for token in added if token.special}, {*specials(kind), *sentinels_of(library)}
+    special, needed = (
+        {token.content for token in added if token.special},
+        {*special_pieces(kind), *sentinels_of(library)},
+    )
     tags = {piece for piece in special if tagged_language(piece) is not None}
     if special - tags - {MASK} != needed or len(added) != len(special):
         raise ValueError(
@@ -97,4 +109,4 @@ def tags_of(library: tokenizers.Tokenizer) -> dict[str, int]:
 def sentinels_of(library: tokenizers.Tokenizer) -> list[str]:
     """The sentinels that were reserved, in their order; a word of the text that is spelled like one is none."""
     added = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
-    return [piece for piece in sentinels(len(added)) if piece in added]
+    return [piece for piece in sentinel_pieces(len(added)) if piece in added]

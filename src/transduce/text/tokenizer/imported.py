@@ -5,7 +5,7 @@ for those that people write on purpose: which language to translate into (Marian
 where something is left out (T5's `<extra_id_0>`). All that is known of it stands in one JSON file.
 
 A search frames sentences itself, so that `encode` gives no start or end; but a language that stands before a source
-(M2M100's `__en__`) is a token like others, and what every answer begins with (`__de__`) is `opening`.
+(M2M100's `__en__`) is a token like others, and what every answer begins with (`__de__`) is `target_prefix`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import pydantic
 from transduce.config import Config, Table
 from transduce.errors import DataError, SettingsError, TransduceError, one_line, suggestion
 from transduce.storage.atomic import atomic_file
-from transduce.text.lines import refuse_halves
-from transduce.text.tokenizer.file import read_file, refusing
-from transduce.text.tokenizer.framing import Framer
+from transduce.text.lines import check_surrogates
+from transduce.text.tokenizer.batch_encoding import BaseTokenizer
+from transduce.text.tokenizer.file import read_file, wrap_errors
 from transduce.text.tokenizer.library_codec import LibraryCodec
 from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
 from transduce.text.tokenizer.sentencepiece_codec import SPACE
@@ -73,10 +73,10 @@ class ImportedConfig(Config):
     suffix: Tokens = ()
     """What stands behind it."""
 
-    opening: Tokens = ()
+    target_prefix: Tokens = ()
     """What every answer begins with, after the start token: the language to translate into."""
 
-    silent: Tokens = ()
+    skipped: Tokens = ()
     """Tokens that `decode` leaves out."""
 
     tags: dict[str, int] = pydantic.Field(default_factory=dict)
@@ -97,7 +97,7 @@ class ImportedConfig(Config):
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
         single = [token for token in (self.pad, self.start, self.end, self.unknown, self.mask) if token is not None]
-        several = (self.prefix, self.suffix, self.opening, self.tags.values(), self.readable.values())
+        several = (self.prefix, self.suffix, self.target_prefix, self.tags.values(), self.readable.values())
         for token in (*single, *(token for tokens in several for token in tokens)):
             if not 0 <= token < self.size:
                 raise ValueError(f"there is no token {token} among {self.size:,}")
@@ -119,7 +119,7 @@ class Codec(Protocol):
     def to_table(self) -> Table: ...
 
 
-class ImportedTokenizer(Framer):
+class ImportedTokenizer(BaseTokenizer):
     """A tokenizer of another project, as the rest of this one uses its own."""
 
     kind: Literal["imported"] = "imported"
@@ -137,12 +137,12 @@ class ImportedTokenizer(Framer):
         self.unknown, self.mask = config.unknown, config.mask
         self.tags = dict(config.tags)
         """Languages, as the vocabulary spells them, and their tokens."""
-        self.opening: tuple[int, ...] = () if side == "source" else config.opening
+        self.target_prefix: tuple[int, ...] = () if side == "source" else config.target_prefix
         """What every answer begins with, after the start token."""
         self.sentinels = list(config.readable.values())
         self._tag_tokens = frozenset(self.tags.values())
         self._language = [token for token in config.prefix if token in self._tag_tokens] if side != "target" else []
-        self._silent = frozenset(config.silent)
+        self._skipped = frozenset(config.skipped)
         self._readable = re.compile("|".join(map(re.escape, config.readable))) if config.readable else None
         self._names = _all_names(codec, config.size)
 
@@ -151,22 +151,22 @@ class ImportedTokenizer(Framer):
 
     def sides(self) -> tuple[ImportedTokenizer, ImportedTokenizer]:
         """Return this tokenizer for sources and for targets; the same one where there is no difference."""
-        if self.side != "both" or not (self._language or self.opening):
+        if self.side != "both" or not (self._language or self.target_prefix):
             return self, self
         source = ImportedTokenizer(self.config, self.codec, "source")
         return source, ImportedTokenizer(self.config, self.codec, "target")
 
-    def with_tags(self, before: str | None = None, opening: str | None = None) -> ImportedTokenizer:
+    def with_languages(self, before: str | None = None, target_prefix: str | None = None) -> ImportedTokenizer:
         """Return the same tokenizer with another language before its texts, or at the beginning of answers."""
         others = tuple(token for token in self.config.prefix if token not in self._tag_tokens)
         changes: Table = {} if before is None else {"prefix": (self._tag(before), *others)}
-        changes |= {} if opening is None else {"opening": (self._tag(opening),)}
+        changes |= {} if target_prefix is None else {"target_prefix": (self._tag(target_prefix),)}
         return ImportedTokenizer(self.config.but(**changes), self.codec, self.side)
 
-    def bare(self) -> ImportedTokenizer:
+    def without_languages(self) -> ImportedTokenizer:
         """Return the same tokenizer without languages of its own, for a model whose notes say where they stand."""
         others = tuple(token for token in self.config.prefix if token not in self._tag_tokens)
-        return ImportedTokenizer(self.config.but(prefix=others, opening=()), self.codec, self.side)
+        return ImportedTokenizer(self.config.but(prefix=others, target_prefix=()), self.codec, self.side)
 
     @property
     def reads_tags(self) -> bool:
@@ -187,7 +187,7 @@ class ImportedTokenizer(Framer):
         rows = self._rows(texts)
         return [[*(self._language if tag is None else [tag]), *tokens] if tokens else [] for tag, tokens in rows]
 
-    def framed(self, text: str) -> list[int]:
+    def encode_with_specials(self, text: str) -> list[int]:
         """Return the tokens of a text with everything that stands before and behind it when a model reads it."""
         ((tag, tokens),) = self._rows([text])
         prefix = self.config.prefix if tag is None else [tag]
@@ -196,7 +196,7 @@ class ImportedTokenizer(Framer):
     def _rows(self, texts: Sequence[str]) -> list[tuple[int | None, list[int]]]:
         """The tag that each text begins with, if it is read, and the tokens of the rest."""
         for text in texts:
-            refuse_halves(text)
+            check_surrogates(text)
         tagged = [self.split_tag(text) for text in texts]
         parts = [self._cut(rest) for _, rest in tagged]
         found = iter(self._encoded([part for several in parts for part in several[::2]]))
@@ -229,32 +229,32 @@ class ImportedTokenizer(Framer):
         except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
             raise DataError(f"the text: the model's tokenizer cannot read it ({one_line(error)})") from None
 
-    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
         if not isinstance(self.codec, LibraryCodec):
             raise SettingsError("a SentencePiece tokenizer does not say where in a text its pieces stand")
-        refuse_halves(text)
-        return self.codec.encode_with_places(text)
+        check_surrogates(text)
+        return self.codec.encode_with_offsets(text)
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Return the language tag that a text begins with, and the rest; no tag where none is known or read."""
         tag = text[:MAX_TAG].partition("<<")[0] + "<<" if self.config.reads_tags else ""
         return (tag, text[len(tag) :]) if tag in self.tags and text.startswith(tag) else ("", text)
 
-    def leading(self, tokens: Sequence[int]) -> int:
+    def count_tags(self, tokens: Sequence[int]) -> int:
         """Return how many tokens at the beginning are languages: they belong to all parts of a text that is cut."""
         return next((place for place, token in enumerate(tokens) if token not in self._tag_tokens), len(tokens))
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens without the special ones; unknown words are left out too, as elsewhere."""
-        text = self.codec.decode([token for token in tokens if token not in self._silent])
+        text = self.codec.decode([token for token in tokens if token not in self._skipped])
         if self.config.clean_up:
             for before, after in CLEANED.items():
                 text = text.replace(before, after)
         return text
 
     @property
-    def closes_spaces(self) -> bool:
+    def decode_removes_spaces(self) -> bool:
         """Whether `decode` takes away spaces that stood there before the next token came."""
         return self.config.clean_up or self.codec.kind == "WordPiece"
 
@@ -285,12 +285,12 @@ class ImportedTokenizer(Framer):
         """Return which word of a text each token of `encode(text)` is of; one that nobody knows is of its word too."""
         tokens = self.encode(text)
         if isinstance(self.codec, LibraryCodec):
-            read, places = self.codec.encode_with_places(text)
+            read, places = self.codec.encode_with_offsets(text)
             if read != tokens:
                 return self.words(tokens)
             word_at = list(accumulate(not one.isspace() and before.isspace() for before, one in pairwise(f" {text}")))
             return [word_at[end - 1] - 1 if text[begin:end].strip() else None for begin, end in places]
-        names = [None if token in self._silent and token != self.unknown else self._names[token] for token in tokens]
+        names = [None if token in self._skipped and token != self.unknown else self._names[token] for token in tokens]
         begun = accumulate(name is not None and name.startswith(SPACE) for name in names)
         is_seen = [name is not None and name != SPACE for name in names]
         return [max(0, word - 1) if seen else None for seen, word in zip(is_seen, begun, strict=True)]
@@ -313,7 +313,7 @@ class ImportedTokenizer(Framer):
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
         """Read the text of a file; `where` names it in a refusal."""
-        with refusing(where, "an imported tokenizer that can be read", "import the model again"):
+        with wrap_errors(where, "an imported tokenizer that can be read", "import the model again"):
             table = json.loads(text)
             written = table["imported"]
             if not isinstance(written, int) or written > FORMAT:

@@ -74,7 +74,7 @@ class LibraryCodec:
         encodings = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._tokens(encoding.ids) for encoding in encodings]
 
-    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
         encoding = self._library.encode(text, add_special_tokens=False)
         return self._tokens(encoding.ids), [(int(begin), int(end)) for begin, end in encoding.offsets]

@@ -19,21 +19,23 @@ SENTINELS = 100
 """How many sentinels a vocabulary usually has: tokens that stand for what was taken out of a text."""
 
 
-def sentinels(count: int) -> list[str]:
+def sentinel_pieces(count: int) -> list[str]:
     """Return the pieces of sentinels, in their order, spelled as T5's."""
     return [f"<extra_id_{number}>" for number in range(count)]
 
 
-def specials(kind: Kind) -> list[str]:
+def special_pieces(kind: Kind) -> list[str]:
     """Return the special pieces of a kind, in the order of their tokens."""
     return [PAD, START, END] if kind in LOSSLESS else [PAD, START, END, UNKNOWN]
 
 
-def smallest_size(kind: Kind) -> int:
+def min_vocab_size(kind: Kind) -> int:
     """Return how many tokens a tokenizer of this kind has at least."""
     if kind in LOSSLESS:
-        return len(specials(kind)) + 256
-    return len(specials(kind)) + (2 if kind == "wordpiece" else 1)  # a character that starts a word and goes on in one
+        return len(special_pieces(kind)) + 256
+    return len(special_pieces(kind)) + (
+        2 if kind == "wordpiece" else 1
+    )  # a character that starts a word and goes on in one
 
 
 def byte_symbols() -> list[str]:

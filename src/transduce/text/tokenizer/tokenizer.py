@@ -26,9 +26,10 @@ import tokenizers
 
 from transduce.config import Config, Table
 from transduce.storage.atomic import atomic_file
-from transduce.text.lines import normalise, place_before
-from transduce.text.tokenizer.file import check, kind_of, parse, read_file, refusing, sentinels_of, tags_of
-from transduce.text.tokenizer.framing import Framer
+from transduce.text.lines import denormalised_offset, normalise
+from transduce.text.tokenizer.batch_encoding import BaseTokenizer
+from transduce.text.tokenizer.file import check, kind_of, parse, read_file, sentinels_of, tags_of, wrap_errors
+from transduce.text.tokenizer.language_tag import NAME
 from transduce.text.tokenizer.special import (
     BYTE_OF,
     END,
@@ -38,10 +39,9 @@ from transduce.text.tokenizer.special import (
     START,
     UNKNOWN,
     Kind,
+    min_vocab_size,
     read_byte_symbols,
-    smallest_size,
 )
-from transduce.text.tokenizer.tag import NAME
 
 SPACE_MARK = "▁"
 """Stands for a space in what `pieces` shows."""
@@ -108,7 +108,7 @@ class TokenizerConfig(Config):
         if self.joint and source != target:
             raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
         for kind in (source, target):
-            smallest = smallest_size(kind) + (self.sentinels or 0)
+            smallest = min_vocab_size(kind) + (self.sentinels or 0)
             if kind != "byte" and self.vocab_size < smallest:
                 what = "special pieces and all bytes" if kind in LOSSLESS else "special pieces and one word"
                 raise ValueError(f"vocab_size = {self.vocab_size} is too small: {what} are {smallest} already")
@@ -130,7 +130,7 @@ class TokenizerConfig(Config):
         return self.source_kind or self.kind, self.target_kind or self.kind
 
 
-class Tokenizer(Framer):
+class Tokenizer(BaseTokenizer):
     """A trained tokenizer. Special pieces are never read from text: "</s>" typed by a person is four characters."""
 
     kind: Kind
@@ -142,7 +142,7 @@ class Tokenizer(Framer):
     """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
     tags: dict[str, int]
     """Token of each language that can be asked for; most tokenizers have none."""
-    opening: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
     """What every answer begins with; only imported tokenizers have something there."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
@@ -160,7 +160,7 @@ class Tokenizer(Framer):
         self.mask = vocabulary.get(MASK)
         self.tags = tags_of(library)
         self.sentinels = [vocabulary[piece] for piece in sentinels_of(library)]
-        self._silent = {self.pad, self.start, self.end, *self.tags.values()}
+        self._skipped = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it does not give back the text it was given")
 
@@ -171,7 +171,7 @@ class Tokenizer(Framer):
         """Return the tokenizer of sources and that of targets, where one serves both."""
         return self, self
 
-    def bare(self) -> Self:
+    def without_languages(self) -> Self:
         """Return the tokenizer without languages of its own; only imported ones have any."""
         return self
 
@@ -184,7 +184,7 @@ class Tokenizer(Framer):
         """Return the language tag that a text begins with, and the rest; only imported tokenizers have tags."""
         return "", text
 
-    def leading(self, tokens: Sequence[int]) -> int:
+    def count_tags(self, tokens: Sequence[int]) -> int:
         """Return how many tokens at the beginning are such tags."""
         return 0
 
@@ -192,13 +192,13 @@ class Tokenizer(Framer):
         """Return the tokens of a text, without start or end."""
         return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
 
-    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
         read = normalise(text)
         encoding = self._library.encode(read, add_special_tokens=False)
         places = [(int(start), int(end)) for start, end in encoding.offsets]
         if read != text:
-            places = [(place_before(text, start), place_before(text, end)) for start, end in places]
+            places = [(denormalised_offset(text, start), denormalised_offset(text, end)) for start, end in places]
         return list(encoding.ids), places
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -211,11 +211,11 @@ class Tokenizer(Framer):
 
         An unknown word stays visible as `<unk>`: a word that is missing must not look as if it had never been there.
         """
-        shown = [token for token in tokens if token not in self._silent]
+        shown = [token for token in tokens if token not in self._skipped]
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     @property
-    def closes_spaces(self) -> bool:
+    def decode_removes_spaces(self) -> bool:
         """Whether `decode` takes away spaces that stood there before the next token came."""
         return self.kind == "wordpiece"
 
@@ -226,7 +226,7 @@ class Tokenizer(Framer):
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Return each token as a person would like to see it: spaces as "▁", broken bytes as `<0xNN>`."""
-        return [self._pieces[token] if token in self._silent else self._show(self._pieces[token]) for token in tokens]
+        return [self._pieces[token] if token in self._skipped else self._show(self._pieces[token]) for token in tokens]
 
     def _show(self, piece: str) -> str:
         if (piece == UNKNOWN and self.unknown is not None) or piece in self._reserved:
@@ -242,13 +242,13 @@ class Tokenizer(Framer):
 
         Words are what stands between spaces. Of a text that is known, `words_of` tells it.
         """
-        said = [token not in self._silent for token in tokens]
+        said = [token not in self._skipped for token in tokens]
         if self.kind == "word":
             return [count - 1 if is_said else None for count, is_said in zip(accumulate(said), said, strict=True)]
         if self.kind == "wordpiece":  # where its decoder puts spaces is known to the decoder alone
             counts = [len(self.decode(tokens[: place + 1]).split()) for place in range(len(tokens))]
             return [count - 1 if is_said else None for count, is_said in zip(counts, said, strict=True)]
-        written = [b"" if token in self._silent else self._bytes(self._pieces[token]) for token in tokens]
+        written = [b"" if token in self._skipped else self._bytes(self._pieces[token]) for token in tokens]
         if self.kind == "character":
             self._without_broken_bytes(tokens, written)
         owners: list[int | None] = []  # of every byte
@@ -263,7 +263,7 @@ class Tokenizer(Framer):
 
     def _without_broken_bytes(self, tokens: Sequence[int], written: list[bytes]) -> None:
         """Of bytes in a row that are no text together, `decode` writes a sign for each, never a space: so here too."""
-        spoken = [place for place, token in enumerate(tokens) if token not in self._silent]
+        spoken = [place for place, token in enumerate(tokens) if token not in self._skipped]
         for are_bytes, row in groupby(spoken, key=lambda place: bool(_BYTE_PIECE.match(self._pieces[tokens[place]]))):
             places = [*row] if are_bytes else []
             try:
@@ -306,5 +306,5 @@ class Tokenizer(Framer):
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
         """Read the text of a `tokenizer.json`; `where` names it in a refusal."""
-        with refusing(where, "a tokenizer made by transduce", "copy the right file there"):
+        with wrap_errors(where, "a tokenizer made by transduce", "copy the right file there"):
             return cls(parse(text))

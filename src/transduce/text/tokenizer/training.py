@@ -11,17 +11,17 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.lines import normalise
+from transduce.text.tokenizer.language_tag import tag_piece
 from transduce.text.tokenizer.special import (
     KINDS,
     MASK,
     UNKNOWN,
     byte_fallbacks,
     byte_symbols,
-    sentinels,
-    smallest_size,
-    specials,
+    min_vocab_size,
+    sentinel_pieces,
+    special_pieces,
 )
-from transduce.text.tokenizer.tag import tag_piece
 from transduce.text.tokenizer.tokenizer import SPELLED, Tokenizer, TokenizerConfig
 
 _WORDS = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+")
@@ -52,10 +52,10 @@ def train_tokenizers(
     return source, train_tokenizer(target_kind, (target for _, target in texts()), config)
 
 
-def train_reading_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+def train_encoder_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     """Return the tokenizer of a reader: one more token, the last, stands for what is hidden."""
     kind, room = config.kind, config.vocab_size - 1
-    library = train_tokenizer(kind, texts, config.but(vocab_size=max(room, smallest_size(kind)))).to_json()
+    library = train_tokenizer(kind, texts, config.but(vocab_size=max(room, min_vocab_size(kind)))).to_json()
     reading = tokenizers.Tokenizer.from_str(library)
     reading.add_special_tokens([AddedToken(MASK, normalized=False, special=True)])
     return Tokenizer(reading)
@@ -70,8 +70,8 @@ def train_tokenizer(
     """
     if kind not in KINDS:
         raise SettingsError(f"there is no tokenizer of kind '{kind}'{suggestion(kind, KINDS)}")
-    special, reserved = [*specials(kind), *map(tag_piece, languages)], sentinels(config.sentinels or 0)
-    if languages and len(languages) > config.vocab_size - smallest_size(kind) - len(reserved):
+    special, reserved = [*special_pieces(kind), *map(tag_piece, languages)], sentinel_pieces(config.sentinels or 0)
+    if languages and len(languages) > config.vocab_size - min_vocab_size(kind) - len(reserved):
         raise SettingsError(
             f"tokenizer.vocab_size = {config.vocab_size:,} has no room for the tags of {len(languages)} languages; "
             "raise it"

@@ -58,9 +58,9 @@ def test_texts_have_the_same_tokens(name: str, place: Callable[[str], Path]) -> 
     source, target = imported(place(name))
     theirs = transformers.AutoTokenizer.from_pretrained(place(name))
     for text in plain(name):
-        assert source.framed(text) == ids(theirs, text), ascii(text)
+        assert source.encode_with_specials(text) == ids(theirs, text), ascii(text)
         if name.startswith("marian"):
-            assert target.framed(text) == ids(theirs, text, target=True), ascii(text)
+            assert target.encode_with_specials(text) == ids(theirs, text, target=True), ascii(text)
 
 
 @pytest.mark.parametrize("name", BESIDE)
@@ -69,7 +69,7 @@ def test_tokens_have_the_same_text(name: str, place: Callable[[str], Path]) -> N
     theirs = transformers.AutoTokenizer.from_pretrained(place(name))
     chance = random.Random(11)
     known = sorted(set(target.codec.names) - {target.pad})  # with two tables, theirs is that of sources
-    rows = [target.framed(text) for text in texts()] + [chance.choices(known, k=7) for _ in range(200)]
+    rows = [target.encode_with_specials(text) for text in texts()] + [chance.choices(known, k=7) for _ in range(200)]
     for row in rows:
         assert target.decode(row) == theirs.decode(row, skip_special_tokens=True), row
 
@@ -82,7 +82,7 @@ def test_a_sentencepiece_model_alone_is_used_as_sentencepiece_uses_it(name: str,
     assert tokenizer is same
     for text in texts():
         tokens = theirs.encode(text)
-        assert tokenizer.framed(text) == [*before, *tokens, *behind], ascii(text)
+        assert tokenizer.encode_with_specials(text) == [*before, *tokens, *behind], ascii(text)
         shown = [token for token in tokens if token != tokenizer.unknown]
         assert tokenizer.decode([*before, *tokens, *behind]) == theirs.decode(shown)
 
@@ -98,7 +98,9 @@ def test_special_pieces_are_those_of_transformers(name: str, place: Callable[[st
     if source.unknown is not None:
         assert source.unknown == theirs.unk_token_id
     if name != "marian_apart":
-        assert set(source.config.silent) == {token for token, one in theirs.added_tokens_decoder.items() if one.special}
+        assert set(source.config.skipped) == {
+            token for token, one in theirs.added_tokens_decoder.items() if one.special
+        }
 
 
 def test_decoders_begin_as_the_models_settings_say(place: Callable[[str], Path]) -> None:
@@ -136,9 +138,9 @@ def test_marian_reads_the_language_that_stands_first(place: Callable[[str], Path
     theirs = transformers.AutoTokenizer.from_pretrained(place("marian"))
     assert list(source.tags) == theirs.supported_language_codes
     for text in (">>deu<< The fox", ">>fra<<The fox", ">>deu<<  jumps >>fra<< over"):
-        assert source.framed(text) == ids(theirs, text)
+        assert source.encode_with_specials(text) == ids(theirs, text)
     chosen, _ = imported(place("marian"), target_language="fra")
-    assert chosen.framed("The fox") == ids(theirs, ">>fra<< The fox")
+    assert chosen.encode_with_specials("The fox") == ids(theirs, ">>fra<< The fox")
     with pytest.raises(SettingsError, match="is not told the language of its source"):
         imported(place("marian"), source_language="deu")
 
@@ -154,16 +156,18 @@ def test_languages_stand_before_sources_and_answers(
     name: str, pairs: dict[tuple[str, str], tuple[str, str]], place: Callable[[str], Path]
 ) -> None:
     theirs = transformers.AutoTokenizer.from_pretrained(place(name))
-    for (source_language, target_language), (before, opening) in pairs.items():
+    for (source_language, target_language), (before, target_prefix) in pairs.items():
         source, target = imported(place(name), source_language=source_language, target_language=target_language)
         tokens = theirs("The fox", add_special_tokens=False)["input_ids"]
         assert source.encode("The fox") == [source.tags[before], *tokens]
-        assert target.encode("The fox") == tokens and target.opening == (target.tags[opening],)
+        assert target.encode("The fox") == tokens and target.target_prefix == (target.tags[target_prefix],)
         if name == "m2m100":
-            theirs.src_lang, theirs.tgt_lang = before.strip("_"), opening.strip("_")
-            assert source.framed("The fox") == ids(theirs, "The fox")
-            assert [*target.opening, *target.encode("Der Fuchs"), target.end] == ids(theirs, "Der Fuchs", target=True)
-        assert target.decode([*target.opening, *tokens, target.end]) == "The fox"
+            theirs.src_lang, theirs.tgt_lang = before.strip("_"), target_prefix.strip("_")
+            assert source.encode_with_specials("The fox") == ids(theirs, "The fox")
+            assert [*target.target_prefix, *target.encode("Der Fuchs"), target.end] == ids(
+                theirs, "Der Fuchs", target=True
+            )
+        assert target.decode([*target.target_prefix, *tokens, target.end]) == "The fox"
 
 
 def test_the_languages_of_m2m100_have_the_tokens_that_transformers_gives_them(place: Callable[[str], Path]) -> None:
@@ -190,7 +194,7 @@ def test_t5_reads_what_is_left_out(place: Callable[[str], Path]) -> None:
     text = "The <extra_id_0> jumps<extra_id_1> over"
     theirs = transformers.AutoTokenizer.from_pretrained(place("t5_library"))
     tokenizer, _ = imported(place("t5_library"))
-    assert tokenizer.framed(text) == theirs(text)["input_ids"]
+    assert tokenizer.encode_with_specials(text) == theirs(text)["input_ids"]
     alone, _ = imported(place("t5"))
     last = len(sentencepiece.SentencePieceProcessor(model_file=str(place("t5") / "spiece.model"))) + 99
     assert alone.sentinels == list(range(last, last - 100, -1))
@@ -214,7 +218,7 @@ def test_pieces_that_were_added_later_keep_their_tokens(place: Callable[[str], P
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer, _ = imported(folder)
     for text in ("a [word] b", "[word][word]", "a <|chat|> b", "the fox"):
-        assert tokenizer.framed(text) == ids(theirs, text)
+        assert tokenizer.encode_with_specials(text) == ids(theirs, text)
     assert tokenizer.pad == size + 1 and tokenizer.decode([size, size + 1]) == "[word]"
     llama = Path(shutil.copytree(place("llama2"), tmp_path / "llama"))
     put(llama, added_tokens__json={"<pad>": 600}, special_tokens_map__json={"pad_token": "<pad>"})

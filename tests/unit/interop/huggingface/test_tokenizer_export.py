@@ -102,9 +102,9 @@ def test_transformers_loads_what_was_imported(name: str, tmp_path: Path) -> None
     put(tmp_path / "copy", config__json=json.loads((origin / "config.json").read_bytes()))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "copy")
     for text in CORPUS:
-        tokens = source.framed(text)
+        tokens = source.encode_with_specials(text)
         assert theirs(text, split_special_tokens=True)["input_ids"] == tokens
-        written = target.framed(text)
+        written = target.encode_with_specials(text)
         assert theirs.decode(written, skip_special_tokens=True) == target.decode(written)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.stories import simple_stories
 from transduce.tasks.text_encoding.config import ExampleFiles
 from transduce.tasks.text_encoding.corpus import read_examples, read_stories
-from transduce.text.encoder_input import label_row, story_of
+from transduce.text.encoder_input import classification_input, split_context
 
 FILE = """1 Bill travelled to the office.
 2 Bill took the football there.
@@ -63,9 +63,9 @@ def test_answers_of_our_stories_are_the_last_places() -> None:
 
 
 def test_a_text_is_cut_into_its_sentences() -> None:
-    assert story_of("Bill slept. Fred ate!  Who slept?") == ["Bill slept", "Fred ate", "Who slept"]
-    assert story_of("Bill slept.\tWho slept?") == ["Bill slept", "Who slept"]
-    assert story_of(" . ") == []
+    assert split_context("Bill slept. Fred ate!  Who slept?") == ["Bill slept", "Fred ate", "Who slept"]
+    assert split_context("Bill slept.\tWho slept?") == ["Bill slept", "Who slept"]
+    assert split_context(" . ") == []
 
 
 class Letters:
@@ -76,7 +76,7 @@ class Letters:
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         return [[ord(letter) for letter in text] for text in texts]
 
-    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         raise NotImplementedError
 
 
@@ -84,7 +84,7 @@ def test_where_there_is_no_room_the_oldest_facts_go() -> None:
     texts = ["ab", "cd", "ef", "gh"]
 
     def shown(max_length: int) -> tuple[str, bool]:
-        tokens, was_cut = label_row(Letters(), texts, max_length)
+        tokens, was_cut = classification_input(Letters(), texts, max_length)
         return "".join("|" if token == 2 else chr(token) for token in tokens), was_cut
 
     assert shown(13) == ("ab|cd|ef|gh", False)

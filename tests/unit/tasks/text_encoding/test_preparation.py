@@ -316,7 +316,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeyp
         path.write_text(path.read_text() + "die wiese\ta\n")
         return train_tokenizer("wordpiece", ["am tor hund wiese"], PIECES)
 
-    monkeypatch.setattr("transduce.tasks.text_encoding.preparation.train_reading_tokenizer", learn)
+    monkeypatch.setattr("transduce.tasks.text_encoding.preparation.train_encoder_tokenizer", learn)
     with pytest.raises(DataError, match="changed while it was being read"):
         prepared(tmp_path, objective="classify", train={"path": str(path)}, validation_fraction=0.0)
 

@@ -46,7 +46,7 @@ def test_tokens_are_those_of_sentencepiece_under_the_table(name: str) -> None:
     for text, tokens in zip(texts(), tokenizer.encode_batch(texts()), strict=True):
         expected = [known.get(theirs.id_to_piece(number), tokenizer.unknown) for number in theirs.encode(text)]
         assert tokens == (before + expected if expected else []), ascii(text)
-        assert tokenizer.framed(text) == [*before, *expected, tokenizer.end]
+        assert tokenizer.encode_with_specials(text) == [*before, *expected, tokenizer.end]
         assert tokenizer.encode(text) == tokens
         assert tokenizer.count_unknown(tokens) == tokens.count(known["<unk>"])
 
@@ -87,19 +87,19 @@ def test_a_language_at_the_beginning_of_a_source_is_read_and_nowhere_else() -> N
         assert not set(known.values()) & set(source.encode(plain)), plain
     assert not set(known.values()) & set(target.encode(">>deu<< Der Fuchs"))
     assert source.encode(">>deu<<") == source.encode(">>deu<<  ") == []
-    assert source.framed(">>deu<<") == [known[">>deu<<"], source.end]
+    assert source.encode_with_specials(">>deu<<") == [known[">>deu<<"], source.end]
     assert source.split_tag(">>deu<< x") == (">>deu<<", " x") and source.split_tag("x") == ("", "x")
 
 
 def test_a_usual_language_stands_where_none_is_typed() -> None:
-    source = marian("source").with_tags(before=">>deu<<")
+    source = marian("source").with_languages(before=">>deu<<")
     known = source.tags
     assert source.encode("The fox") == [known[">>deu<<"], *marian("source").encode("The fox")]
     assert source.encode(">>fra<< The fox") == [known[">>fra<<"], *marian("source").encode("The fox")]
-    assert source.framed("The fox")[0] == known[">>deu<<"]
+    assert source.encode_with_specials("The fox")[0] == known[">>deu<<"]
     assert source.encode("") == []
     with pytest.raises(SettingsError, match="knows no language '>>dee<<'; did you mean '>>deu<<'"):
-        source.with_tags(before=">>dee<<")
+        source.with_languages(before=">>dee<<")
 
 
 def test_one_tokenizer_has_two_sides_where_languages_stand_before_both() -> None:
@@ -107,13 +107,13 @@ def test_one_tokenizer_has_two_sides_where_languages_stand_before_both() -> None
     source, target = both.sides()
     english, german = both.tags["__en__"], both.tags["__de__"]
     plain = target.encode("The fox")
-    assert source.encode("The fox") == [english, *plain] and source.opening == ()
-    assert target.opening == (german,) and german not in plain
+    assert source.encode("The fox") == [english, *plain] and source.target_prefix == ()
+    assert target.target_prefix == (german,) and german not in plain
     assert source.decode([english, *plain]) == target.decode([german, *plain]) == "The fox"
     assert source.sides() == (source, source)
     assert source.to_json() == target.to_json() == both.to_json()
-    back = both.with_tags("__de__", "__en__").sides()
-    assert back[0].encode("The fox")[0] == german and back[1].opening == (english,)
+    back = both.with_languages("__de__", "__en__").sides()
+    assert back[0].encode("The fox")[0] == german and back[1].target_prefix == (english,)
     assert t5().sides() == (t5(), t5())
 
 
@@ -227,7 +227,7 @@ def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[], str]:
 
 
 def few(file: dict[str, Any]) -> None:
-    file["settings"].update(size=300, opening=[], prefix=[], tags={})
+    file["settings"].update(size=300, target_prefix=[], prefix=[], tags={})
 
 
 def misnamed(file: dict[str, Any]) -> None:

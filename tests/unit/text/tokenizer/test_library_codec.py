@@ -13,7 +13,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from tests.unit.spoken import CORPUS, texts
 from transduce.errors import ModelFolderError
-from transduce.text.tokenizer.file import refusing
+from transduce.text.tokenizer.file import wrap_errors
 from transduce.text.tokenizer.library_codec import LibraryCodec
 
 SPECIAL = ["<pad>", "</s>", "<unk>", "<mask>"]
@@ -148,7 +148,7 @@ def test_a_piece_without_letters_is_not_what_unknown_words_become(kind: Any, pla
 
 def test_where_in_a_text_tokens_stand() -> None:
     codec, theirs = both("word piece")
-    tokens, places = codec.encode_with_places("The Quick fox")
+    tokens, places = codec.encode_with_offsets("The Quick fox")
     assert tokens == theirs.encode("The Quick fox", add_special_tokens=False).ids
     assert places[0][0] == 0 and places[-1] == (10, 13)
 
@@ -205,7 +205,7 @@ BAD: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_is_refused_with_one_sentence(name: str) -> None:
     what = "a tokenizer that can be read"
-    with pytest.raises(ModelFolderError) as refusal, refusing("mt/tokenizer.json", what, "get it again"):
+    with pytest.raises(ModelFolderError) as refusal, wrap_errors("mt/tokenizer.json", what, "get it again"):
         LibraryCodec(BAD[name]())
     assert str(refusal.value).startswith("mt/tokenizer.json: is not a tokenizer that can be read (")
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from transduce.errors import DataError, SettingsError
-from transduce.text.tokenizer.special import KINDS, LOSSLESS, smallest_size
+from transduce.text.tokenizer.special import KINDS, LOSSLESS, min_vocab_size
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer, train_tokenizers
 
@@ -19,9 +19,9 @@ TEXTS = [side for pair in PAIRS for side in pair]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vocab_size", [6, 7, 13, 259, 263, 307])
 def test_no_tokenizer_is_larger_than_asked(kind, vocab_size):
-    vocab_size = max(vocab_size, smallest_size(kind))
+    vocab_size = max(vocab_size, min_vocab_size(kind))
     tokenizer = train_tokenizer(kind, TEXTS, TokenizerConfig(kind=kind, vocab_size=vocab_size))
-    assert smallest_size(kind) <= tokenizer.size <= vocab_size
+    assert min_vocab_size(kind) <= tokenizer.size <= vocab_size
     assert tokenizer.kind == kind
 
 

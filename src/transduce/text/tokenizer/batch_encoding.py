@@ -19,11 +19,11 @@ from transduce.text.tokenizer.special import Specials
 CUTS = ("longest_first", "only_first", "only_second")
 FILLS = ("longest", "max_length")
 
-Framed = dict[str, Any]
+BatchEncoding = dict[str, Any]
 """`input_ids`, `token_type_ids` (which of two texts), `attention_mask` (1 for a real token)."""
 
 
-class Encodes(Protocol):
+class EncodesBatches(Protocol):
     """What framing asks of a tokenizer."""
 
     pad: int
@@ -34,15 +34,15 @@ class Encodes(Protocol):
         """Return the tokens of each text, without start or end."""
 
 
-def frame(
-    tokenizer: Encodes,
+def encode_for_model(
+    tokenizer: EncodesBatches,
     text: str | Sequence[str],
     pair: str | Sequence[str] | None = None,
     padding: bool | str = False,
     truncation: bool | str = False,
     max_length: int | None = None,
     return_tensors: str | None = None,
-) -> Framed:
+) -> BatchEncoding:
     """Frame one text or many, alone or each with its partner.
 
     `padding`: True or "longest" fills up to the longest, "max_length" up to that. `truncation`: True or
@@ -62,11 +62,11 @@ def frame(
     rows = []
     for a, b in zip(firsts, seconds, strict=True):
         if cut is not None and max_length is not None:
-            a, b = cut_to(a, b, max_length, cut)
-        rows.append(framed(tokenizer, a, b))
+            a, b = truncate_pair(a, b, max_length, cut)
+        rows.append(with_special_tokens(tokenizer, a, b))
     width = max_length or 0 if fill == "max_length" else max((len(ids) for ids, _ in rows), default=0)
     filled = [width - len(ids) if fill is not None else 0 for ids, _ in rows]
-    found: Framed = {
+    found: BatchEncoding = {
         "input_ids": [ids + [tokenizer.pad] * more for (ids, _), more in zip(rows, filled, strict=True)],
         "token_type_ids": [kinds + [0] * more for (_, kinds), more in zip(rows, filled, strict=True)],
         "attention_mask": [[1] * len(ids) + [0] * max(0, more) for (ids, _), more in zip(rows, filled, strict=True)],
@@ -76,7 +76,7 @@ def frame(
     return {name: values[0] for name, values in found.items()} if single else found
 
 
-class Framer(ABC):
+class BaseTokenizer(ABC):
     """What tokenizers of any kind know of their special tokens, and do with them."""
 
     pad: int
@@ -107,12 +107,14 @@ class Framer(ABC):
         truncation: bool | str = False,
         max_length: int | None = None,
         return_tensors: str | None = None,
-    ) -> Framed:
-        """Frame texts, or pairs of texts, as a reader reads them; see `frame`."""
-        return frame(self, text, pair, padding, truncation, max_length, return_tensors)
+    ) -> BatchEncoding:
+        """Frame texts, or pairs of texts, as a reader reads them; see `encode_for_model`."""
+        return encode_for_model(self, text, pair, padding, truncation, max_length, return_tensors)
 
 
-def framed(tokenizer: Encodes, first: list[int], second: list[int] | None = None) -> tuple[list[int], list[int]]:
+def with_special_tokens(
+    tokenizer: EncodesBatches, first: list[int], second: list[int] | None = None
+) -> tuple[list[int], list[int]]:
     """Return tokens with their frame, and which of the two texts each is of."""
     ids, kinds = [tokenizer.start, *first, tokenizer.end], [0] * (len(first) + 2)
     if second is None:
@@ -120,7 +122,7 @@ def framed(tokenizer: Encodes, first: list[int], second: list[int] | None = None
     return [*ids, *second, tokenizer.end], [*kinds, *([1] * (len(second) + 1))]
 
 
-def cut_to(
+def truncate_pair(
     first: list[int], second: list[int] | None, max_length: int, cut: str = "longest_first"
 ) -> tuple[list[int], list[int] | None]:
     """Take tokens off the ends so that both fit `max_length` with their frame.
@@ -161,7 +163,7 @@ def _choice(given: bool | str, known: tuple[str, ...], name: str) -> str | None:
     return given
 
 
-def _as_arrays(found: Framed, kind: str) -> Framed:
+def _as_arrays(found: BatchEncoding, kind: str) -> BatchEncoding:
     if kind not in ("pt", "np"):
         raise SettingsError(f"return_tensors is 'pt' or 'np', not '{kind}'")
     if len({len(ids) for ids in found["input_ids"]}) > 1:

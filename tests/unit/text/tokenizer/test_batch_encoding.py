@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from transduce.errors import SettingsError
-from transduce.text.tokenizer.framing import cut_to
+from transduce.text.tokenizer.batch_encoding import truncate_pair
 from transduce.text.tokenizer.special import END, MASK, PAD, START, UNKNOWN
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
-from transduce.text.tokenizer.training import train_reading_tokenizer
+from transduce.text.tokenizer.training import train_encoder_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="compares with transformers; install the extra dev")
 
@@ -30,7 +30,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train_reading_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=150, min_frequency=1), LINES * 3)
+    return train_encoder_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=150, min_frequency=1), LINES * 3)
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +112,13 @@ def test_unequal_texts_and_lonely_partners_are_refused(tokenizer: Tokenizer) -> 
     with pytest.raises(SettingsError, match="each text needs its partner"):
         tokenizer(LINES, LINES[1:])
     with pytest.raises(SettingsError, match="alone cannot"):
-        cut_to([1] * 3, [1] * 9, 8, "only_first")
+        truncate_pair([1] * 3, [1] * 9, 8, "only_first")
 
 
 def test_the_mask_is_the_last_token_and_text_cannot_spell_it(tokenizer: Tokenizer) -> None:
     for kind in ("bpe", "wordpiece", "word", "character", "byte", "unigram"):
         config = TokenizerConfig(kind=kind, vocab_size=320, min_frequency=1)
-        made = train_reading_tokenizer(config, [*LINES, "a <mask> b <mask> c"])
+        made = train_encoder_tokenizer(config, [*LINES, "a <mask> b <mask> c"])
         assert made.mask == made.size - 1
         assert made.size <= 320
         assert made.mask not in made.encode("a <mask> b")
@@ -128,7 +128,7 @@ def test_the_mask_is_the_last_token_and_text_cannot_spell_it(tokenizer: Tokenize
 
 
 def test_places_are_where_a_token_was_made_from(tokenizer: Tokenizer) -> None:
-    tokens, places = tokenizer.encode_with_places(LINES[1])
+    tokens, places = tokenizer.encode_with_offsets(LINES[1])
     assert tokens == tokenizer.encode(LINES[1])
     said = [LINES[1][start:end] for start, end in places]
     assert "".join(said) == LINES[1].replace(" ", "")

@@ -9,9 +9,9 @@ import pytest
 
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.text.language import Languages
-from transduce.text.tokenizer.extension import with_tags
+from transduce.text.tokenizer.extension import add_language_tags
+from transduce.text.tokenizer.language_tag import LanguagePrefix, LanguageTags
 from transduce.text.tokenizer.special import KINDS
-from transduce.text.tokenizer.tag import Lead, Tags
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -24,7 +24,7 @@ def tagged(kind: str, later: bool = False) -> Tokenizer:
     config = TokenizerConfig(kind=kind, vocab_size=400, min_frequency=1)
     languages = ("de", "pt-BR")
     if later:
-        return with_tags(train_tokenizer(kind, [TEXT], config), languages)
+        return add_language_tags(train_tokenizer(kind, [TEXT], config), languages)
     return train_tokenizer(kind, [TEXT], config, languages)
 
 
@@ -47,7 +47,7 @@ def test_text_cannot_spell_a_tag_and_a_tag_is_not_text(kind: str, later: bool) -
 def test_tags_added_later_change_nothing_else(kind: str) -> None:
     config = TokenizerConfig(kind=kind, vocab_size=400, min_frequency=1)
     plain = train_tokenizer(kind, [TEXT], config)
-    with_some = with_tags(plain, ["de"])
+    with_some = add_language_tags(plain, ["de"])
     assert with_some.vocabulary == [*plain.vocabulary, ">>de<<"] and with_some.encode(TEXT) == plain.encode(TEXT)
 
 
@@ -58,12 +58,12 @@ def test_a_vocabulary_without_room_for_the_tags_is_refused() -> None:
 
 
 def test_what_goes_where() -> None:
-    marian = Tags(of={"de": 7, "fr": 8})
-    assert marian.lead("fr") == Lead([8], []) and marian.lengths == (1, 0)
-    m2m = Tags(place="target", of={"de": 7, "fr": 8}, source_of={"en": 9, "de": 7})
-    assert m2m.lead("fr", "en") == Lead([9], [8]) and m2m.lengths == (1, 1)
-    both = Tags(of={"de": 7}, source_of={"en": 9})
-    assert both.lead(None, None) == Lead([9, 7], []) and both.lengths == (2, 0)
+    marian = LanguageTags(target_tokens={"de": 7, "fr": 8})
+    assert marian.prefix("fr") == LanguagePrefix([8], []) and marian.lengths == (1, 0)
+    m2m = LanguageTags(place="target", target_tokens={"de": 7, "fr": 8}, source_tokens={"en": 9, "de": 7})
+    assert m2m.prefix("fr", "en") == LanguagePrefix([9], [8]) and m2m.lengths == (1, 1)
+    both = LanguageTags(target_tokens={"de": 7}, source_tokens={"en": 9})
+    assert both.prefix(None, None) == LanguagePrefix([9, 7], []) and both.lengths == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -79,36 +79,39 @@ def test_a_missing_or_unknown_language_is_one_sentence_with_those_there_are(
     to: str | None, of: str | None, says: str
 ) -> None:
     with pytest.raises(SettingsError, match=says):
-        Tags(place="target", of={"de": 7, "fr": 8}, source_of={"en": 9, "de": 7}).lead(to, of)
+        LanguageTags(place="target", target_tokens={"de": 7, "fr": 8}, source_tokens={"en": 9, "de": 7}).prefix(to, of)
 
 
 def test_notes_say_it_and_other_notes_do_not() -> None:
     known = tagged("byte")
-    asked = Languages({"tags": {"of": {"de": 7, "fr": 8}}}, known, known)
-    asked.ask_for("fr")
-    assert asked.lead() == Lead([8], []) and asked.lead("de") == Lead([7], [])
+    asked = Languages({"tags": {"target_tokens": {"de": 7, "fr": 8}}}, known, known)
+    asked.select("fr")
+    assert asked.prefix() == LanguagePrefix([8], []) and asked.prefix("de") == LanguagePrefix([7], [])
     told = Languages(
-        {"tags": {"place": "target", "of": {"de": 7}, "source_of": {"en": 9, "fr": 8}}, "source_language": "en"},
+        {
+            "tags": {"place": "target", "target_tokens": {"de": 7}, "source_tokens": {"en": 9, "fr": 8}},
+            "source_language": "en",
+        },
         known,
         known,
     )
-    assert told.lead() == Lead([9], [7]) and told.lead(of="fr") == Lead([8], [7])
+    assert told.prefix() == LanguagePrefix([9], [7]) and told.prefix(source="fr") == LanguagePrefix([8], [7])
     plain = Languages({"source_language": "de", "target_language": "en"}, known, known)
-    assert plain.lead() == plain.lead("en") == Lead([], [])
+    assert plain.prefix() == plain.prefix("en") == LanguagePrefix([], [])
     with pytest.raises(SettingsError, match="cannot be asked for 'fr': it translates from de into en; leave out --to"):
-        plain.ask_for("fr")
+        plain.select("fr")
 
 
 @pytest.mark.parametrize(
     "tags",
     [
         "de",
-        {"of": {}},
-        {"of": {"de": -1}},
-        {"of": {"de": "7"}},
-        {"place": "middle", "of": {"de": 1}},
+        {"target_tokens": {}},
+        {"target_tokens": {"de": -1}},
+        {"target_tokens": {"de": "7"}},
+        {"place": "middle", "target_tokens": {"de": 1}},
         {"off": 1},
-        {"of": {"a": 999}},
+        {"target_tokens": {"a": 999}},
     ],
 )
 def test_damaged_notes_are_refused(tags: Any) -> None:

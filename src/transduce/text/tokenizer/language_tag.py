@@ -7,7 +7,7 @@ A model's notes (`config.json` of its folder) hold a table `tags`, whoever made 
                                         is read, or "target", as the first token that is written
         "of": {"de": 3, "fr": 4},       the languages that can be asked for, and their tokens (of the source's
                                         vocabulary for place "source", of the target's for "target")
-        "source_of": {"en": 5}          tokens that say in which language the text is, put before it; left out where
+        "source_tokens": {"en": 5}          tokens that say in which language the text is, put before it; left out where
     }                                   a model needs none
 
 Where a folder has this note, its tokenizers are used without languages of their own (`bare`): whatever stands before
@@ -46,7 +46,7 @@ def tagged_language(piece: str) -> str | None:
     return None if found is None else found[1]
 
 
-class Lead(NamedTuple):
+class LanguagePrefix(NamedTuple):
     """Tokens that go before a text."""
 
     source: list[int]
@@ -55,21 +55,21 @@ class Lead(NamedTuple):
     """Before what is written: the answer begins with them."""
 
 
-NO_LEAD = Lead([], [])
+NO_PREFIX = LanguagePrefix([], [])
 
 
-class Tags(Config):
+class LanguageTags(Config):
     """The languages of a model, and how to ask for one of them."""
 
     place: Literal["source", "target"] = "source"
     """Where the token of the wanted language stands: before the source, or at the beginning of the target."""
-    of: dict[str, Annotated[int, pydantic.Field(ge=0)]]
+    target_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]]
     """Token of each language that can be asked for."""
-    source_of: dict[str, Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(default_factory=dict)
+    source_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(default_factory=dict)
     """Token of each language that a text can be in, put before it; empty for models that need no such thing."""
 
     @classmethod
-    def of_notes(cls, notes: Mapping[str, Any], where: str, sizes: tuple[int, int]) -> Self | None:
+    def from_notes(cls, notes: Mapping[str, Any], where: str, sizes: tuple[int, int]) -> Self | None:
         """Read the languages of a model from the notes of its folder; None where it knows of none.
 
         `sizes` are those of the vocabularies of source and target.
@@ -82,35 +82,35 @@ class Tags(Config):
         except SettingsError as error:
             raise ModelFolderError(f"{error}; copy the folder again") from None
         wanted = sizes[tags.place == "target"]
-        if max(tags.of.values()) >= wanted or max(tags.source_of.values(), default=0) >= sizes[0]:
+        if max(tags.target_tokens.values()) >= wanted or max(tags.source_tokens.values(), default=0) >= sizes[0]:
             raise ModelFolderError(f"{where}: the note 'tags' names tokens that the vocabulary lacks; copy it again")
         return tags
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
-        if not self.of:
-            raise ValueError("'of' names no language")
+        if not self.target_tokens:
+            raise ValueError("target_tokens names no language")
         return self
 
     @property
     def languages(self) -> list[str]:
         """What can be asked for, in alphabetical order."""
-        return sorted(self.of)
+        return sorted(self.target_tokens)
 
     @property
     def lengths(self) -> tuple[int, int]:
         """How many tokens go before every source, and before every target."""
-        return bool(self.source_of) + (self.place == "source"), int(self.place == "target")
+        return bool(self.source_tokens) + (self.place == "source"), int(self.place == "target")
 
-    def lead(self, to: str | None, of: str | None = None) -> Lead:
+    def prefix(self, to: str | None, of: str | None = None) -> LanguagePrefix:
         """Return what goes before a text to be translated into `to`, which is in the language `of`."""
-        wanted = [self.of[_known(to, self.of, "into", "--target-language", "target_language")]]
+        wanted = [self.target_tokens[_known(to, self.target_tokens, "into", "--target-language", "target_language")]]
         source = (
-            [self.source_of[_known(of, self.source_of, "from", "--source-language", "source_language")]]
-            if self.source_of
+            [self.source_tokens[_known(of, self.source_tokens, "from", "--source-language", "source_language")]]
+            if self.source_tokens
             else []
         )
-        return Lead([*source, *wanted], []) if self.place == "source" else Lead(source, wanted)
+        return LanguagePrefix([*source, *wanted], []) if self.place == "source" else LanguagePrefix(source, wanted)
 
 
 def _known(language: str | None, known: Iterable[str], way: str, option: str, setting: str) -> str:
