@@ -140,7 +140,7 @@ def watched(folder: Path) -> Table:
     """How good the second run was at the first half, before its first update and at its end."""
     events = read_journal(folder / "journal.jsonl")
     before = next(event for event in events if event["event"] == "validation")
-    names = ("watched_loss", "watched_bleu")
+    names = ("extra_loss", "extra_bleu")
     return {"before": {n: round(before[n], 3) for n in names}, "after": {n: round(events[-1][n], 3) for n in names}}
 
 

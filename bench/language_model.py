@@ -49,7 +49,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
     from transduce.models.interface import VocabularySizes
     from transduce.training.feed import Feed
     from transduce.training.schedule import build_schedule
-    from transduce.training.step import Updater
+    from transduce.training.step import TrainStep
     from transduce.training.system_memory import keep_freed_memory
     from transduce.training.validation import Validator
 
@@ -58,7 +58,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
     torch.set_num_threads(1)
     size = prepared.target_tokenizer.size
     model = build(recipe.model, VocabularySizes(size, size), config.seed)
-    updater = Updater(model, config)
+    updater = TrainStep(model, config)
     batches = Feed(prepared, config, updater.device, (None, None)).starting(START)
     schedule = build_schedule(config, DIM)
     done = 0

@@ -67,7 +67,7 @@ def ours(size: Size) -> Callable[[Batch], None]:
     from transduce.models.interface import VocabularySizes
     from transduce.models.transformer import TransformerConfig
     from transduce.training.config import TrainingConfig, default_micro_batch
-    from transduce.training.step import Updater
+    from transduce.training.step import TrainStep
     from transduce.training.system_memory import keep_freed_memory
 
     keep_freed_memory()
@@ -82,7 +82,7 @@ def ours(size: Size) -> Callable[[Batch], None]:
     slices = default_micro_batch(size.dim)
     training = TrainingConfig(threads=torch.get_num_threads(), micro_batch_tokens=slices, learning_rate=1e-4)
     torch.set_num_threads(1)
-    updater = Updater(build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1), training)
+    updater = TrainStep(build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1), training)
     updates = count(1)
 
     def update(batch: Batch) -> None:

@@ -20,7 +20,7 @@ from transduce.run import train
 from transduce.tasks.catalog import load_prepared, prepare
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
-from transduce.training.compatibility import refuse_too_long
+from transduce.training.compatibility import check_lengths
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "captions.toml"
 PICTURE, OTHER = (pair.source for pair in DrawnPictures(pictures="seen", size=2).pairs())
@@ -128,7 +128,7 @@ def test_a_validation_split_may_be_gone(tmp_path: Path) -> None:
     prepare(recipe.data, recipe.tokenizer, tmp_path / "data")
     corpus = load_prepared(tmp_path / "data")
     sizes = VocabularySizes(corpus.source_tokenizer.size, corpus.target_tokenizer.size)
-    refuse_too_long(build(recipe.model, sizes, seed=1), replace(corpus, validation=None))
+    check_lengths(build(recipe.model, sizes, seed=1), replace(corpus, validation=None))
 
 
 def test_a_model_that_reads_text_has_no_glances(tmp_path: Path) -> None:

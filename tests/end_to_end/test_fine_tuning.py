@@ -58,5 +58,5 @@ def test_a_language_model_goes_on_with_other_text_and_the_old_is_watched(tmp_pat
     train(recipe(tmp_path, later), tmp_path / "later")
     final = read_journal(tmp_path / "first/journal.jsonl")[-1]
     before = next(event for event in read_journal(tmp_path / "later/journal.jsonl") if event["event"] == "validation")
-    assert before["watched_loss"] == pytest.approx(final["loss"], rel=1e-6)
-    assert before["watched_bits_per_byte"] == pytest.approx(final["bits_per_byte"], rel=1e-6)
+    assert before["extra_loss"] == pytest.approx(final["loss"], rel=1e-6)
+    assert before["extra_bits_per_byte"] == pytest.approx(final["bits_per_byte"], rel=1e-6)

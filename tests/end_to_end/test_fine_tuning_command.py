@@ -55,9 +55,9 @@ def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFix
     events = read_journal(new / "next/journal.jsonl")
     final = read_journal(new / "run/journal.jsonl")[-1]
     before, *later = [event for event in events if event["event"] == "validation"]
-    assert before["update"] == 0 and before["watched_loss"] == pytest.approx(final["loss"], rel=1e-6)
-    assert before["watched_bleu"] == final["bleu"] and not before["best"]
-    assert later[-1]["loss"] < before["loss"] and all("watched_loss" in event for event in later)
+    assert before["update"] == 0 and before["extra_loss"] == pytest.approx(final["loss"], rel=1e-6)
+    assert before["extra_bleu"] == final["bleu"] and not before["best"]
+    assert later[-1]["loss"] < before["loss"] and all("extra_loss" in event for event in later)
     assert events[0]["start"] == sha256(new / "run/model/manifest.json")
     tables = tomllib.loads((new / "next/recipe.toml").read_text())
     assert tables["training"]["initial_checkpoint"] == "run" and tables["training"]["schedule"] == "linear"
@@ -65,7 +65,7 @@ def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFix
     assert tables["model"] == tomllib.loads((new / "run/recipe.toml").read_text())["model"]
     assert tables["search"]["max_extra"] == 5
     card = (new / "next/model/README.md").read_text()
-    assert "starting from run" in card and f"| loss | {before['watched_loss']:.4f} |" in card
+    assert "starting from run" in card and f"| loss | {before['extra_loss']:.4f} |" in card
     assert "watched: loss" in shown
     assert transduce.load("next")("a b") is not None
 

@@ -24,7 +24,7 @@ def stopped(wanted: Recipe, folder: Path, update: int, monkeypatch: pytest.Monke
     """Begin a run and have it stopped at an update."""
     stop = StopAt(update=update)
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr("transduce.run.listening", lambda _: nullcontext(stop.interruption))
+        patch.setattr("transduce.run.catch_signals", lambda _: nullcontext(stop.interruption))
         train(wanted, folder, reporter=stop)
 
 

@@ -101,7 +101,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(kind: str, corpus: Path
     for update in (13, 44):
         stop = StopAt(update=update)
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-            patch.setattr("transduce.run.listening", lambda _, stop=stop: Deaf(stop))
+            patch.setattr("transduce.run.catch_signals", lambda _, stop=stop: Deaf(stop))
             train(wanted, stopped, resume=stopped.exists(), reporter=stop)
     train(wanted, stopped, resume=True)
     assert (whole / "journal.jsonl").read_bytes() == (stopped / "journal.jsonl").read_bytes()

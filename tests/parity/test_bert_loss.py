@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tests.parity.test_bert import batch, twins
-from transduce.tasks.text_encoding.batches import ReadingBatch
-from transduce.training.reading_objective import reading_loss, score_cross_entropy
+from transduce.tasks.text_encoding.batches import EncoderBatch
+from transduce.tasks.text_encoding.loss import encoder_loss, score_cross_entropy
 
 transformers = pytest.importorskip("transformers", reason="compares with transformers; install the extra dev")
 
@@ -42,6 +42,18 @@ def wishes(kind: str, pieces: int, allowed: Tensor) -> tuple[Tensor, dict[str, T
     return wanted, theirs
 
 
+def encoder_batch(tokens: Tensor, allowed: Tensor, segments: Tensor, labels: Tensor, count: int) -> EncoderBatch:
+    return EncoderBatch(
+        tokens=tokens,
+        allowed=allowed,
+        segments=segments,
+        labels=labels,
+        num_target_tokens=count,
+        num_rows=len(tokens),
+        rows=np.arange(len(tokens)),
+    )
+
+
 @pytest.mark.parametrize("kind", ["language", "masked", "labels", "tags", "span"])
 def test_the_loss_is_theirs(kind: str) -> None:
     pair = twins(kind, torch.float64, SIZES)
@@ -52,9 +64,8 @@ def test_the_loss_is_theirs(kind: str) -> None:
     expected = pair.theirs(tokens, attention_mask=allowed.long(), token_type_ids=segments, **theirs).loss
     hidden = int((wanted[:, 1:] >= 0).sum())
     asked = {"labels": len(tokens), "span": 2 * len(tokens)}.get(kind, hidden)
-    rows = np.arange(len(tokens))
-    given = ReadingBatch(tokens, allowed, segments, wanted, asked, len(tokens), rows)
-    found = reading_loss(pair.ours, given, smoothing=0.0).smoothed / asked
+    given = encoder_batch(tokens, allowed, segments, wanted, asked)
+    found = encoder_loss(pair.ours, given, smoothing=0.0).smoothed / asked
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -63,11 +74,11 @@ def test_the_loss_of_a_batch_is_the_sum_of_its_parts(kind: str) -> None:
     pair = twins(kind, torch.float64, SIZES)
     tokens, allowed, segments = batch(pair.pieces, left=False)
     wanted, _ = wishes(kind, pair.pieces, allowed)
-    whole = ReadingBatch(tokens, allowed, segments, wanted, 17, len(tokens), np.arange(len(tokens)))
+    whole = encoder_batch(tokens, allowed, segments, wanted, 17)
     parts = [whole.part(start, start + 1) for start in range(len(tokens))]
     with torch.no_grad():
-        total = sum(float(reading_loss(pair.ours, part, 0.1).smoothed) for part in parts)
-        assert float(reading_loss(pair.ours, whole, 0.1).smoothed) == pytest.approx(total, rel=1e-9)
+        total = sum(float(encoder_loss(pair.ours, part, 0.1).smoothed) for part in parts)
+        assert float(encoder_loss(pair.ours, whole, 0.1).smoothed) == pytest.approx(total, rel=1e-9)
     assert [len(part) for part in parts] == [1] * len(tokens)
 
 

@@ -9,14 +9,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transduce.data.batches import Batch, collate, cut_by_budget
+from transduce.data.batches import PairBatch, collate, cut_by_budget
 from transduce.data.store import PairStore
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
 from transduce.text.tokenizer.special import Specials
 from transduce.training.config import TrainingConfig
-from transduce.training.step import Updater
+from transduce.training.loss import transducer_loss
+from transduce.training.step import TrainStep
 
 VOCABULARY = 53
 SPECIALS = Specials(pad=0, start=1, end=2)
@@ -29,7 +30,7 @@ def model(**changes: object) -> AnyTransducer:
     return build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=3)
 
 
-def batches() -> list[Batch]:
+def batches() -> list[PairBatch]:
     """Pairs of all lengths, so that there is padding to get wrong."""
     draw = np.random.default_rng(5)
     rows = [[draw.integers(3, VOCABULARY, size=draw.integers(1, 12)).tolist() for _ in range(90)] for _ in range(2)]
@@ -38,7 +39,7 @@ def batches() -> list[Batch]:
     return [collate(store, some, SPECIALS, SPECIALS) for some in cut][:UPDATES]
 
 
-def plain_losses(trained: AnyTransducer, every: list[Batch]) -> list[float]:
+def plain_losses(trained: AnyTransducer, every: list[PairBatch]) -> list[float]:
     """torch's loss, torch's Adam, the mean over all real tokens."""
     optimizer = torch.optim.Adam(trained.parameters(), lr=0.01, betas=(0.9, 0.98), eps=1e-9)
     losses = []
@@ -66,10 +67,10 @@ def test_losses_are_those_of_the_plain_loop(norm: str, threads: int, micro_batch
         learning_rate=0.01,
         label_smoothing=SMOOTHING * (VOCABULARY - 1) / VOCABULARY,  # of the others alone, as the paper has it
     )
-    updater, losses = Updater(ours, config), []
+    train_step, losses = TrainStep(ours, transducer_loss, config), []
     for update, batch in enumerate(every, start=1):
-        outcome = updater.update([batch], update, rate=0.01, micro_batch_tokens=micro_batch_tokens)
+        outcome = train_step.run([batch], update, rate=0.01, micro_batch_tokens=micro_batch_tokens)
         losses.append(outcome.loss / outcome.tokens)
-    updater.workers.close()
+    train_step.workers.close()
     assert losses == pytest.approx(expected, rel=1e-5)
     assert max(losses) - min(losses) > 0.01, "the weights moved"

@@ -20,7 +20,8 @@ def test_a_language_model_may_be_searched_in_any_way(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("training", "slices"), [({}, 1024), ({"batch_tokens": 900}, 450), ({"batch_tokens": 900, "gradient_accumulation": 4}, 1024)]
+    ("training", "slices"),
+    [({}, 1024), ({"batch_tokens": 900}, 450), ({"batch_tokens": 900, "gradient_accumulation": 4}, 1024)],
 )
 def test_an_update_is_at_least_two_slices(training: dict[str, Any], slices: int) -> None:
     tables = {

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.invariants.cases import PAD, START, case, draw_tokens, make_model
-from transduce.data.batches import Batch
+from transduce.data.batches import PairBatch
 from transduce.errors import SettingsError
 from transduce.inference.alignment import cross_attention
 from transduce.models.catalog import build
@@ -17,10 +17,10 @@ from transduce.models.interface import VocabularySizes
 from transduce.models.universal import Universal, UniversalConfig, UniversalEncoder, UniversalEncoderConfig
 from transduce.nn.auxiliary_loss import collect_losses
 from transduce.nn.position import sinusoids
-from transduce.tasks.text_encoding.batches import ReadingBatch
+from transduce.tasks.text_encoding.batches import EncoderBatch
+from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.text.tokenizer.special import Specials
-from transduce.training.objective import batch_loss
-from transduce.training.reading_objective import reading_loss
+from transduce.training.loss import transducer_loss
 
 SIZES = VocabularySizes(23, 23)
 SMALL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4, "dropout": 0.0}
@@ -32,11 +32,18 @@ def made(**settings: Any) -> Universal:
     return model.double()
 
 
-def batch(source_padding: int = 0, target_padding: int = 0) -> Batch:
+def batch(source_padding: int = 0, target_padding: int = 0) -> PairBatch:
     source, target = draw_tokens(3, 7, 23, 11), draw_tokens(3, 6, 23, 13)
     source = torch.cat([source, torch.full((3, source_padding), PAD)], dim=1)
     target = torch.cat([target, torch.full((3, target_padding), PAD)], dim=1)
-    return Batch(source, source != PAD, target, torch.full((3,), 5), 15, np.arange(3))
+    return PairBatch(
+        source=source,
+        source_allowed=source != PAD,
+        target=target,
+        target_lengths=torch.full((3,), 5),
+        num_target_tokens=15,
+        rows=np.arange(3),
+    )
 
 
 def test_who_listens_hears_the_same_in_any_batch() -> None:
@@ -47,7 +54,9 @@ def test_who_listens_hears_the_same_in_any_batch() -> None:
         model.decoder_halting.probability.bias.fill_(1.0)
     sources, targets = [[7, 8, 9], [10, 11, 12, 13, 2], [14]], [[6, 7], [9, 8, 7, 6, 2, 4], [4]]
     specials = Specials(pad=PAD, start=START, end=1)
-    (among, *_), (alone,) = (cross_attention(model, sources[:count], targets[:count], specials, specials) for count in (3, 1))
+    (among, *_), (alone,) = (
+        cross_attention(model, sources[:count], targets[:count], specials, specials) for count in (3, 1)
+    )
     np.testing.assert_allclose(among, alone, atol=1e-6)
 
 
@@ -83,7 +92,7 @@ def test_the_loss_is_charged_for_every_real_position_of_both_sides_and_for_no_ot
     free, charged = made(ponder_cost=0.0), made(ponder_cost=0.5)
     sums = []
     for padding in ((0, 0), (4, 0), (0, 5)):
-        losses = [batch_loss(model, batch(*padding), 0.0) for model in (free, charged)]
+        losses = [transducer_loss(model, batch(*padding), 0.0) for model in (free, charged)]
         sums.append(float(losses[1].smoothed.detach() - losses[0].smoothed.detach()))
         assert float(losses[0].plain) == float(losses[1].plain)  # what validation shows has no cost in it
     positions = 3 * 7 + 3 * 5
@@ -94,8 +103,8 @@ def test_the_loss_is_charged_for_every_real_position_of_both_sides_and_for_no_ot
 def test_with_r_drop_the_cost_is_the_mean_of_both_readings() -> None:
     model, twice = made(ponder_cost=0.5).train(), batch()
     free = made(ponder_cost=0.0).train()
-    once = batch_loss(model, twice, 0.0).smoothed - batch_loss(free, twice, 0.0).smoothed
-    both = batch_loss(model, twice, 0.0, 1.0).smoothed - batch_loss(free, twice, 0.0, 1.0).smoothed
+    once = transducer_loss(model, twice, 0.0).smoothed - transducer_loss(free, twice, 0.0).smoothed
+    both = transducer_loss(model, twice, 0.0, 1.0).smoothed - transducer_loss(free, twice, 0.0, 1.0).smoothed
     assert float(both.detach()) == pytest.approx(float(once.detach()), abs=1e-6)
 
 
@@ -130,10 +139,18 @@ def reader(**settings: Any) -> UniversalEncoder:
     return model.double()
 
 
-def questions(padding: int = 0) -> ReadingBatch:
+def questions(padding: int = 0) -> EncoderBatch:
     tokens = torch.cat([draw_tokens(3, 7, 23, 11), torch.full((3, padding), PAD)], dim=1)
     segments = (torch.arange(7 + padding) > 4).long().expand(3, -1)
-    return ReadingBatch(tokens, tokens != PAD, segments, torch.tensor([[0], [2], [1]]), 3, 3, np.arange(3))
+    return EncoderBatch(
+        tokens=tokens,
+        allowed=tokens != PAD,
+        segments=segments,
+        labels=torch.tensor([[0], [2], [1]]),
+        num_target_tokens=3,
+        num_rows=3,
+        rows=np.arange(3),
+    )
 
 
 def test_a_reader_reads_as_the_encoder_of_the_whole_model() -> None:
@@ -175,7 +192,7 @@ def test_a_reader_is_charged_for_every_real_position_and_for_no_other() -> None:
                 model.halting.probability.bias.fill_(100.0 if sure else 0.0)
         sums = []
         for padding in (0, 4):
-            losses = [reading_loss(model, questions(padding), 0.0, r_drop) for model in (free, charged)]
+            losses = [encoder_loss(model, questions(padding), 0.0, r_drop) for model in (free, charged)]
             sums.append(float(losses[1].smoothed.detach() - losses[0].smoothed.detach()))
             assert float(losses[0].plain) == float(losses[1].plain)  # what validation shows has no cost in it
         assert sums[1] == pytest.approx(sums[0], abs=1e-9)

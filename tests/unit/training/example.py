@@ -16,6 +16,7 @@ from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
 from transduce.recipe import Recipe
+from transduce.tasks.catalog import task_for
 from transduce.training.config import TrainingConfig
 from transduce.training.interruption import Interrupted, Interruption
 from transduce.training.optimizer import optimizer_tensors
@@ -60,7 +61,8 @@ def small_model(prepared: Prepared, **changes: Any) -> AnyTransducer:
 def trainer(prepared: Prepared, folder: Path, model: dict[str, Any] | None = None, **changes: Any) -> Trainer:
     """A run that has not begun; close its journal when it is over."""
     config = TrainingConfig(**TABLES["training"]).but(**changes)
-    return Trainer(small_model(prepared, **(model or {})), prepared, config, folder, {"recipe": "of a test"})
+    task = task_for(prepared.data)
+    return Trainer(small_model(prepared, **(model or {})), task, prepared, config, folder, {"recipe": "of a test"})
 
 
 def run(training: Trainer, listener: Silent | None = None, interruption: Interruption | None = None) -> Listener:
@@ -117,7 +119,7 @@ Snapshot = dict[str, Tensor]
 
 def snapshot(training: Trainer) -> Snapshot:
     """Every weight and every moment."""
-    tensors = {**training.model.state_dict(), **optimizer_tensors(training.model, training.updater.optimizer)}
+    tensors = {**training.model.state_dict(), **optimizer_tensors(training.model, training.train_step.optimizer)}
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 

@@ -26,7 +26,7 @@ from transduce.training.checkpoint import Checkpoints
 from transduce.training.distributed.sharding import local
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Silent, Step
-from transduce.training.step import Updater
+from transduce.training.step import TrainStep
 from transduce.training.trainer import Trainer
 
 
@@ -64,14 +64,14 @@ def digest(trainer: Trainer) -> str:
 def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
     """Carry out one run, and return what this rank saw of it."""
     seen: dict[str, Any] = {"said": None, "rows": []}
-    run, update, learn, short = Trainer.run, Updater.update, Updater._learn, Short(plan.get("short"))
+    run, update, learn, short = Trainer.run, TrainStep.run, TrainStep._backward, Short(plan.get("short"))
     save = Checkpoints.save
 
-    def read(updater: Updater, batches: list[Batch], *arguments: Any) -> Any:
+    def read(train_step: TrainStep, batches: list[Batch], *arguments: Any) -> Any:
         seen["rows"].append([batch.rows.tolist() for batch in batches])
         if os.environ.get("RANK") == "1" and arguments[0] == plan.get("late"):
             signal.raise_signal(signal.SIGTERM)
-        return update(updater, batches, *arguments)
+        return update(train_step, batches, *arguments)
 
     def slowly(checkpoints: Checkpoints, *arguments: Any) -> None:
         if plan.get("late"):
@@ -79,9 +79,9 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
             time.sleep(1)
         save(checkpoints, *arguments)
 
-    def refused(updater: Updater, model: Any, part: Any, update: int, tokens: int) -> float:
+    def refused(train_step: TrainStep, model: Any, part: Any, update: int, tokens: int) -> float:
         short.refuse(update)
-        return learn(updater, model, part, update, tokens)
+        return learn(train_step, model, part, update, tokens)
 
     def watched(trainer: Trainer, *arguments: Any) -> Any:
         try:
@@ -91,7 +91,7 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
             seen["saved"] = trainer.checkpoints.updates()
             seen["held"] = sum(local(parameter).numel() for parameter in trainer.model.parameters())
 
-    Trainer.run, Updater.update, Updater._learn = watched, read, refused  # type: ignore[method-assign]
+    Trainer.run, TrainStep.run, TrainStep._backward = watched, read, refused  # type: ignore[method-assign]
     Checkpoints.save = slowly  # type: ignore[method-assign]
     folder = place / plan["name"]
     what = resume_recipe(folder) if plan.get("resume") else recipe(**plan["changes"])
@@ -100,7 +100,7 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
     except Interrupted as stop:
         seen["said"] = str(stop)
     finally:
-        Trainer.run, Updater.update, Updater._learn = run, update, learn  # type: ignore[method-assign]
+        Trainer.run, TrainStep.run, TrainStep._backward = run, update, learn  # type: ignore[method-assign]
         Checkpoints.save = save  # type: ignore[method-assign]
     return seen
 

@@ -23,7 +23,7 @@ def test_the_average_follows_the_weights_by_hand(prepared: Prepared) -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.fill_(float(update))
-        ema.take_in(update)
+        ema.update(update)
         decay = min(0.5, (1 + update) / (10 + update))
         expected = decay * expected + (1 - decay) * update
         torch.testing.assert_close(ema.weights[name], expected)

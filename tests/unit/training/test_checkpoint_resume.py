@@ -59,7 +59,7 @@ def test_what_is_restored_is_what_was_saved(prepared: Prepared, tmp_path: Path) 
     assert progress == training.progress
     for name, weight in weights_of(training.model).items():
         assert torch.equal(weights_of(model)[name], weight), name
-    saved, put = optimizer_tensors(training.model, training.updater.optimizer), optimizer_tensors(model, optimizer)
+    saved, put = optimizer_tensors(training.model, training.train_step.optimizer), optimizer_tensors(model, optimizer)
     assert saved.keys() == put.keys()
     assert all(torch.equal(saved[name], put[name]) for name in saved)
 

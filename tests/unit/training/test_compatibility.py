@@ -13,7 +13,7 @@ from transduce.errors import SettingsError
 from transduce.models.interface import VocabularySizes
 from transduce.recipe import Recipe, resume_recipe
 from transduce.run import train
-from transduce.training.compatibility import outline, refuse_unfit
+from transduce.training.compatibility import check_model_settings, outline
 
 MACHINE = {"preset": "ntm_lstm"}
 WHOLE = {"model", "data"}
@@ -60,12 +60,12 @@ def test_what_a_model_cannot_do_is_refused_before_anything_is_prepared(
 @pytest.mark.parametrize("tables", FIT, ids=str)
 def test_what_it_can_do_is_not(tables: dict[str, Any]) -> None:
     made = recipe(tables)
-    refuse_unfit(made.data, made.model, made.training, made.search)
+    check_model_settings(made.data, made.model, made.training, made.search)
 
 
 def test_a_run_that_was_begun_with_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting that meant nothing did no harm either."""
-    monkeypatch.setattr("transduce.run.refuse_unfit", lambda *_: None)
+    monkeypatch.setattr("transduce.run.check_model_settings", lambda *_: None)
     run = train(
         Recipe.from_tables(merge(TABLES, {"training": {"relaxation_updates": 5, "updates": 2}}), "a recipe"),
         tmp_path / "run",

@@ -13,7 +13,7 @@ from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.model_folder import ModelFolder, save_model, weights_of
 from transduce.models.transformer import TransformerConfig
-from transduce.training.initial_weights import freeze, initial_checkpoint, take_weights
+from transduce.training.initial_weights import copy_weights, freeze, load_matching_weights
 
 
 def net(head: int) -> nn.Sequential:
@@ -26,8 +26,8 @@ def test_what_fits_is_taken_and_the_rest_stays_as_it_was_drawn() -> None:
     drawn = {name: weight.detach().clone() for name, weight in new.named_parameters()}
     given = dict(old.state_dict())
     del given["0.bias"]
-    taken = take_weights(new, {**given, "9.weight": torch.ones(1)})
-    assert (taken.taken, taken.new) == (("0.weight",), ("0.bias",))
+    taken = copy_weights(new, {**given, "9.weight": torch.ones(1)})
+    assert (taken.loaded, taken.new) == (("0.weight",), ("0.bias",))
     assert (taken.reshaped, taken.unused) == (("1.weight", "1.bias"), ("9.weight",))
     assert torch.equal(new[0].weight, old[0].weight)
     assert all(torch.equal(weight, drawn[name]) for name, weight in new.named_parameters() if name != "0.weight")
@@ -40,7 +40,7 @@ def test_what_fits_is_taken_and_the_rest_stays_as_it_was_drawn() -> None:
 def test_taking_all_is_what_load_state_dict_does() -> None:
     old, new, torchs = net(2), net(2), net(2)
     torchs.load_state_dict(old.state_dict())
-    assert str(take_weights(new, old.state_dict())) == "4 of 4 weights were taken"
+    assert str(copy_weights(new, old.state_dict())) == "4 of 4 weights loaded"
     assert all(torch.equal(a, b) for a, b in zip(new.parameters(), torchs.parameters(), strict=True))
 
 
@@ -48,7 +48,7 @@ def test_weights_that_are_not_finite_are_refused_before_any_is_taken() -> None:
     new = net(2)
     drawn = new[0].weight.detach().clone()
     with pytest.raises(ModelFolderError, match=r"'1\.bias' holds values that are not finite"):
-        take_weights(new, {"0.weight": torch.zeros(5, 3), "1.bias": torch.tensor([1.0, torch.inf])})
+        copy_weights(new, {"0.weight": torch.zeros(5, 3), "1.bias": torch.tensor([1.0, torch.inf])})
     assert torch.equal(new[0].weight, drawn)
 
 
@@ -58,11 +58,11 @@ def test_a_folder_gives_its_weights_and_one_of_which_nothing_fits_is_refused(
     model, tokenizer = small_model(prepared), prepared.source_tokenizer
     save_model(tmp_path / "model", ModelFolder(model, TransformerConfig(), tokenizer, tokenizer), "card")
     other = small_model(prepared, num_layers=2)
-    taken = initial_checkpoint(other, tmp_path)  # a run is as good as its model
-    assert len(taken.taken) == len(weights_of(model)) and all(".1." in name for name in taken.new)
+    taken = load_matching_weights(other, tmp_path)  # a run is as good as its model
+    assert len(taken.loaded) == len(weights_of(model)) and all(".1." in name for name in taken.new)
     assert all(torch.equal(weights_of(other)[name], weight) for name, weight in weights_of(model).items())
     with pytest.raises(ModelFolderError, match="none of its weights has a name and a shape"):
-        initial_checkpoint(net(2), tmp_path / "model")
+        load_matching_weights(net(2), tmp_path / "model")
 
 
 def test_patterns_hold_weights_still_by_any_of_their_names(prepared: Prepared) -> None:

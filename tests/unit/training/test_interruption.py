@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from transduce.training.interruption import Interrupted, listening
+from transduce.training.interruption import Interrupted, catch_signals
 
 pytestmark = pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(),
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_remembered_and_stops_nothing_by_itself(number: signal.Signals) -> None:
-    with listening() as interruption:
+    with catch_signals() as interruption:
         assert interruption.wanted is None
         signal.raise_signal(number)
         assert interruption.wanted == number
@@ -26,7 +26,7 @@ def test_a_signal_is_remembered_and_stops_nothing_by_itself(number: signal.Signa
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopping_ends_the_program_as_that_signal_would(number: signal.Signals) -> None:
-    with listening("runs/x") as interruption:
+    with catch_signals("runs/x") as interruption:
         signal.raise_signal(number)
         with pytest.raises(Interrupted) as stop:
             interruption.stop(update=12_345)
@@ -48,7 +48,7 @@ def heard() -> Iterator[list[int]]:
 
 
 def test_a_second_signal_does_what_it_would_have_done_without_us(heard: list[int]) -> None:
-    with listening():
+    with catch_signals():
         signal.raise_signal(signal.SIGINT)
         assert heard == []
         signal.raise_signal(signal.SIGTERM)
@@ -58,7 +58,7 @@ def test_a_second_signal_does_what_it_would_have_done_without_us(heard: list[int
 def test_an_impatient_second_ctrl_c_is_a_keyboard_interrupt() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with pytest.raises(KeyboardInterrupt), listening():
+        with pytest.raises(KeyboardInterrupt), catch_signals():
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
     finally:
@@ -67,7 +67,7 @@ def test_an_impatient_second_ctrl_c_is_a_keyboard_interrupt() -> None:
 
 def test_a_signal_that_should_be_ignored_stays_ignored(heard: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with listening() as interruption:
+    with catch_signals() as interruption:
         signal.raise_signal(signal.SIGINT)
         assert interruption.wanted is None
     assert heard == []
@@ -75,7 +75,7 @@ def test_a_signal_that_should_be_ignored_stays_ignored(heard: list[int]) -> None
 
 def test_the_handlers_of_before_are_back_afterwards_even_after_an_error() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(ValueError, match="inside"), listening():
+    with pytest.raises(ValueError, match="inside"), catch_signals():
         assert signal.getsignal(signal.SIGINT) != before[0]
         raise ValueError("inside")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
@@ -85,7 +85,7 @@ def test_in_another_thread_nothing_is_heard_and_nothing_breaks() -> None:
     before, heard = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
-        with listening() as interruption:
+        with catch_signals() as interruption:
             heard.append((interruption.wanted, signal.getsignal(signal.SIGINT) == before))
 
     thread = threading.Thread(target=elsewhere)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import torch
 
 from tests.unit.training.example import Listener, StopAt, run, small_model, trainer
 from tests.unit.training.test_trainer import resumed, snapshot
+from transduce.data.batches import Batch
 from transduce.data.prepared import Prepared
 from transduce.errors import TransduceError
+from transduce.tasks.catalog import task_for
 from transduce.training import memory_estimate as memory
 from transduce.training.interruption import Interrupted
 from transduce.training.memory_estimate import available_bytes, batch_for, expected_peak, fitting_micro_batch
@@ -43,16 +47,20 @@ def test_a_batch_is_a_small_part_of_the_corpus(tokens: int, expected: int) -> No
     assert batch_for(tokens) == expected
 
 
+def largest(prepared: Prepared) -> Callable[[int], Batch]:
+    return partial(task_for(prepared.data).largest_batch, prepared)
+
+
 def run_out_above(training: Trainer, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the system refuse memory for slices with more tokens than this."""
-    learn = training.updater._learn
+    backward = training.train_step._backward
 
     def refuse(model: object, part: object, update: int, tokens: int) -> float:
         if part.rows.source.numel() > most:  # type: ignore[attr-defined]
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
-        return learn(model, part, update, tokens)  # type: ignore[arg-type]
+        return backward(model, part, update, tokens)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(training.updater, "_learn", refuse)
+    monkeypatch.setattr(training.train_step, "_backward", refuse)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -67,7 +75,7 @@ def test_running_out_halves_the_slices_and_gives_the_same_weights(
     heard = run(short)
     assert short.progress.micro_batch_tokens == 24
     assert [step.tokens for step in heard.steps] == [step.tokens for step in undisturbed.steps]
-    assert any("going on in slices of 24 tokens" in warning for warning in heard.warnings)
+    assert any("micro-batches of 24 tokens" in warning for warning in heard.warnings)
     journal = [json.loads(line) for line in (tmp_path / "short/journal.jsonl").read_text().splitlines()]
     halved = [line["micro_batch_tokens"] for line in journal if line["event"] == "out_of_memory"]
     assert halved == [48, 24]
@@ -94,7 +102,7 @@ def test_where_not_even_a_small_slice_fits_that_is_said(
     training = trainer(prepared, tmp_path, micro_batch_tokens=97)
     run_out_above(training, 0, monkeypatch)
     monkeypatch.setattr("transduce.training.trainer.expected_peak", lambda *_: 0)
-    with pytest.raises(TransduceError, match="not enough memory for update 1, even in slices of 12 tokens"):
+    with pytest.raises(TransduceError, match="memory at update 1, even with micro-batches of 12"):
         run(training)
 
 
@@ -151,7 +159,7 @@ def test_where_memory_ends_between_the_two_moments_of_a_weight_the_update_is_mad
     monkeypatch.setattr(torch, "zeros_like", refuse)
     heard = run(short)
     assert len(made) > 4
-    assert any("going on in slices of 48 tokens" in warning for warning in heard.warnings)
+    assert any("micro-batches of 48 tokens" in warning for warning in heard.warnings)
     for name, tensor in snapshot(whole).items():
         torch.testing.assert_close(snapshot(short)[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
 
@@ -163,7 +171,7 @@ def test_any_other_error_stays_what_it_is(prepared: Prepared, tmp_path: Path, mo
     def fail(*_: object) -> float:
         raise RuntimeError("shapes differ")
 
-    monkeypatch.setattr(training.updater, "_learn", fail)
+    monkeypatch.setattr(training.train_step, "_backward", fail)
     with pytest.raises(RuntimeError, match="shapes differ"):
         run(training)
 
@@ -178,7 +186,7 @@ def test_the_plan_says_how_much_memory_it_will_take(prepared: Prepared, tmp_path
 def test_a_trial_leaves_no_trace(prepared: Prepared, tmp_path: Path) -> None:
     training = trainer(prepared, tmp_path)
     before = snapshot(training)
-    expected_peak(training.updater, prepared, 101)
+    expected_peak(training.train_step, largest(prepared), 101)
     training.close()
     assert all(torch.equal(tensor, before[name]) for name, tensor in snapshot(training).items())
     assert all(parameter.grad is None for parameter in training.model.parameters())
@@ -197,8 +205,8 @@ def test_what_is_held_already_or_never_is_not_expected_again(
         for parameter in training.model.parameters() if still else ():
             parameter.requires_grad_(parameter.dim() < 2)
         if began:
-            training.updater.optimizer.state[next(training.model.parameters())] = {}
-        return expected_peak(training.updater, prepared, 101) - 1000
+            training.train_step.optimizer.state[next(training.model.parameters())] = {}
+        return expected_peak(training.train_step, largest(prepared), 101) - 1000
 
     small = 4 * sum(weight.numel() for weight in small_model(prepared).parameters() if weight.dim() < 2)
     assert (expected(), expected(began=True), expected(still=True)) == (3 * weights, weights, 3 * small)
@@ -218,7 +226,9 @@ def test_a_small_trial_after_a_large_one_takes_what_it_would_have_taken_before(
     training = trainer(
         prepared, tmp_path, {"model_dim": 126, "ffn_dim": 509, "num_layers": 3}, micro_batch_tokens=20_000
     )
-    small, large, again = (expected_peak(training.updater, prepared, tokens) for tokens in (2500, 20_000, 2500))
+    small, large, again = (
+        expected_peak(training.train_step, largest(prepared), tokens) for tokens in (2500, 20_000, 2500)
+    )
     training.close()
     assert large - small > 100 * 2**20
     assert abs(again - small) < (large - small) / 4
@@ -230,10 +240,10 @@ def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, mon
     monkeypatch.setattr(memory, "resident_bytes", lambda: 0)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
     monkeypatch.setattr(memory, "expected_peak", lambda updater, corpus, tokens: 10 * tokens)
-    assert fitting_micro_batch(training.updater, prepared, 64) == 64
-    assert fitting_micro_batch(training.updater, prepared, 1024) == 64
+    assert fitting_micro_batch(training.train_step, largest(prepared), 64) == 64
+    assert fitting_micro_batch(training.train_step, largest(prepared), 1024) == 64
     monkeypatch.setattr(memory, "available_bytes", lambda device: 1)
-    assert fitting_micro_batch(training.updater, prepared, 1024) == memory.SMALLEST_MICRO_BATCH
+    assert fitting_micro_batch(training.train_step, largest(prepared), 1024) == memory.SMALLEST_MICRO_BATCH
 
     def run_out(updater: object, corpus: object, tokens: int) -> int:
         if tokens > 128:
@@ -241,7 +251,7 @@ def test_a_slice_is_halved_until_it_fits(prepared: Prepared, tmp_path: Path, mon
         return 0
 
     monkeypatch.setattr(memory, "expected_peak", run_out)
-    assert fitting_micro_batch(training.updater, prepared, 1024) == 128
+    assert fitting_micro_batch(training.train_step, largest(prepared), 1024) == 128
 
 
 def test_a_container_s_limit_counts_and_what_it_could_give_back_too(

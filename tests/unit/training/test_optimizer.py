@@ -12,7 +12,7 @@ from transduce.training.config import TrainingConfig
 from transduce.training.optimizer import (
     build_optimizer,
     gradient_norm,
-    move,
+    optimizer_step,
     optimizer_tensors,
     put_optimizer_tensors,
     scale_gradients,
@@ -60,7 +60,7 @@ def test_every_weight_goes_the_way_of_adam_by_hand(settings: dict[str, object]) 
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None
             seen[name].append(parameter.grad.clone())
-        move(optimizer, rate)
+        optimizer_step(optimizer, rate)
     for name, parameter in model.named_parameters():
         decay = config.weight_decay if parameter.dim() > 1 else 0.0  # matrices only, not biases and norms
         for place in range(parameter.numel()):
@@ -74,7 +74,7 @@ def test_plain_gradient_descent_goes_down_the_gradient_and_remembers_nothing() -
     start = [parameter.detach().clone() for parameter in model.parameters()]
     optimizer = build_optimizer(model, TrainingConfig(optimizer="sgd"))
     put_gradients(model, 1)
-    move(optimizer, 0.25)
+    optimizer_step(optimizer, 0.25)
     for before, parameter in zip(start, model.parameters(), strict=True):
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.detach(), before - 0.25 * parameter.grad)
@@ -104,7 +104,7 @@ def test_moments_by_name_put_back_go_on_bit_by_bit() -> None:
     for each, moving in ((model, optimizer), (other, another)):
         for step in range(3, 6):
             put_gradients(each, step)
-            move(moving, 0.01)
+            optimizer_step(moving, 0.01)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, other.state_dict()[name]), name
 

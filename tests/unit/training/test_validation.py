@@ -14,6 +14,8 @@ from transduce.data.prepared import Prepared
 from transduce.inference.scoring import score_targets
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
+from transduce.tasks.catalog import task_for
+from transduce.tasks.translation.validation import GreedyTranslations
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Validation
 from transduce.training.validation import Validator
@@ -23,7 +25,8 @@ from transduce.training.workers import Workers
 def validator(prepared: Prepared, **changes: object) -> Validator:
     assert prepared.validation is not None
     config = TrainingConfig(**TABLES["training"]).but(**changes)
-    return Validator(Workers(small_model(prepared), 1), prepared, prepared.validation, config)
+    task, workers = task_for(prepared.data), Workers(small_model(prepared), 1)
+    return task.validator(prepared, prepared.validation, config, workers)
 
 
 def judged(loss: float, **scores: float) -> Validation:
@@ -33,7 +36,7 @@ def judged(loss: float, **scores: float) -> Validation:
 def test_loss_perplexity_and_accuracy_are_those_of_scoring_every_pair(prepared: Prepared) -> None:
     validating = validator(prepared, label_smoothing=0.3)
     found = validating.validate(update=29)
-    store, tokenizer = validating.store, prepared.target_tokenizer
+    store, tokenizer = validating.split, prepared.target_tokenizer
     validating.workers.models[0].eval()
     scored = [
         score_targets(
@@ -56,7 +59,7 @@ def test_loss_perplexity_and_accuracy_are_those_of_scoring_every_pair(prepared: 
 def test_the_first_pairs_are_translated_greedily_and_scored(prepared: Prepared) -> None:
     validating = validator(prepared, decode_examples=7, metric="bleu")
     found = validating.validate(update=1)
-    store, tokenizer = validating.store, prepared.target_tokenizer
+    store, tokenizer = validating.split, prepared.target_tokenizer
     requests = [Request(row, store.source(row).tolist(), SearchOptions(method="greedy")) for row in range(7)]
     engine = TorchEngine(validating.workers.models[0], tokenizer.specials, tokenizer.specials)
     translations = [tokenizer.decode(hypotheses[0].tokens) for hypotheses in engine.translate(requests)]
@@ -88,10 +91,10 @@ def test_nothing_is_translated_where_nothing_is_wanted(prepared: Prepared) -> No
 
 
 def test_more_translations_than_there_are_pairs_are_all_of_them(prepared: Prepared) -> None:
-    validating = validator(prepared, decode_examples=1000)
     assert prepared.validation is not None
-    assert len(validating.decoded) == len(prepared.validation)
-    validating.validate(1)
+    config = TrainingConfig(**TABLES["training"]).but(decode_examples=1000)
+    assert len(GreedyTranslations(prepared, prepared.validation, config).decoded) == len(prepared.validation)
+    validator(prepared, decode_examples=1000).validate(1)
 
 
 def test_validating_twice_says_the_same_and_changes_nothing(prepared: Prepared) -> None:

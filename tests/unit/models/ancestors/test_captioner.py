@@ -21,7 +21,7 @@ from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.nn.hook import record
 from transduce.text.tokenizer.special import Specials
-from transduce.training.objective import batch_loss
+from transduce.training.loss import transducer_loss
 
 SIDE, GRID, END = 12, 3, 1
 SIZES = VocabularySizes(17, 19)
@@ -109,7 +109,7 @@ def test_the_cost_is_a_part_of_what_is_minimised_and_padding_is_not() -> None:
     def loss(rows: list[int], **changes: object) -> float:
         store = PairStore.of([sources[row] for row in rows], [targets[row] for row in rows])
         batch = collate(store, torch.arange(len(rows)).numpy(), special, special)
-        return float(batch_loss(captioner(**changes), batch, 0.0).smoothed)
+        return float(transducer_loss(captioner(**changes), batch, 0.0).smoothed)
 
     together = loss([0, 1], doubly_stochastic=0.7)
     assert together == pytest.approx(loss([0], doubly_stochastic=0.7) + loss([1], doubly_stochastic=0.7))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from transduce.errors import DataError
 from transduce.recipe import Recipe, read_recipe
-from transduce.tasks.translation.defaults import FEW_WORDS, Side, Survey, advise, survey
+from transduce.tasks.translation.defaults import FEW_WORDS, Side, Survey, choose_settings, survey
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SYMBOLS = Side(characters=9.0, words=5.0, distinct_words=11)
@@ -43,7 +43,7 @@ def test_a_survey_counts_pairs_characters_words_and_different_words(tmp_path: Pa
 
 def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Path) -> None:
     """Spelling to letters, as pronunciation is: one side is words, the other a few symbols over and over."""
-    advice = advise(survey(single_words(997)))
+    advice = choose_settings(survey(single_words(997)))
     assert advice.tables["tokenizer"]["source_kind"] == "character"
     assert advice.tables["tokenizer"]["target_kind"] == "word"
     assert advice.tables["tokenizer"]["joint"] is False
@@ -53,7 +53,7 @@ def test_single_words_are_read_by_characters_and_symbols_are_words(tmp_path: Pat
 
 
 def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
-    advice = advise(survey(text(199)))
+    advice = choose_settings(survey(text(199)))
     assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
     assert any("one BPE vocabulary" in reason for reason in advice.reasons)
 
@@ -61,20 +61,20 @@ def test_text_on_both_sides_is_one_bpe_vocabulary(tmp_path: Path) -> None:
 def test_text_without_spaces_is_text() -> None:
     draw = random.Random(4)
     lines = ["".join(chr(draw.randint(0x4E00, 0x9FFF)) for _ in range(draw.randint(9, 40))) for _ in range(400)]
-    advice = advise(survey([(latin, line) for (latin, _), line in zip(text(400), lines, strict=True)]))
+    advice = choose_settings(survey([(latin, line) for (latin, _), line in zip(text(400), lines, strict=True)]))
     assert advice.tables["tokenizer"] == {"kind": "bpe", "joint": True, "vocab_size": 4000}
-    short = advise(survey([(line[:3], " ".join(line[:3])) for line in lines]))
+    short = choose_settings(survey([(line[:3], " ".join(line[:3])) for line in lines]))
     assert short.tables["tokenizer"]["source_kind"] == "character"
 
 
 def test_the_pieces_of_the_one_side_that_is_text_grow_with_the_corpus() -> None:
-    tables = advise(Survey(400_000, TEXT, WORD)).tables["tokenizer"]
+    tables = choose_settings(Survey(400_000, TEXT, WORD)).tables["tokenizer"]
     assert (tables["source_kind"], tables["target_kind"], tables["vocab_size"]) == ("bpe", "character", 32_000)
 
 
 def test_one_vocabulary_of_characters_is_counted_in_characters() -> None:
     words = Survey(9_000, WORD, WORD)
-    apart, joint = (advise(words, given).tables for given in ({}, {"joint": True}))
+    apart, joint = (choose_settings(words, given).tables for given in ({}, {"joint": True}))
     assert joint["tokenizer"]["kind"] == "character" and joint["tokenizer"]["joint"] is True
     assert joint["training"]["updates"] == apart["training"]["updates"]
 
@@ -82,7 +82,7 @@ def test_one_vocabulary_of_characters_is_counted_in_characters() -> None:
 def test_few_symbols_on_both_sides_are_words(tmp_path: Path) -> None:
     draw = random.Random(3)
     lines = [" ".join(draw.choice(LETTERS[:7]) for _ in range(5)) for _ in range(101)]
-    advice = advise(survey([(line, line[::-1]) for line in lines]))
+    advice = choose_settings(survey([(line, line[::-1]) for line in lines]))
     kinds = (advice.tables["tokenizer"]["source_kind"], advice.tables["tokenizer"]["target_kind"])
     assert kinds == ("word", "word")
 
@@ -90,8 +90,8 @@ def test_few_symbols_on_both_sides_are_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [5, 23, 211])
 def test_a_small_corpus_is_not_taken_for_symbols_because_it_is_small(count: int) -> None:
     """Few different words mean symbols only where each stands there often: else no word would ever be seen twice."""
-    assert advise(survey(single_words(count))).tables["tokenizer"]["source_kind"] == "character"
-    advice = advise(survey(text(count // 5 or 1)))
+    assert choose_settings(survey(single_words(count))).tables["tokenizer"]["source_kind"] == "character"
+    advice = choose_settings(survey(text(count // 5 or 1)))
     assert advice.tables["tokenizer"].get("kind") == "bpe"
 
 
@@ -100,23 +100,26 @@ def test_a_small_corpus_is_not_taken_for_symbols_because_it_is_small(count: int)
     [(500, 4000, "small"), (19_999, 4000, "small"), (20_000, 10_000, "small"), (300_000, 32_000, "paper_base")],
 )
 def test_vocabulary_and_model_grow_with_the_corpus(pairs: int, vocabulary: int, preset: str) -> None:
-    advice = advise(Survey(pairs, TEXT, TEXT))
+    advice = choose_settings(Survey(pairs, TEXT, TEXT))
     assert advice.tables["tokenizer"]["vocab_size"] == vocabulary
     assert advice.tables["model"]["preset"] == preset
     assert advice.reasons[0].startswith(f"{pairs:,} training pairs")
 
 
 def test_the_smallest_corpora_get_a_smaller_model() -> None:
-    tables = advise(Survey(9_999, TEXT, TEXT)).tables
+    tables = choose_settings(Survey(9_999, TEXT, TEXT)).tables
     assert (tables["model"]["num_layers"], tables["model"]["model_dim"]) == (3, 128)
-    assert "num_layers" not in advise(Survey(10_000, TEXT, TEXT)).tables["model"]
-    widths = [advise(Survey(pairs, TEXT, TEXT)).tables["model"].get("model_dim", 256) for pairs in (49_999, 50_000)]
+    assert "num_layers" not in choose_settings(Survey(10_000, TEXT, TEXT)).tables["model"]
+    widths = [
+        choose_settings(Survey(pairs, TEXT, TEXT)).tables["model"].get("model_dim", 256) for pairs in (49_999, 50_000)
+    ]
     assert widths == [128, 256]
 
 
 def test_a_wider_model_learns_at_a_smaller_rate() -> None:
     rates = [
-        advise(Survey(pairs, TEXT, TEXT)).tables["training"]["learning_rate"] for pairs in (49_999, 50_000, 300_000)
+        choose_settings(Survey(pairs, TEXT, TEXT)).tables["training"]["learning_rate"]
+        for pairs in (49_999, 50_000, 300_000)
     ]
     assert rates == [5e-3, 1e-3, 7e-4]
 
@@ -126,7 +129,7 @@ sides = st.sampled_from([SYMBOLS, TEXT, WORD, Side(0.0, 0.0, 0), Side(9e6, 9e5, 
 
 @given(st.integers(1, 1_000_000), sides, sides)
 def test_whatever_the_corpus_the_chosen_settings_are_a_recipe(pairs: int, source: Side, target: Side) -> None:
-    advice = advise(Survey(pairs, source, target))
+    advice = choose_settings(Survey(pairs, source, target))
     data = {"train": {"source": "a.txt", "target": "b.txt"}}
     made = Recipe.from_tables({"data": data, **advice.tables}, "a test")
     training = made.training

@@ -7,16 +7,16 @@ import threading
 import pytest
 from torch.distributed import HashStore
 
-from transduce.training.distributed import heartbeat as pulse
-from transduce.training.distributed.heartbeat import SILENCE, Pulse, beating
+from transduce.training.distributed import heartbeat
+from transduce.training.distributed.heartbeat import MISSED_BEATS, Heartbeat, beating
 
 
 def test_who_falls_silent_is_named_after_some_looks_and_not_before() -> None:
     store = HashStore()
-    first, second, third = (Pulse(store, rank, 3) for rank in range(3))
-    for _ in range(2 * SILENCE):
+    first, second, third = (Heartbeat(store, rank, 3) for rank in range(3))
+    for _ in range(2 * MISSED_BEATS):
         assert [each.beat() for each in (first, second, third)] == [[], [], []]
-    for _ in range(SILENCE):
+    for _ in range(MISSED_BEATS):
         assert first.beat() == []
         second.beat()
     assert first.beat() == [2]
@@ -26,17 +26,17 @@ def test_who_falls_silent_is_named_after_some_looks_and_not_before() -> None:
 
 def test_nobody_is_missed_who_has_not_come_yet_or_said_goodbye() -> None:
     store = HashStore()
-    first, second = (Pulse(store, rank, 2) for rank in range(2))
-    for _ in range(3 * SILENCE):
+    first, second = (Heartbeat(store, rank, 2) for rank in range(2))
+    for _ in range(3 * MISSED_BEATS):
         assert first.beat() == []
     second.beat()
     second.end()
-    for _ in range(3 * SILENCE):
+    for _ in range(3 * MISSED_BEATS):
         assert first.beat() == []
 
 
 def test_the_process_is_ended_when_another_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "BEAT", 0.001)
+    monkeypatch.setattr(heartbeat, "INTERVAL", 0.001)
     store, told = HashStore(), threading.Event()
     lost: list[int] = []
 
@@ -44,15 +44,15 @@ def test_the_process_is_ended_when_another_is_lost(monkeypatch: pytest.MonkeyPat
         lost.extend(ranks)
         told.set()
 
-    Pulse(store, 1, 2).beat()
-    with beating(Pulse(store, 0, 2), give_up):
+    Heartbeat(store, 1, 2).beat()
+    with beating(Heartbeat(store, 0, 2), give_up):
         assert told.wait(30)
     assert lost == [1]
     assert store.get("pulse/0") == b"done"
 
 
 def test_a_store_that_has_gone_is_not_this_one_s_to_complain_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "BEAT", 0.001)
+    monkeypatch.setattr(heartbeat, "INTERVAL", 0.001)
 
     class Gone(HashStore):
         def set(self, key: str, value: str) -> None:
@@ -60,5 +60,5 @@ def test_a_store_that_has_gone_is_not_this_one_s_to_complain_about(monkeypatch: 
             raise RuntimeError(f"{key} = {value}: connection closed")
 
     asked = threading.Event()
-    with beating(Pulse(Gone(), 0, 2)):
+    with beating(Heartbeat(Gone(), 0, 2)):
         assert asked.wait(30)

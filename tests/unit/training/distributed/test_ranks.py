@@ -19,7 +19,7 @@ from tests.unit.training.example import TABLES, recipe
 from tests.unit.training.ranked import go
 from transduce.cli.main import run as run_command
 from transduce.config import Table, merge
-from transduce.data.batches import Batch
+from transduce.data.batches import PairBatch
 from transduce.model_folder import load_model, load_weights, weights_of
 from transduce.storage.journal import read_journal
 from transduce.storage.layout import CHECKPOINT_KIND
@@ -27,7 +27,7 @@ from transduce.storage.manifest import verify
 from transduce.training.checkpoint import Checkpoints
 from transduce.training.distributed.ranks import Ranks
 from transduce.training.interruption import Interruption
-from transduce.training.step import cut
+from transduce.training.step import split_batches
 
 PROJECT = Path(__file__).parents[3]
 STOP, UPDATES = 8, TABLES["training"]["updates"]
@@ -141,7 +141,7 @@ def test_both_ranks_hold_the_same_weights(together: tuple[Path, list[dict[str, A
     assert first["weights"] == second["weights"]
 
 
-def test_where_one_rank_runs_out_of_memory_both_go_on_in_smaller_slices(
+def test_where_one_rank_runs_out_of_memory_both_go_on_in_smaller_micro_batches(
     alone: tuple[Path, Any], together: tuple[Path, list[dict[str, Any]]]
 ) -> None:
     close(alone[0] / "even", together[0] / "short")
@@ -286,26 +286,26 @@ def test_sharding_cannot_choose_the_batch_by_trying_out_the_whole_model(tmp_path
         recipe(**merge(BASE, {"training": {"shard": True, "batch_tokens": "auto"}}))
 
 
-def batch(rows: int, width: int) -> Batch:
+def batch(rows: int, width: int) -> PairBatch:
     tokens = torch.ones(rows, width, dtype=torch.int64)
-    return Batch(
-        tokens,
-        tokens.bool(),
-        torch.ones(rows, width + 1, dtype=torch.int64),
-        torch.full((rows,), width),
-        rows * width,
-        np.arange(rows),
+    return PairBatch(
+        source=tokens,
+        source_allowed=tokens.bool(),
+        target=torch.ones(rows, width + 1, dtype=torch.int64),
+        target_lengths=torch.full((rows,), width),
+        num_target_tokens=rows * width,
+        rows=np.arange(rows),
     )
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize(("rows", "width"), [(1, 5), (3, 5), (13, 5), (101, 2)])
 def test_the_ranks_share_out_every_row_once_and_evenly(world: int, rows: int, width: int) -> None:
-    slices = cut([batch(rows, width), batch(1, 3)], 11, world)
-    shares = [Ranks(rank, world).share(slices) for rank in range(world)]
-    assert sorted(part for share in shares for part in share) == list(range(len(slices)))
-    found = [(part.batch, row) for part in slices for row in part.rows.rows.tolist()]
+    micro_batches = split_batches([batch(rows, width), batch(1, 3)], 11, world)
+    shares = [Ranks(rank, world).share(micro_batches) for rank in range(world)]
+    assert sorted(part for share in shares for part in share) == list(range(len(micro_batches)))
+    found = [(part.batch, row) for part in micro_batches for row in part.rows.rows.tolist()]
     assert found == [(0, row) for row in range(rows)] + [(1, 0)]
-    sizes = [len(part.rows.source) for part in slices[:-1]]
+    sizes = [len(part.rows.source) for part in micro_batches[:-1]]
     assert max(sizes) - min(sizes) <= 1
-    assert len(slices) - 1 == rows or (len(slices) - 1) % world == 0
+    assert len(micro_batches) - 1 == rows or (len(micro_batches) - 1) % world == 0

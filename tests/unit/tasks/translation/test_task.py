@@ -1,23 +1,23 @@
-"""What training reads, with BPE-dropout: every pair once, whatever its tokens are today."""
+"""The batches of translation, with BPE-dropout: every pair once, whatever its tokens in this epoch."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from transduce.data.batches import Batch, Position
+from transduce.data.batches import PairBatch, Position
 from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError
-from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.catalog import load_prepared, prepare, task_for
 from transduce.tasks.translation.config import TranslationConfig
+from transduce.tasks.translation.task import BpeDropoutRows, Limits
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.training.batch_source import BatchSource
 from transduce.training.config import TrainingConfig
-from transduce.training.feed import Feed, Limits
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +36,24 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return load_prepared(folder / "prepared")
 
 
-def feed(corpus: Prepared, rate: float, limits: Limits = (None, None), **changes: object) -> Feed:
-    return Feed(corpus, TrainingConfig(batch_tokens=211, bpe_dropout=rate, **changes), CPU, limits)
+def config(rate: float, **changes: object) -> TrainingConfig:
+    return TrainingConfig(batch_tokens=211, bpe_dropout=rate, **changes)
 
 
-def one_epoch(feeding: Feed, number: int = 0) -> Iterator[tuple[Position, Batch]]:
+def feed(corpus: Prepared, rate: float, limits: Limits = (None, None), **changes: object) -> BatchSource:
+    """The batches of a run; the model is only asked for its limits and its device."""
+    model = SimpleNamespace(max_source=limits[0], max_target=limits[1], device=torch.device("cpu"))
+    return task_for(corpus.data).batch_source(corpus, config(rate, **changes), model)  # type: ignore[arg-type]
+
+
+def one_epoch(feeding: BatchSource, number: int = 0) -> Iterator[tuple[Position, PairBatch]]:
     for after, batch in feeding.starting(Position(epoch=number)):
         yield after, batch
         if after.epoch > number:
             return
 
 
-def texts(corpus: Prepared, batches: Iterator[tuple[Position, Batch]]) -> Counter[tuple[str, str]]:
+def texts(corpus: Prepared, batches: Iterator[tuple[Position, PairBatch]]) -> Counter[tuple[str, str]]:
     source, target = corpus.source_tokenizer, corpus.target_tokenizer
     return Counter(
         (source.decode(line), target.decode(other))
@@ -107,8 +113,7 @@ def test_a_line_that_would_grow_beyond_the_models_positions_keeps_its_tokens(cor
 
 def test_source_and_target_of_a_line_are_cut_independently(corpus: Prepared) -> None:
     """The same words on both sides are not cut alike: the sides have keys of their own."""
-    feeding = feed(corpus, 0.5)
-    dropout, other = feeding._dropouts
+    dropout, other = BpeDropoutRows(corpus, config(0.5), (None, None))._dropouts
     line = "lantern harbour winter letter"
     pairs = [(dropout.encode(line, 0, 2 * place), other.encode(line, 0, 2 * place + 1)) for place in range(50)]
     assert sum(first == second for first, second in pairs) < 25

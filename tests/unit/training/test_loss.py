@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transduce.data.batches import Batch, collate
+from transduce.data.batches import PairBatch, collate
 from transduce.data.store import PairStore
 from transduce.inference.scoring import score_targets
 from transduce.models.catalog import build, preset
@@ -19,7 +19,7 @@ from transduce.models.interface import AnyTransducer, Transducer, VocabularySize
 from transduce.models.transformer import TransformerConfig
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.text.tokenizer.special import Specials
-from transduce.training.objective import batch_loss
+from transduce.training.loss import transducer_loss
 
 SPECIALS = Specials(pad=3, start=1, end=2)
 SIZES = VocabularySizes(13, 17)
@@ -34,11 +34,11 @@ def small(**changes: object) -> AnyTransducer:
     return build(config, SIZES, seed=3).double().eval()
 
 
-def batch_of(rows: list[int]) -> Batch:
+def batch_of(rows: list[int]) -> PairBatch:
     return collate(PairStore.of(SOURCES, TARGETS), np.array(rows), SPECIALS, SPECIALS)
 
 
-def wider(batch: Batch) -> Batch:
+def wider(batch: PairBatch) -> PairBatch:
     """The same pairs with more padding on both sides."""
     return replace(
         batch,
@@ -57,7 +57,7 @@ def test_with_two_readings_slices_add_up_to_the_whole(preset_name: str) -> None:
 
     def loss(first: int, last: int) -> float:
         set_dropout_key(model, DropoutKey(seed=1, update=2, first_row=first))
-        return float(batch_loss(model, whole.part(first, last), 0.1, r_drop=5.0).smoothed.detach())
+        return float(transducer_loss(model, whole.part(first, last), 0.1, r_drop=5.0).smoothed.detach())
 
     assert loss(0, 1) + loss(1, 3) == pytest.approx(loss(0, 3), rel=1e-9)
 
@@ -84,7 +84,7 @@ def test_the_loss_and_its_gradient_are_the_definition_of_smoothing(
     smoothing: float, changes: dict[str, object]
 ) -> None:
     model, rows = small(**changes), [0, 1, 2, 3]
-    found = batch_loss(model, batch_of(rows), smoothing).smoothed
+    found = transducer_loss(model, batch_of(rows), smoothing).smoothed
     found.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     model.zero_grad(set_to_none=True)
@@ -101,7 +101,7 @@ def test_a_model_without_opinion_pays_the_logarithm_of_the_vocabulary() -> None:
     with torch.no_grad():
         model.output.weight.zero_()
     for smoothing in (0.0, 0.1, 0.9):
-        found = batch_loss(model, batch_of([0, 1]), smoothing)
+        found = transducer_loss(model, batch_of([0, 1]), smoothing)
         assert float(found.smoothed.detach()) == pytest.approx((3 + 8) * math.log(17), rel=1e-12)
         assert float(found.plain) == pytest.approx((3 + 8) * math.log(17), rel=1e-12)
 
@@ -112,7 +112,7 @@ def test_padding_does_not_change_the_loss_or_the_gradient(smoothing: float) -> N
     results = []
     for batch in (batch_of([0, 1, 2, 3]), wider(batch_of([0, 1, 2, 3]))):
         model.zero_grad(set_to_none=True)
-        found = batch_loss(model, batch, smoothing)
+        found = transducer_loss(model, batch, smoothing)
         found.smoothed.backward()
         results.append([found.smoothed.detach(), found.plain, *(p.grad for p in model.parameters())])
     for narrow, wide in zip(*results, strict=True):
@@ -121,8 +121,8 @@ def test_padding_does_not_change_the_loss_or_the_gradient(smoothing: float) -> N
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_pairs() -> None:
     model = small()
-    together = batch_loss(model, batch_of([0, 1, 2, 3]), 0.1)
-    alone = [batch_loss(model, batch_of([row]), 0.1) for row in range(4)]
+    together = transducer_loss(model, batch_of([0, 1, 2, 3]), 0.1)
+    alone = [transducer_loss(model, batch_of([row]), 0.1) for row in range(4)]
     assert float(together.smoothed.detach()) == pytest.approx(
         sum(float(one.smoothed.detach()) for one in alone), rel=1e-12
     )
@@ -132,14 +132,14 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_pairs() -> None:
 def test_plain_loss_and_hits_are_those_of_scoring() -> None:
     model = small()
     with torch.inference_mode():
-        found = batch_loss(model, batch_of([0, 1, 2, 3]), 0.1)
+        found = transducer_loss(model, batch_of([0, 1, 2, 3]), 0.1)
     scored = score_targets(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
     assert float(found.plain) == pytest.approx(-sum(target.log_probability for target in scored), rel=1e-5)
     assert int(found.correct) == sum(sum(target.hits) for target in scored)
 
 
 def test_the_plain_loss_carries_no_gradient() -> None:
-    found = batch_loss(small(), batch_of([0, 1]), 0.1)
+    found = transducer_loss(small(), batch_of([0, 1]), 0.1)
     assert found.smoothed.requires_grad
     assert not found.plain.requires_grad
 
@@ -151,4 +151,4 @@ def test_an_end_token_that_also_fills_up_rows_is_learnt_where_a_text_ends() -> N
     model = small()
     assert int(batch.target_asked.sum()) == batch.num_target_tokens
     expected = by_definition(model, [0, 1, 2, 3], 0.1)
-    torch.testing.assert_close(batch_loss(model, batch, 0.1).smoothed, expected, rtol=0, atol=1e-9)
+    torch.testing.assert_close(transducer_loss(model, batch, 0.1).smoothed, expected, rtol=0, atol=1e-9)
