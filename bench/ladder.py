@@ -29,7 +29,8 @@ import torch.nn.functional as F
 from measuring import require_files, train_or_resume
 
 import transduce
-from transduce.data.batches import Batch, Batches, collate
+from transduce.data.batching import Batch, collate
+from transduce.data.order import BatchSampler
 from transduce.data.store import PairStore
 from transduce.inference.scoring import score_pairs
 from transduce.model_folder import load_model, load_weights, put_weights
@@ -140,7 +141,7 @@ def by_its_own_words(options: argparse.Namespace, name: str) -> float:
     sources, targets = read(options, "de"), read(options, "en")
     store = PairStore.of(translator.source.encode_batch(sources), translator.target.encode_batch(targets))
     loss, tokens = 0.0, 0
-    for rows in Batches.of(store, TOGETHER, seed=1).epoch(0):
+    for rows in BatchSampler.of(store, TOGETHER, seed=1).epoch(0):
         batch = collate(store, rows, translator.source.specials, translator.target.specials)
         loss += _read_alone(translator.model, batch)
         tokens += batch.num_target_tokens

@@ -27,7 +27,8 @@ import torch.nn.functional as F
 from measuring import require_files
 from torch import Tensor, nn
 
-from transduce.data.batches import START, collate, validation_batches
+from transduce.data.batching import collate, validation_batches
+from transduce.data.order import START
 from transduce.data.prepared import Prepared
 from transduce.data.store import STREAM
 from transduce.recipe import Recipe, read_recipe
@@ -45,9 +46,10 @@ Contender = tuple[Callable[[int], None], Callable[[], float], int]
 
 def ours(recipe: Recipe, prepared: Prepared) -> Contender:
     """As `transduce train` does it."""
+    from transduce.training.feed import Feed
+
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
-    from transduce.training.feed import Feed
     from transduce.training.schedule import build_schedule
     from transduce.training.step import TrainStep
     from transduce.training.system_memory import keep_freed_memory

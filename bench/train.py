@@ -23,7 +23,8 @@ import torch
 import torch.nn.functional as F
 from marian import marian
 
-from transduce.data.batches import Batch, Batches, collate
+from transduce.data.batching import Batch, collate
+from transduce.data.order import BatchSampler
 from transduce.data.store import PairStore
 from transduce.text.tokenizer.special import Specials
 
@@ -57,7 +58,7 @@ def make_batches(tokens: int, number: int) -> list[Batch]:
     sources = [generator.integers(3, VOCABULARY, n).tolist() for n in lengths]
     targets = [generator.integers(3, VOCABULARY, n).tolist() for n in others]
     store = PairStore.of(sources, targets)
-    rows = Batches.of(store, tokens, seed=1).epoch(0)
+    rows = BatchSampler.of(store, tokens, seed=1).epoch(0)
     return [collate(store, next(rows), SPECIALS, SPECIALS) for _ in range(number)]
 
 

@@ -13,7 +13,7 @@ from transduce.training.feed import Feed
 import transduce
 from tests.unit.cli.example import change_config, complaint
 from transduce.cli.main import run
-from transduce.data.batches import START
+from transduce.data.order import START
 from transduce.errors import DataError, SettingsError
 from transduce.inference.search.options import Request
 from transduce.recipe import read_recipe, resume_recipe

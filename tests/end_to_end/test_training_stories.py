@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from transduce.training.reading_feed import ReadingFeed
 
 from tests.stories import PLACES, simple_stories
 from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.config import Table
-from transduce.data.batches import START
+from transduce.data.order import START
 from transduce.data.prepared import Prepared
 from transduce.inference.load import load_text_encoder
 from transduce.model_folder import load_model
@@ -22,7 +23,6 @@ from transduce.recipe import Recipe, resume_recipe
 from transduce.run import train, with_labels
 from transduce.tasks.catalog import load_prepared, prepare
 from transduce.training.interruption import Interrupted
-from transduce.training.reading_feed import ReadingFeed
 from transduce.training.trainer import Trainer
 
 LIST = "milk,apple"

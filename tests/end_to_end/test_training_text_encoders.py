@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from transduce.training.reading_feed import ReadingFeed
 
 from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.config import Table, merge
-from transduce.data.batches import START
+from transduce.data.order import START
 from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError
 from transduce.inference.text_encoder import TextEncoder
@@ -23,7 +24,6 @@ from transduce.run import train, with_labels
 from transduce.tasks.catalog import load_prepared, prepare
 from transduce.tasks.text_encoding.evaluation import assess_reader
 from transduce.training.interruption import Interrupted
-from transduce.training.reading_feed import ReadingFeed
 from transduce.training.trainer import Trainer
 
 GOOD, BAD = ("fine", "great", "lovely"), ("awful", "poor", "dull")

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from transduce.data.batches import PairBatch, collate, cut_by_budget
+from transduce.data.batching import PairBatch, collate, cut_by_budget
 from transduce.data.store import PairStore
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes

@@ -123,7 +123,7 @@ def test_an_import_that_points_up_is_caught_however_it_is_written() -> None:
         ("nn/mask.py", "from transduce.models.interface import Memory"),
         ("nn/attention/additive.py", "from ...models import transformer"),
         ("nn/mask.py", "from ..models import transformer"),
-        ("text/lines.py", "import transduce.data.batches"),
+        ("text/lines.py", "import transduce.data.order"),
         ("models/transformer.py", "def late():\n    from transduce.training.trainer import Trainer"),
         ("inference/search/beam.py", "if TYPE_CHECKING:\n    from transduce.training.trainer import Trainer"),
         ("evaluation/metrics.py", "from transduce import load"),

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.blocks import Blocks
-from transduce.data.mixture import Part
 from transduce.data.ragged import OFFSET, Array, FileArray, Lengths, Ragged, open_array
 from transduce.data.report import CorpusReport, SplitReport
 from transduce.errors import DataError
@@ -25,16 +24,24 @@ TEXT_ROWS = 4096
 """Texts read at a time."""
 
 
+class CorpusRows(NamedTuple):
+    """Consecutive rows of a split that come from one corpus."""
+
+    size: int
+    weight: float = 1.0
+    """How often each row is seen in an epoch."""
+
+
 class Split:
     """One split of a prepared corpus: rows with a source and a target length, of one or several corpora."""
 
-    def __init__(self, source_lengths: Any, target_lengths: Any, parts: Sequence[Part] | None = None) -> None:
+    def __init__(self, source_lengths: Any, target_lengths: Any, corpora: Sequence[CorpusRows] | None = None) -> None:
         assert len(source_lengths) == len(target_lengths)
         self.source_lengths = source_lengths
         """Source tokens per row; indexed with an array of rows or a slice."""
         self.target_lengths = target_lengths
         """Target tokens per row."""
-        self.parts = (Part(len(source_lengths)),) if parts is None else tuple(parts)
+        self.corpora = (CorpusRows(len(source_lengths)),) if corpora is None else tuple(corpora)
         """The corpora that the rows come from, one after the other."""
 
     def __len__(self) -> int:
@@ -54,9 +61,9 @@ class PairStore(Split):
         targets: Ragged,
         source_texts: Ragged,
         target_texts: Ragged,
-        parts: Sequence[Part] | None = None,
+        corpora: Sequence[CorpusRows] | None = None,
     ) -> None:
-        super().__init__(sources.lengths, targets.lengths, parts)
+        super().__init__(sources.lengths, targets.lengths, corpora)
         self.sources, self.targets = sources, targets
         self._texts = (source_texts, target_texts)
 
@@ -65,8 +72,8 @@ class PairStore(Split):
         """Open the files of a split; the report tells how many pairs of which corpora they hold."""
         sides = [Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes[side]}") for side in ("source", "target")]
         texts = [Ragged.open(folder, f"{side}.text", np.uint8) for side in ("source", "target")]
-        parts = _parts(folder, report, *sides, *texts)
-        return cls(sides[0], sides[1], texts[0], texts[1], parts)
+        corpora = _corpora(folder, report, *sides, *texts)
+        return cls(sides[0], sides[1], texts[0], texts[1], corpora)
 
     @classmethod
     def of(cls, source_tokens: list[list[int]], target_tokens: list[list[int]]) -> PairStore:
@@ -106,7 +113,7 @@ class BlockStore(Split):
         """`weights` are those of the corpora of the blocks."""
         nothing = np.broadcast_to(np.zeros(1, dtype=OFFSET), len(blocks) + 1)
         self.sources, self.targets = Ragged(np.zeros(0, dtype=np.uint8), nothing), blocks
-        super().__init__(self.sources.lengths, blocks.lengths, list(map(Part, blocks.counts, weights)))
+        super().__init__(self.sources.lengths, blocks.lengths, list(map(CorpusRows, blocks.counts, weights)))
 
     @classmethod
     def open(cls, folder: Path, token_bytes: int, report: SplitReport, block_size: int, beyond: int) -> BlockStore:
@@ -125,7 +132,7 @@ class BlockStore(Split):
 
     def of_epoch(self, seed: int, epoch: int) -> Self:
         """Return the blocks of an epoch: they begin elsewhere in each."""
-        return type(self)(self.targets.shifted(seed, epoch), [part.weight for part in self.parts])
+        return type(self)(self.targets.shifted(seed, epoch), [corpus.weight for corpus in self.corpora])
 
 
 class ExampleRecord(NamedTuple):
@@ -161,9 +168,9 @@ class ExampleStore(Split):
         targets: Ragged,
         groups: Array | FileArray,
         records: Ragged,
-        parts: Sequence[Part] | None = None,
+        corpora: Sequence[CorpusRows] | None = None,
     ) -> None:
-        super().__init__(tokens.lengths, _AtLeastOne(targets.lengths), parts)
+        super().__init__(tokens.lengths, _AtLeastOne(targets.lengths), corpora)
         self.tokens, self.targets, self.groups = tokens, targets, groups
         self._records = records
 
@@ -172,7 +179,7 @@ class ExampleStore(Split):
         """Open the files of a split; the report tells how many rows of which corpora they hold."""
         tokens, targets = (Ragged.open(folder, name, f"<u{token_bytes[name]}") for name in ("tokens", "targets"))
         groups, records = open_array(folder / GROUPS, OFFSET), Ragged.open(folder, "examples", np.uint8)
-        return cls(tokens, targets, groups, records, _parts(folder, report, tokens, targets, groups))
+        return cls(tokens, targets, groups, records, _corpora(folder, report, tokens, targets, groups))
 
     @classmethod
     def of(cls, tokens: list[list[int]], targets: list[list[int]], groups: Sequence[int] | None = None) -> ExampleStore:
@@ -198,12 +205,13 @@ class _AtLeastOne:
         return np.maximum(self._lengths[rows], 1)
 
 
-def _parts(folder: Path, report: SplitReport, *columns: Ragged | Array | FileArray) -> list[Part]:
+def _corpora(folder: Path, report: SplitReport, *columns: Ragged | Array | FileArray) -> list[CorpusRows]:
     """Return the corpora that the rows of these columns come from, as the report counts them."""
-    parts = [Part(_num_rows(corpus), corpus.weight) for corpus in report.corpora or ()] or [Part(report.num_rows)]
-    if {len(column) for column in columns} != {sum(part.size for part in parts)}:
+    corpora = [CorpusRows(_num_rows(corpus), corpus.weight) for corpus in report.corpora or ()]
+    corpora = corpora or [CorpusRows(report.num_rows)]
+    if {len(column) for column in columns} != {sum(corpus.size for corpus in corpora)}:
         raise DataError(f"{folder}: its files hold different numbers of pairs; prepare the corpus again")
-    return parts
+    return corpora
 
 
 def _num_rows(report: CorpusReport) -> int:

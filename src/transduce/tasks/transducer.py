@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from transduce.config import Config, Table
-from transduce.data.batches import PairBatch, collate
+from transduce.data.batching import PairBatch, collate
 from transduce.data.config import DataConfig
 from transduce.data.prepared import Prepared
 from transduce.inference.search.options import SearchOptions

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from transduce.data.batches import POOL_SIZE, Batch, Batches, Position
+from transduce.data.batching import Batch
+from transduce.data.order import BUCKET_SIZE, BatchSampler, Position
 from transduce.data.store import Split
 from transduce.rng import Rows
 from transduce.training.config import TrainingConfig
@@ -30,16 +31,16 @@ class BatchSource:
         config: TrainingConfig,
         device: torch.device,
         rewrite: Rewrite | None = None,
-        pool_size: int = POOL_SIZE,
+        bucket_size: int = BUCKET_SIZE,
     ) -> None:
         """`collate` makes tensors of rows of a split; `rewrite` makes the rows of a pool anew for each epoch."""
         self.split, self.config, self.device = split, config, device
         self._collate, self._rewrite = collate, rewrite
-        self.batches = Batches.of(
+        self.batches = BatchSampler.of(
             split,
             config.tokens_per_batch,
             config.seed,
-            config.bucket_size or pool_size,
+            config.bucket_size or bucket_size,
             config.curriculum,
             config.max_batch_size,
         )
@@ -52,7 +53,7 @@ class BatchSource:
     def _pool(self, epoch: int, pool: int) -> list[tuple[Split, Rows]]:
         if self._rewrite is None:
             split = self.split.of_epoch(self.config.seed, epoch)
-            return [(split, rows) for rows in self.batches.pool(epoch, pool)]
+            return [(split, rows) for rows in self.batches.bucket(epoch, pool)]
         start, rows = self.batches.rows(epoch, pool)
         split = self._rewrite(rows, epoch, start)
         return self.batches.shuffled([(split, batch) for batch in self.batches.cut(split)], epoch, pool)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from transduce.config import Table
-from transduce.data.batches import START, Position
+from transduce.data.order import START, Position
 from transduce.errors import ModelFolderError, StorageError
 from transduce.model_folder import load_weights, put_weights, save_weights, weights_of
 from transduce.models.interface import Model

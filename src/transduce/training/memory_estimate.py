@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import torch
 
-from transduce.data.batches import Batch
+from transduce.data.batching import Batch
 from transduce.training.distributed.sharding import local
 from transduce.training.step import TrainStep
 from transduce.training.system_memory import give_back_freed_memory, physical_bytes, ran_out_of_memory, resident_bytes

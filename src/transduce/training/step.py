@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from transduce import rng
-from transduce.data.batches import Batch
+from transduce.data.batching import Batch
 from transduce.errors import SettingsError
 from transduce.models.interface import Model
 from transduce.nn.active_memory import relaxed_sets

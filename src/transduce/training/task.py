@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from transduce.config import Config, Table
-from transduce.data.batches import Batch
+from transduce.data.batching import Batch
 from transduce.data.config import DataConfig
 from transduce.data.prepared import GivenTokenizers, Prepared
 from transduce.data.report import Report

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transduce.data.batches import Batch, Position
+from transduce.data.batching import Batch
+from transduce.data.order import Position
 from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError, TransduceError
 from transduce.evaluation.metrics import finite

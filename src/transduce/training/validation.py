@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from transduce.data.batches import Batch, validation_batches
+from transduce.data.batching import Batch, validation_batches
 from transduce.data.store import Split
 from transduce.errors import SettingsError
 from transduce.evaluation.metrics import METRICS, bits_per_byte, perplexity

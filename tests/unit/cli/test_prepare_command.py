@@ -75,7 +75,7 @@ def test_more_corpora_are_mixed_in(pairs: Path, capsys: pytest.CaptureFixture[st
         ("pairs.tsv", 1.0, 200),
         ("a.txt, b.txt", 2.5, 2),
     ]
-    assert load_prepared(Path("o")).train.parts == ((200, 1.0), (2, 2.5))
+    assert load_prepared(Path("o")).train.corpora == ((200, 1.0), (2, 2.5))
 
 
 def test_impossible_options_are_rejected(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:

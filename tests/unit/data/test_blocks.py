@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from transduce.data import ragged
-from transduce.data.batches import Batches, Position, collate
+from transduce.data.batching import collate
 from transduce.data.blocks import Blocks
+from transduce.data.order import BatchSampler, Position
 from transduce.data.ragged import open_array
 from transduce.data.store import BlockStore
 from transduce.text.tokenizer.special import Specials
@@ -74,20 +75,20 @@ def test_a_batch_of_blocks_has_no_start_or_end_put_around_it() -> None:
 
 def test_a_budget_of_tokens_holds_so_many_blocks() -> None:
     even = BlockStore(Blocks(np.zeros(64 * 60, dtype=np.uint16), [64 * 60], 64, 1), [1.0])
-    assert {len(rows) for rows in Batches.of(even, 768, seed=1).epoch(0)} == {12}
+    assert {len(rows) for rows in BatchSampler.of(even, 768, seed=1).epoch(0)} == {12}
 
 
 def test_the_order_is_a_function_of_seed_and_epoch_from_any_position_on() -> None:
-    batches = Batches.of(store(), 40, seed=3)
+    batches = BatchSampler.of(store(), 40, seed=3)
     walk = [(position, rows.tolist()) for (position, rows), _ in zip(batches.starting(), range(30), strict=False)]
     position, _ = walk[10]
-    again = Batches.of(store(), 40, seed=3).starting(Position(*position))
+    again = BatchSampler.of(store(), 40, seed=3).starting(Position(*position))
     assert [rows.tolist() for (_, rows), _ in zip(again, range(19), strict=False)] == [rows for _, rows in walk[11:]]
 
 
 def test_corpora_are_mixed_by_their_weights() -> None:
     text = BlockStore(Blocks(STREAM, SIZES, 13, 1), [1.0, 3.0, 0.5])
-    seen = Counter(int(row) for rows in Batches.of(text, 40, seed=1).epoch(0) for row in rows)
+    seen = Counter(int(row) for rows in BatchSampler.of(text, 40, seed=1).epoch(0) for row in rows)
     counts = text.blocks.counts
     assert counts == [8, 1, 5]
     assert [seen[row] for row in range(8)] == [1] * 8

@@ -98,7 +98,8 @@ import re, sys
 from pathlib import Path
 import numpy as np
 from transduce.data import ragged
-from transduce.data.batches import Batches, collate
+from transduce.data.batching import collate
+from transduce.data.order import BatchSampler
 from transduce.data.store import PairStore
 from transduce.text.tokenizer.special import Specials
 from transduce.data.ragged import Ragged
@@ -106,7 +107,7 @@ ragged.MAPPED_BYTES = int(sys.argv[2])
 folder = Path(sys.argv[1])
 side, text = Ragged.open(folder, "tokens", np.uint16), Ragged.open(folder, "text", np.uint8)
 store = PairStore(side, side, text, text)
-batches = Batches.of(store, 4096, seed=1, pool_size=1000).starting()
+batches = BatchSampler.of(store, 4096, seed=1, bucket_size=1000).starting()
 for _ in range(300):
     collate(store, next(batches)[1], Specials(0, 1, 2), Specials(0, 1, 2))
 status = Path("/proc/self/status").read_text()

@@ -75,7 +75,7 @@ def test_impossible_tasks_are_refused_with_their_reason() -> None:
         ({"task": "addition", "size": 5, "max_length": 4001}, "at most 4,000 digits"),
         ({"task": "copy", "size": 0}, "size = 0"),
         ({"task": "juggle", "size": 5}, "juggle"),
-        ({"task": "copy", "size": 5, "lenght": 3}, "no setting 'lenght'"),
+        ({"task": "copy", "size": 5, "lenght": 3}, "'lenght'"),
         ({"pth": "x.tsv"}, "did you mean 'path'"),
         ({}, "train: name the text"),
     ):

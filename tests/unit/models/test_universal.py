@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transduce.training.objective import batch_loss
+from transduce.training.reading_objective import reading_loss
 
 from tests.invariants.cases import PAD, START, case, draw_tokens, make_model
-from transduce.data.batches import PairBatch
+from transduce.data.batching import PairBatch
 from transduce.errors import SettingsError
 from transduce.inference.alignment import cross_attention
 from transduce.models.catalog import build

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.training.example import recipe
-from transduce.data.batches import Batch
+from transduce.data.batching import Batch
 from transduce.recipe import resume_recipe
 from transduce.run import train
 from transduce.training.checkpoint import Checkpoints

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.unit.training.example import run, small_model, trainer
-from transduce.data.batches import Position
+from transduce.data.order import Position
 from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError, StorageError
 from transduce.model_folder import load_weights, save_weights, weights_of

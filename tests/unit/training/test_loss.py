@@ -10,8 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transduce.training.objective import batch_loss
 
-from transduce.data.batches import PairBatch, collate
+from transduce.data.batching import PairBatch, collate
 from transduce.data.store import PairStore
 from transduce.inference.scoring import score_targets
 from transduce.models.catalog import build, preset

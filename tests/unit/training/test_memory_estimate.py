@@ -14,7 +14,7 @@ import torch
 
 from tests.unit.training.example import Listener, StopAt, run, small_model, trainer
 from tests.unit.training.test_trainer import resumed, snapshot
-from transduce.data.batches import Batch
+from transduce.data.batching import Batch
 from transduce.data.prepared import Prepared
 from transduce.errors import TransduceError
 from transduce.tasks.catalog import task_for

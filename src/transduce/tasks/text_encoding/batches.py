@@ -1,4 +1,4 @@
-"""Batches of a text encoder."""
+"""BatchSampler of a text encoder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.data.batches import Batch
+from transduce.data.batching import Batch
 from transduce.data.store import ExampleStore
 from transduce.rng import Rows
 from transduce.tasks.text_encoding.config import Objective

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from transduce.config import Table
-from transduce.data.batches import validation_batches
+from transduce.data.batching import validation_batches
 from transduce.data.store import ExampleStore
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.labels import JUDGEMENTS

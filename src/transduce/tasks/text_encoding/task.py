@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from transduce.config import Config, Table
-from transduce.data.batches import POOL_SIZE
+from transduce.data.order import BUCKET_SIZE
 from transduce.data.prepared import GivenTokenizers, Prepared
 from transduce.data.report import Report
 from transduce.data.store import ExampleStore
@@ -144,12 +144,12 @@ class TextEncoding(Task[TextEncodingConfig]):
         return encoder_loss(model, batch, smoothing, r_drop)
 
     def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
-        rewrite, pool_size = None, POOL_SIZE
+        rewrite, bucket_size = None, BUCKET_SIZE
         if self.data.objective == "mask":
             masking = Masking(self.data, prepared.source_tokenizer, config.seed)
-            rewrite, pool_size = _masked_rows(masking, prepared.train), MASKED_POOL_SIZE
+            rewrite, bucket_size = _masked_rows(masking, prepared.train), MASKED_POOL_SIZE
         collate = partial(self.collate, prepared)
-        return BatchSource(prepared.train, collate, config, model.device, rewrite, pool_size)
+        return BatchSource(prepared.train, collate, config, model.device, rewrite, bucket_size)
 
     def validator(self, prepared: Prepared, split: Any, config: TrainingConfig, workers: Workers) -> Validator:
         predict = ExamplePredictions(self.data, prepared, split)

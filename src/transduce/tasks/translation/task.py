@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from transduce.config import Config, Table
-from transduce.data.batches import POOL_SIZE
 from transduce.data.config import reads_once
+from transduce.data.order import BUCKET_SIZE
 from transduce.data.prepared import GivenTokenizers, Prepared
 from transduce.data.report import Report
 from transduce.data.store import PairStore
@@ -119,12 +119,12 @@ class Translation(TransducerTask[TranslationConfig]):
         return found
 
     def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
-        rewrite, pool_size = None, POOL_SIZE
+        rewrite, bucket_size = None, BUCKET_SIZE
         if config.bpe_dropout:
             limits = (model.max_source, model.max_target)
-            rewrite, pool_size = BpeDropoutRows(prepared, config, limits), BPE_DROPOUT_POOL_SIZE
+            rewrite, bucket_size = BpeDropoutRows(prepared, config, limits), BPE_DROPOUT_POOL_SIZE
         collate = partial(self.collate, prepared)
-        return BatchSource(prepared.train, collate, config, model.device, rewrite, pool_size)
+        return BatchSource(prepared.train, collate, config, model.device, rewrite, bucket_size)
 
     def validator(self, prepared: Prepared, split: Any, config: TrainingConfig, workers: Workers) -> Validator:
         predict = GreedyTranslations(prepared, split, config)
@@ -185,8 +185,8 @@ class SpanCorruption(PlainTextTask[SpanCorruptionConfig]):
             blocks = train.of_epoch(config.seed, epoch).blocks
             return PairStore.of(*corruption.pairs(blocks, rows, epoch, start))
 
-        pool_size = max(64, CORRUPTED_POOL_TOKENS // train.blocks.block)
-        return BatchSource(train, partial(self.collate, prepared), config, model.device, corrupt, pool_size)
+        bucket_size = max(64, CORRUPTED_POOL_TOKENS // train.blocks.block)
+        return BatchSource(train, partial(self.collate, prepared), config, model.device, corrupt, bucket_size)
 
     def validator(self, prepared: Prepared, split: Any, config: TrainingConfig, workers: Workers) -> Validator:
         """The spans are the same at every validation."""

@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from transduce.training.objective import batch_loss
 
-from transduce.data.batches import collate
+from transduce.data.batching import collate
 from transduce.data.store import PairStore
 from transduce.errors import SettingsError
 from transduce.models.ancestors.captioner import (

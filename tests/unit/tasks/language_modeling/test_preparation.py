@@ -110,7 +110,7 @@ def test_a_validation_corpus_of_its_own_and_several_corpora_with_weights(tmp_pat
     assert found.report.train.corpora is not None
     tokens = [corpus.tokens or 0 for corpus in found.report.train.corpora]
     assert sum(tokens) == found.report.train.target.tokens and tokens[1] == len("other textand more") + 2
-    assert [(part.size, part.weight) for part in found.train.parts] == [(-(-tokens[0] // 16), 1.0), (2, 3.0)]
+    assert [(corpus.size, corpus.weight) for corpus in found.train.corpora] == [(-(-tokens[0] // 16), 1.0), (2, 3.0)]
 
 
 def test_two_preparations_give_the_same_bytes(tmp_path: Path, stories: str) -> None:
@@ -127,7 +127,7 @@ def test_two_preparations_give_the_same_bytes(tmp_path: Path, stories: str) -> N
     ("table", "sentence"),
     [
         ({"train": [{"text": "a"}, {"path": "b.tsv"}]}, "some corpora are pairs and some are plain text"),
-        ({"train": {"path": "b.tsv"}, "block_size": 64}, "no setting 'block_size'"),
+        ({"train": {"path": "b.tsv"}, "block_size": 64}, "'block_size'"),
         ({"train": {"path": "b.tsv"}, "objective": "span_corruption"}, "plain text"),
         ({"train": {"text": "a"}, "objective": "spans"}, "span_corruption, mask"),
         ({"train": {"text": "a", "document": "page"}}, "document"),

@@ -105,7 +105,7 @@ def test_an_example_is_no_duplicate_of_one_that_cannot_be_used(tmp_path: Path) -
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
     found = prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")}, validation_fraction=0.0)
-    dropped = {reason: issue.dropped for reason, finding in found.report.train.issues.items() if finding.dropped}
+    dropped = {reason: issue.dropped for reason, issue in found.report.train.issues.items() if issue.dropped}
     assert dropped == {"no_place": 1, "duplicate": 1} and found.report.train.kept == 1
 
 
@@ -237,7 +237,7 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     train = [{"path": str(tmp_path / "a.tsv")}, {"path": str(tmp_path / "b.tsv"), "weight": 2.0}]
     found = prepared(tmp_path, objective="classify", train=train, validation_fraction=0.0)
-    assert [(part.size, part.weight) for part in found.train.parts] == [(6, 1.0), (4, 2.0)]
+    assert [(corpus.size, corpus.weight) for corpus in found.train.corpora] == [(6, 1.0), (4, 2.0)]
 
 
 def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_several_corpora_stand_one_after_the_other(tmp_path: Path) -> None:
     prepared = load_prepared(tmp_path / "out")
     assert prepared.data == data
     assert texts(prepared) == [("a", "b"), ("c", "d"), ("e", "e"), ("f", "g")]
-    assert prepared.train.parts == ((3, 1.0), (1, 0.5))
+    assert prepared.train.corpora == ((3, 1.0), (1, 0.5))
     assert counts(prepared.report.train) == {"empty": (1, 0), "copy": (0, 1), "leaked_source": (1, 0)}
     assert prepared.report.train.corpora is not None
     for corpus in prepared.report.train.corpora:
@@ -208,7 +208,7 @@ def test_a_pair_of_several_corpora_stays_where_it_weighs_most(tmp_path: Path) ->
     prepare(TranslationConfig(train=tuple(corpora), validation_fraction=0), WORDS, tmp_path / "out")
     prepared = load_prepared(tmp_path / "out")
     assert texts(prepared) == [("c", "d"), ("e", "f"), ("g", "h"), ("a", "b"), ("i", "j")]
-    assert prepared.train.parts == ((2, 1.0), (2, 3.0), (1, 1.0))
+    assert prepared.train.corpora == ((2, 1.0), (2, 3.0), (1, 1.0))
     assert counts(prepared.report.train) == {"duplicate": (3, 0)}
 
 

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transduce.training.feed import Feed, Limits
 
-from transduce.data.batches import PairBatch, Position
+from transduce.data.batching import PairBatch
+from transduce.data.order import Position
 from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError
 from transduce.tasks.catalog import load_prepared, prepare, task_for

@@ -19,7 +19,7 @@ from tests.unit.training.example import TABLES, recipe
 from tests.unit.training.ranked import go
 from transduce.cli.main import run as run_command
 from transduce.config import Table, merge
-from transduce.data.batches import PairBatch
+from transduce.data.batching import PairBatch
 from transduce.model_folder import load_model, load_weights, weights_of
 from transduce.storage.journal import read_journal
 from transduce.storage.layout import CHECKPOINT_KIND

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transduce.data.batches import Batches, Curriculum, Position
-from transduce.data.mixture import Part
+from transduce.data.order import BatchSampler, Curriculum, Position
+from transduce.data.store import CorpusRows
 
 LENGTHS = np.array([2, 9, 4, 7, 3, 12, 5], dtype=np.int64)
 
@@ -24,19 +24,19 @@ def test_rows_that_are_short_enough_stay_in_their_order() -> None:
 
 def test_the_bounds_do_not_depend_on_how_many_rows_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk in (1, 3, 7, 100):
-        monkeypatch.setattr("transduce.data.batches.CHUNK", chunk)
+        monkeypatch.setattr("transduce.data.order.CHUNK", chunk)
         curriculum = Curriculum(LENGTHS, LENGTHS[::-1].copy(), 1)
         assert (curriculum.shortest, curriculum.longest) == (4, 12)
 
 
-def seen(batches: Batches, epoch: int) -> list[int]:
+def seen(batches: BatchSampler, epoch: int) -> list[int]:
     return sorted(int(row) for batch in batches.epoch(epoch) for row in batch)
 
 
-@pytest.mark.parametrize("pool_size", [2, 100])
-def test_an_epoch_has_the_rows_whose_longer_side_is_within_its_limit(pool_size: int) -> None:
+@pytest.mark.parametrize("bucket_size", [2, 100])
+def test_an_epoch_has_the_rows_whose_longer_side_is_within_its_limit(bucket_size: int) -> None:
     """With pools of two rows some have nothing to give at first."""
-    batches = Batches(np.ones_like(LENGTHS), LENGTHS, tokens=13, seed=1, pool_size=pool_size, curriculum=2)
+    batches = BatchSampler(np.ones_like(LENGTHS), LENGTHS, tokens=13, seed=1, bucket_size=bucket_size, curriculum=2)
     assert seen(batches, 0) == [0, 2, 3, 4, 6]
     assert seen(batches, 1) == seen(batches, 2) == list(range(7))
     assert batches.batches_in_epoch(0) >= 1
@@ -45,14 +45,14 @@ def test_an_epoch_has_the_rows_whose_longer_side_is_within_its_limit(pool_size: 
 def test_an_epoch_that_nothing_is_left_of_counts_as_one_batch() -> None:
     """Weights below 1 choose other rows in every epoch, and those may all be too long yet."""
     lengths = np.array([1, 50, 50, 50])
-    batches = Batches(lengths, lengths, tokens=100, seed=1, parts=[Part(4, 0.25)], curriculum=50)
+    batches = BatchSampler(lengths, lengths, tokens=100, seed=1, corpora=[CorpusRows(4, 0.25)], curriculum=50)
     counts = [len(seen(batches, epoch)) for epoch in range(4)]
     assert sorted(counts) == [0, 0, 0, 1]
     assert all(batches.batches_in_epoch(epoch) == 1 for epoch in range(4))
 
 
 def test_a_run_goes_on_from_any_position() -> None:
-    batches = Batches(LENGTHS, LENGTHS, tokens=13, seed=3, pool_size=2, curriculum=3)
+    batches = BatchSampler(LENGTHS, LENGTHS, tokens=13, seed=3, bucket_size=2, curriculum=3)
     stream = batches.starting()
     whole = [next(stream) for _ in range(20)]
     for place, (position, _) in enumerate(whole[:10]):

@@ -9,16 +9,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.data.batches import Batches, Position, Specials, collate, cut_by_budget, validation_batches
+from transduce.data.batching import collate, cut_by_budget, validation_batches
+from transduce.data.order import BatchSampler, Position
 from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError
+from transduce.text.tokenizer.special import Specials
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=300)
 
 
-def batches_of(lengths: list[tuple[int, int]], tokens: int, seed: int = 5, pool_size: int = 37) -> Batches:
+def batches_of(lengths: list[tuple[int, int]], tokens: int, seed: int = 5, bucket_size: int = 37) -> BatchSampler:
     source, target = np.array(lengths, dtype=np.int64).T
-    return Batches(source, target, tokens, seed, pool_size)
+    return BatchSampler(source, target, tokens, seed, bucket_size)
 
 
 @given(lengths=LENGTHS, tokens=st.integers(1, 200), epoch=st.integers(0, 5))
@@ -68,7 +70,7 @@ def test_order_depends_on_seed_and_epoch_alone() -> None:
 
 def test_batches_come_in_no_order_of_length() -> None:
     lengths = [(row % 61, row % 61) for row in range(5000)]
-    longest = [max(lengths[row][1] for row in rows) for rows in batches_of(lengths, 300, pool_size=5000).epoch(0)]
+    longest = [max(lengths[row][1] for row in rows) for rows in batches_of(lengths, 300, bucket_size=5000).epoch(0)]
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.15
 
 
@@ -83,7 +85,7 @@ def realistic_lengths(size: int) -> tuple[np.ndarray, np.ndarray]:
 def test_less_than_five_percent_is_padding_at_4096_tokens() -> None:
     source, target = realistic_lengths(131_072)
     places = real = 0
-    for rows in Batches(source, target, 4096, seed=1).epoch(0):
+    for rows in BatchSampler(source, target, 4096, seed=1).epoch(0):
         for lengths in (source, target):
             places += len(rows) * int(lengths[rows].max() + 1)
             real += int((lengths[rows] + 1).sum())
@@ -91,8 +93,8 @@ def test_less_than_five_percent_is_padding_at_4096_tokens() -> None:
 
 
 def test_pools_are_of_equal_size_so_that_none_is_mostly_padding() -> None:
-    batches = batches_of([(3, 3)] * 1009, tokens=4000, pool_size=1000)
-    sizes = [sum(map(len, batches.pool(0, pool))) for pool in range(batches.num_pools)]
+    batches = batches_of([(3, 3)] * 1009, tokens=4000, bucket_size=1000)
+    sizes = [sum(map(len, batches.bucket(0, pool))) for pool in range(batches.num_buckets)]
     assert sizes == [505, 504]
 
 
@@ -103,10 +105,10 @@ def test_a_sentence_above_the_budget_is_a_batch_of_its_own() -> None:
 
 def test_a_batch_has_no_more_rows_than_it_may() -> None:
     source, target = realistic_lengths(1000)
-    batches = Batches(source, target, 100_000, seed=1, max_rows=128)
+    batches = BatchSampler(source, target, 100_000, seed=1, max_rows=128)
     sizes = [len(rows) for rows in batches.epoch(0)]
     assert sorted(sizes) == [1000 % 128, *[128] * 7]
-    both = Batches(source, target, 500, seed=1, max_rows=5)
+    both = BatchSampler(source, target, 500, seed=1, max_rows=5)
     assert max(len(rows) for rows in both.epoch(0)) == 5
     assert all(len(rows) * (max(source[rows].max(), target[rows].max()) + 1) <= 500 for rows in both.epoch(0))
     made = PairStore.of([[1] * 3] * 12, [[1] * 3] * 12)
@@ -116,7 +118,7 @@ def test_a_batch_has_no_more_rows_than_it_may() -> None:
 def test_an_empty_corpus_and_an_impossible_budget_are_refused() -> None:
     nothing = np.zeros(0, dtype=np.int64)
     with pytest.raises(DataError, match="without pairs"):
-        Batches(nothing, nothing, 10, 1)
+        BatchSampler(nothing, nothing, 10, 1)
     with pytest.raises(SettingsError, match="at least one token"):
         batches_of([(1, 1)], tokens=0)
 

@@ -9,28 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.data.batches import COUNTED_POOLS, Batches, Position
-from transduce.data.mixture import Mixture, Part
-from transduce.data.store import PairStore
+from transduce.data.order import COUNTED_BUCKETS, BatchSampler, Mixture, Position
+from transduce.data.store import CorpusRows, PairStore
 
 PARTS = st.lists(
-    st.builds(Part, st.integers(0, 60), st.sampled_from([1.0, 0.25, 0.5, 2.0, 2.5, 3.0, 0.01, 1.75])),
+    st.builds(CorpusRows, st.integers(0, 60), st.sampled_from([1.0, 0.25, 0.5, 2.0, 2.5, 3.0, 0.01, 1.75])),
     min_size=1,
     max_size=4,
-).filter(lambda parts: any(part.size for part in parts))
+).filter(lambda corpora: any(corpus.size for corpus in corpora))
 
 
-def seen(parts: list[Part], epoch: int, seed: int = 5) -> Counter[int]:
-    mixture = Mixture(parts, seed)
+def seen(corpora: list[CorpusRows], epoch: int, seed: int = 5) -> Counter[int]:
+    mixture = Mixture(corpora, seed)
     return Counter(mixture.rows(np.arange(mixture.size), epoch).tolist())
 
 
-@given(parts=PARTS, epoch=st.integers(0, 9))
+@given(corpora=PARTS, epoch=st.integers(0, 9))
 @settings(max_examples=60)
-def test_each_corpus_has_its_weight_s_share_of_an_epoch_exactly(parts: list[Part], epoch: int) -> None:
-    rows = seen(parts, epoch)
+def test_each_corpus_has_its_weight_s_share_of_an_epoch_exactly(corpora: list[CorpusRows], epoch: int) -> None:
+    rows = seen(corpora, epoch)
     first = 0
-    for size, weight in parts:
+    for size, weight in corpora:
         mine = [rows[row] for row in range(first, first + size)]
         wanted = int(weight) * size + round((weight - int(weight)) * size)
         assert sum(mine) == (max(1, wanted) if size else 0)
@@ -40,27 +39,29 @@ def test_each_corpus_has_its_weight_s_share_of_an_epoch_exactly(parts: list[Part
 
 
 def test_a_fraction_goes_round_so_that_all_pairs_come_equally_often() -> None:
-    parts = [Part(101), Part(97, 0.25), Part(53, 2.5)]
+    corpora = [CorpusRows(101), CorpusRows(97, 0.25), CorpusRows(53, 2.5)]
     total: Counter[int] = Counter()
     for epoch in range(16):
-        total += seen(parts, epoch)
+        total += seen(corpora, epoch)
     assert {total[row] for row in range(101)} == {16}
     assert {total[row] for row in range(101, 198)} <= {3, 4}  # 16 times 24 of 97
     assert {total[row] for row in range(198, 251)} <= {39, 40}  # 16 times (2 × 53 + 26) of 53
 
 
 def test_another_epoch_chooses_others_and_another_seed_too() -> None:
-    parts = [Part(1009, 0.1)]
-    first, second = set(seen(parts, 0)), set(seen(parts, 1))
+    corpora = [CorpusRows(1009, 0.1)]
+    first, second = set(seen(corpora, 0)), set(seen(corpora, 1))
     assert not first & second
-    assert len(first & set(seen(parts, 0, seed=6))) < 30
-    assert first == set(seen(parts, 0))
+    assert len(first & set(seen(corpora, 0, seed=6))) < 30
+    assert first == set(seen(corpora, 0))
 
 
-def mixed(pool_size: int = 37) -> Batches:
+def mixed(bucket_size: int = 37) -> BatchSampler:
     random = np.random.default_rng(3)
     source, target = random.integers(0, 20, 211), random.integers(0, 20, 211)
-    return Batches(source, target, 60, 5, pool_size, [Part(100, 0.5), Part(11, 7.0), Part(100, 1.3)])
+    return BatchSampler(
+        source, target, 60, 5, bucket_size, [CorpusRows(100, 0.5), CorpusRows(11, 7.0), CorpusRows(100, 1.3)]
+    )
 
 
 def test_an_epoch_of_batches_has_the_shares_of_the_weights() -> None:
@@ -90,7 +91,7 @@ def test_a_mixed_epoch_goes_on_where_it_stopped(skip: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "pool_size", "tokens", "seed", "digest"),
+    ("size", "bucket_size", "tokens", "seed", "digest"),
     [
         (1009, 37, 60, 5, "c3e06e6c63826aec9e473590926be3054ece1d53440921944991022c87c37d3e"),
         (200_003, 65_536, 4096, 1, "4103a347597a4b27685b21703953a86dd27745a3763e1f5e96e7e70bb2b3503d"),
@@ -98,13 +99,13 @@ def test_a_mixed_epoch_goes_on_where_it_stopped(skip: int) -> None:
     ids=["small", "several pools"],
 )
 def test_the_order_of_one_corpus_is_as_it_has_always_been(
-    size: int, pool_size: int, tokens: int, seed: int, digest: str
+    size: int, bucket_size: int, tokens: int, seed: int, digest: str
 ) -> None:
     """Of all the tests of order the only one with numbers of our own: a run must go on under a newer version."""
     random = np.random.default_rng(7)
     source, target = random.integers(0, 41, size), random.integers(0, 37, size)
     found = hashlib.sha256()
-    batches = Batches(source, target, tokens, seed, pool_size)
+    batches = BatchSampler(source, target, tokens, seed, bucket_size)
     for rows in itertools.chain(batches.epoch(0), batches.epoch(1)):
         found.update(np.int64(len(rows)).tobytes() + rows.astype("<i8").tobytes())
     assert found.hexdigest() == digest
@@ -113,15 +114,27 @@ def test_the_order_of_one_corpus_is_as_it_has_always_been(
 def test_a_long_epoch_is_estimated_and_a_short_one_counted() -> None:
     random = np.random.default_rng(3)
     source, target = random.integers(1, 30, 5003), random.integers(1, 30, 5003)
-    counted = Batches(source, target, 200, 1, pool_size=5003 // COUNTED_POOLS + 1)
+    counted = BatchSampler(source, target, 200, 1, bucket_size=5003 // COUNTED_BUCKETS + 1)
     assert not counted.is_estimated and counted.batches_in_epoch(0) == len(list(counted.epoch(0)))
-    estimated = Batches(source, target, 200, 1, pool_size=500)
+    estimated = BatchSampler(source, target, 200, 1, bucket_size=500)
     assert estimated.is_estimated
     assert estimated.batches_in_epoch(0) == pytest.approx(len(list(estimated.epoch(0))), rel=0.1)
 
 
 def test_a_store_knows_its_corpora_and_batches_follow_them() -> None:
     store = PairStore.of([[1]] * 7, [[2]] * 7)
-    assert store.parts == (Part(7, 1.0),)
-    store.parts = (Part(3), Part(4, 2.0))
-    assert sorted(np.concatenate(list(Batches.of(store, 10, 1).epoch(0))).tolist()) == [0, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert store.corpora == (CorpusRows(7, 1.0),)
+    store.corpora = (CorpusRows(3), CorpusRows(4, 2.0))
+    assert sorted(np.concatenate(list(BatchSampler.of(store, 10, 1).epoch(0))).tolist()) == [
+        0,
+        1,
+        2,
+        3,
+        3,
+        4,
+        4,
+        5,
+        5,
+        6,
+        6,
+    ]
