@@ -136,7 +136,7 @@ MODELS = {
     ),
     "a manifest without end": Case(TRANSLATE, 65, "is not valid JSON", manifest("[" * 100_000)),
     "a newer format": Case(TRANSLATE, 65, "has format 2; this version reads up to 1: upgrade", config(format=2)),
-    "an unknown model": Case(TRANSLATE, 65, "there is no model 'oracle'", config(model="oracle")),
+    "an unknown model": Case(TRANSLATE, 65, "unknown model 'oracle'", config(model="oracle")),
     "a model 1,000,000,000 wide": Case(
         TRANSLATE, 65, "1000000000 is not possible", config(settings={"model_dim": 10**9})
     ),

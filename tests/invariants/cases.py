@@ -39,7 +39,7 @@ class Case:
 
 
 READERS = frozenset(("bert", "memory_network", "neural_gpu", "universal_encoder"))
-"""Models of the catalog that read and do not write: their laws are in `test_readers`."""
+"""Models of the catalog that read and do not write: their laws are in `test_text_encoders`."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2},

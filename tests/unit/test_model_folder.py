@@ -130,7 +130,7 @@ def changed_config(folder: Path, change: Callable[[dict[str, object]], object]) 
         (lambda table: table.update(format=3), "format 3"),
         (lambda table: table.pop("format"), "format 1"),
         (lambda table: table.update(model="transfomer"), "did you mean 'transformer'?"),
-        (lambda table: table["settings"].update(model_dim=8), "does not divide into 3 heads"),
+        (lambda table: table["settings"].update(model_dim=8), "not divisible by num_heads 3"),
         (lambda table: table["settings"].update(ffn_dim=11), "has shape"),
         (lambda table: table["settings"].update(num_layers=2), "is missing"),
         (lambda table: table["settings"].update(heads=2), "no setting 'heads'"),

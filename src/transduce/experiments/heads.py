@@ -64,7 +64,7 @@ class Looker(nn.Module):
             dropout=0.0,
         )
         self.embedding = Embedding(setting.symbols, setting.width)
-        self.relations = relative_positions(config, both_ways=True)
+        self.relations = relative_positions(config, bidirectional=True)
         self.blocks = nn.ModuleList(EncoderBlock(config) for _ in range(num_layers))
         self.output = Output(setting.symbols**2, setting.width)
 

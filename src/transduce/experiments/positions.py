@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transduce.errors import DataError
 from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
 from transduce.experiments.fitting import fit
-from transduce.models.block import BlockConfig, EncoderBlock, added_positions, closing_norm, relative_positions
+from transduce.models.block import BlockConfig, EncoderBlock, added_positions, final_norm, relative_positions
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialization import initialize
 from transduce.nn.position import LearnedPositions
@@ -63,8 +63,8 @@ class Namer(nn.Module):
             max_positions=setting.tested,
         )  # fmt: skip
         self.embedding = Embedding(setting.words, dim, scaled=False)  # a learned position is as small at first
-        self.positions, self.relations = added_positions(config), relative_positions(config, both_ways=True)
-        self.block, self.norm = EncoderBlock(config), closing_norm(config)
+        self.positions, self.relations = added_positions(config), relative_positions(config, bidirectional=True)
+        self.block, self.norm = EncoderBlock(config), final_norm(config)
         self.output = Output(setting.words, dim)
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ class ReadingEngine:
         def say(reading: Encoding, which: Sequence[int]) -> list[tuple[float, Found, float, Found]]:
             head = self.model.head
             assert isinstance(head, SpanHead)
-            return [_best_span(scores, flat[place]) for scores, place in zip(head.places(reading), which, strict=True)]
+            return [_best_span(scores, flat[place]) for scores, place in zip(head.span_scores(reading), which, strict=True)]
 
         said = iter(self._read([window.tokens for window in flat], say))
         found = []

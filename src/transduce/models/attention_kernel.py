@@ -1,4 +1,4 @@
-"""Which kernel a stack's self-attention has, and what cannot go together with it."""
+"""The attention kernel that settings choose, and the settings it is incompatible with."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from transduce.models.block import BlockConfig
 
 AttentionName = Literal["full", "window", "strided", "low_rank", "linear", "performer", "hashed"]
-"""The kernels by name; full is plain attention, which is no kernel but `nn.attention.multi_head` itself."""
+"""Kernels by name; full is `nn.attention.multi_head` itself."""
 WITH_DISTANCES = ("alibi", "shaw", "buckets")
-"""Positions that are heard of pair by pair."""
+"""Position encodings that need the score of every pair."""
 
 
 def make_kernel(config: BlockConfig) -> Kernel | None:
-    """Return the kernel of one layer, None for plain attention."""
+    """Return the kernel of one layer, None for full attention."""
     shape = config.head_shape
     scale = shape.key_dim**-0.5 if shape.scaled else 1.0
     if config.attention == "window":
@@ -38,22 +38,22 @@ def make_kernel(config: BlockConfig) -> Kernel | None:
     return None
 
 
-def refusal(config: BlockConfig) -> str | None:
-    """Return why this attention cannot go together with the other settings, None where it can."""
+def incompatibility(config: BlockConfig) -> str | None:
+    """Return why this attention is incompatible with other settings, or None."""
     name = config.attention
     if name == "full":
         return None
     if config.positions in WITH_DISTANCES:
         return (
-            f"{name} attention does not look at every pair, and {config.positions} positions are heard of pair by "
-            "pair; choose sinusoidal, learned or rotary ones"
+            f"attention = '{name}' does not support {config.positions} positions, which need the score of every pair; "
+            "choose sinusoidal, learned or rotary ones"
         )
     if name in ("linear", "low_rank") and config.positions == "rotary":
-        return f"{name} attention would lose what rotary positions say; choose sinusoidal or learned ones"
+        return f"attention = '{name}' does not support rotary positions; choose sinusoidal or learned ones"
     if name in ("linear", "performer") and config.attention_dropout > 0:
-        return f"{name} attention never makes the weights, so attention_dropout must be 0"
+        return f"attention = '{name}' never computes the weights; attention_dropout must be 0"
     if name == "hashed" and config.key_value_heads not in (None, config.num_heads):
-        return "hashed attention has one projection for queries and keys; leave out key_value_heads"
+        return "attention = 'hashed' shares queries and keys; leave out key_value_heads"
     if name == "hashed" and config.hash_buckets > 1 and config.hash_buckets % 2:
-        return f"hash_buckets come in pairs, and {config.hash_buckets} is odd; give an even number, or 1"
+        return f"hash_buckets must be even or 1, not {config.hash_buckets}"
     return None

@@ -1,8 +1,7 @@
-"""BERT (Devlin et al. 2019, arXiv 1810.04805): an encoder that reads both ways, and heads that say what it read.
+"""BERT (Devlin et al. 2019, arXiv 1810.04805): a bidirectional encoder with prediction heads.
 
-A stack of the Transformer's encoder blocks over the sum of three embeddings: which piece, which place, which of two
-texts. It learns from plain text by guessing pieces that were hidden from it and whether one text follows another; then
-the same weights are trained further, under a new head, for what one wants to know of a text.
+A stack of the Transformer's encoder blocks over the sum of token, position and segment embeddings. It is pre-trained on
+plain text by masked language modelling and next-sentence prediction, then fine-tuned with a new head.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from transduce.models.block import (
     Rate,
     Width,
     added_positions,
+    apply_block,
     broadcast,
-    through,
 )
 from transduce.models.head import LabelHead, LanguageHead, SpanHead, TagHead
 from transduce.models.interface import EncoderModel, Encoding, Head, VocabularySizes
@@ -31,50 +30,50 @@ from transduce.nn.embedding import Embedding
 from transduce.nn.linear import Linear
 
 POOLED = frozenset(("none", "language", "labels"))
-"""The heads below which there is one vector for the whole text."""
+"""Heads that need a pooled vector."""
 
 
 class BertConfig(BlockConfig):
-    """Sizes and choices of one reader; the defaults are the base model's."""
+    """Settings of BERT; the defaults are the base model's."""
 
     model_dim: Width = 768
-    """Width of every position's vector."""
+    """Width of the residual stream."""
     num_heads: Width = 12
-    """Heads of every attention."""
+    """Attention heads."""
     ffn_dim: Width = 3072
     """Inner width of the feed-forward network."""
     num_layers: Layers = 12
-    """Blocks of the stack."""
+    """Layers."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-12
-    """What a norm adds to the variance."""
+    """Epsilon of the norms."""
     norm: Literal["post"] = "post"
-    """Norm after the sum, as in the paper."""
+    """Post-norm, as in the paper."""
     final_norm: Literal[False] | None = None
-    """One more norm at the end of the stack: there is none, for the last block ends with its own."""
+    """Final norm: none, because the last block ends with its own."""
     activation: ActivationName = "gelu"
     """Activation of the feed-forward network."""
     positions: Literal["learned"] = "learned"
-    """Where a token stands: a trained table."""
+    """Position encoding: learned embeddings."""
     max_positions: Annotated[int, Field(ge=3, le=1_000_000)] = 512
-    """Most tokens of a text or pair, those that frame it included."""
+    """Maximum tokens of a text or pair, special tokens included."""
     segments: Annotated[int, Field(ge=1, le=16)] = 2
-    """How many texts can stand side by side and be told apart."""
+    """Number of segment embeddings."""
     attention_bias: bool = True
-    """Biases in the attention's projections."""
+    """Biases in the attention projections."""
     attention_dropout: Rate = 0.1
-    """On the attention weights."""
+    """Dropout on the attention weights."""
     head: Literal["none", "language", "labels", "tags", "span"] = "none"
-    """What is said of a text: nothing, its hidden pieces, its label, a label for each token, where an answer stands."""
+    """Prediction head: none, masked language modelling, classification, tagging, or extractive question answering."""
     next_sentence: bool = True
-    """With head = "language": say also whether the second text follows the first."""
+    """With head = "language": also predict whether the second text follows the first."""
     num_labels: Annotated[int, Field(ge=1, le=1_000_000)] = 2
-    """With head = "labels" or "tags": how many there are; filled in by the data."""
+    """With head = "labels" or "tags": number of labels; filled in from the data."""
     head_dropout: Rate = 0.1
-    """On what a head for labels or tags reads."""
+    """Dropout on the head's input."""
 
     @property
     def is_pooled(self) -> bool:
-        """Whether there is one vector for the whole text."""
+        """Whether the model has a pooler."""
         return self.head in POOLED and (self.head != "language" or self.next_sentence)
 
 
@@ -89,12 +88,12 @@ def bert_large() -> BertConfig:
 
 
 def bert_mini() -> BertConfig:
-    """For a laptop: 4 layers of 256, 128 tokens at a time (Turc et al. 2019 gave this size its name)."""
+    """For a laptop: 4 layers of 256, 128 tokens (the size that Turc et al. 2019 named mini)."""
     return BertConfig(model_dim=256, num_heads=4, ffn_dim=1024, num_layers=4, max_positions=128)
 
 
 class BertEmbedding(nn.Module):
-    """Piece + position + text, normalised (the paper's figure 2)."""
+    """Token + position + segment, normalised (the paper's figure 2)."""
 
     def __init__(self, config: BertConfig, size: int) -> None:
         super().__init__()
@@ -105,7 +104,7 @@ class BertEmbedding(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, tokens: Tensor, segments: Tensor | None) -> Tensor:
-        """(B N), (B N) -> (B N D). Positions count from the first column, be it padding or not."""
+        """(B N), (B N) -> (B N D). Positions count from the first column, padding included."""
         segments = torch.zeros_like(tokens) if segments is None else segments.clamp(max=len(self.segments.weight) - 1)
         summed = self.tokens(tokens) + self.positions.first(tokens.shape[1]) + self.segments(segments)
         dropped: Tensor = self.dropout(self.norm(summed))
@@ -113,7 +112,7 @@ class BertEmbedding(nn.Module):
 
 
 class Bert(EncoderModel):
-    """A text or a pair of texts → a vector per token, one for all, and what the head says."""
+    """A text or a pair of texts → a vector per token, a pooled one, and the head's predictions."""
 
     supports_gradient_checkpointing = True
 
@@ -130,11 +129,13 @@ class Bert(EncoderModel):
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
+    def forward(
+        self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
+    ) -> Encoding:
         hidden, allowed_B11N = self.embedding(tokens, segments), broadcast(allowed)
         passed = [hidden]
         for block in self.encoder:
-            hidden = through(block, self.gradient_checkpointing and self.training, hidden, allowed_B11N)
+            hidden = apply_block(block, self.gradient_checkpointing and self.training, hidden, allowed_B11N)
             if layers:
                 passed.append(hidden)
         pooled_BD = None if self.pooler is None else torch.tanh(self.pooler(hidden[:, 0]))

@@ -1,4 +1,4 @@
-"""The one table of models, and the presets that a name stands for."""
+"""The table of models with their settings and presets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import bert, gpt, t5, transformer, universal
-from transduce.models import rnn as rnn
-from transduce.models import universal as universal_encoder
+from transduce.models import bert, gpt, rnn, t5, transformer, universal
 from transduce.models.ancestors import (
     bytenet,
     captioner,
@@ -109,9 +107,9 @@ MODELS: dict[str, Entry] = {
         {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
     ),
     "universal_encoder": Entry(
-        universal_encoder.UniversalEncoder,
-        universal_encoder.UniversalEncoderConfig,
-        {"universal_encoder": universal_encoder.universal_encoder},
+        universal.UniversalEncoder,
+        universal.UniversalEncoderConfig,
+        {"universal_encoder": universal.universal_encoder},
     ),
     "bert": Entry(
         bert.Bert,
@@ -143,7 +141,7 @@ MODELS: dict[str, Entry] = {
 def entry(name: str) -> Entry:
     """Return a model's entry by name."""
     if name not in MODELS:
-        raise SettingsError(f"there is no model '{name}'{suggestion(name, MODELS)}")
+        raise SettingsError(f"unknown model '{name}'{suggestion(name, MODELS)}")
     return MODELS[name]
 
 
@@ -153,13 +151,13 @@ def name_of(config: Config) -> str:
 
 
 def is_language_model(config: Config) -> bool:
-    """Whether the model that these settings belong to has no source, and goes on with a text."""
+    """Whether these settings belong to a language model."""
     model = entry(name_of(config)).model
     return isinstance(model, type) and issubclass(model, LanguageModel)
 
 
 def is_text_encoder(config: Config) -> bool:
-    """Whether the model that these settings belong to reads texts and writes none."""
+    """Whether these settings belong to an encoder model."""
     model = entry(name_of(config)).model
     return isinstance(model, type) and issubclass(model, EncoderModel)
 
@@ -171,14 +169,14 @@ def task_of(config: Config) -> str:
     return "language_modeling" if is_language_model(config) else "translation"
 
 
-def reads_stories(config: Config) -> bool:
-    """Whether it reads any number of texts: facts, and a question as the last one."""
+def accepts_context(config: Config) -> bool:
+    """Whether the model takes any number of texts: context facts, then a question."""
     model = entry(name_of(config)).model
     return isinstance(model, type) and issubclass(model, EncoderModel) and model.max_texts is None
 
 
 def labels_are_words(config: Config) -> bool:
-    """Whether a label has the vector of the word that it is, so that the data must say which word."""
+    """Whether labels share the embedding of the word that they are, so that the data must name it."""
     return isinstance(config, memory_network.MemoryNetworkConfig) and config.tying == "adjacent"
 
 
@@ -186,12 +184,12 @@ def preset(name: str) -> tuple[str, Config]:
     """Return (model name, settings) of a preset."""
     known = {preset: model for model, entry in MODELS.items() for preset in entry.presets}
     if name not in known:
-        raise SettingsError(f"there is no preset '{name}'{suggestion(name, known)}")
+        raise SettingsError(f"unknown preset '{name}'{suggestion(name, known)}")
     return known[name], MODELS[known[name]].presets[name]()
 
 
 def read_model_table(table: Mapping[str, Any], where: str) -> Config:
-    """Read a recipe's [model]: `name` or `preset` chooses what is built, the other settings change it."""
+    """Parse a recipe's [model] table: `name` or `preset` chooses the model, the other settings change it."""
     settings = dict(table)
     name, wanted = settings.pop("name", None), settings.pop("preset", None)
     base: dict[str, Any] = {}
@@ -204,15 +202,15 @@ def read_model_table(table: Mapping[str, Any], where: str) -> Config:
 
 
 def build(config: Config, sizes: VocabularySizes, seed: int | None = None) -> Model:
-    """Build the model these settings describe; with a seed its weights are drawn, else they wait to be loaded."""
+    """Build a model from its settings; with a seed its weights are initialised, otherwise they are to be loaded."""
     tied = getattr(config, "tied_embeddings", None)
     if tied in transformer.SHARED and sizes.source != sizes.target:
         raise SettingsError(
-            f"tied_embeddings = '{tied}' needs one vocabulary for both sides, but they have {sizes.source:,} and {sizes.target:,} "
-            "tokens; set tokenizer.joint = true or model.tied_embeddings = 'target'"
+            f"tied_embeddings = '{tied}' needs one vocabulary for both sides, but they have {sizes.source:,} and "
+            f"{sizes.target:,} tokens; set tokenizer.joint = true or model.tied_embeddings = 'target'"
         )
-    with torch.random.fork_rng(devices=[]):  # torch's own first values are drawn and forgotten, unseen by anybody
+    with torch.random.fork_rng(devices=[]):  # torch's own initialisation is overwritten; keep its generator
         model = entry(name_of(config)).model(config, sizes)
     if seed is not None:
-        initialize(model, seed, getattr(config, "embedding_init", getattr(config, "embedding_init", "normal")))
+        initialize(model, seed, getattr(config, "embedding_init", "normal"))
     return model

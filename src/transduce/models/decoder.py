@@ -1,9 +1,9 @@
-"""A stack of decoder blocks, one token at a time: the same arithmetic as in its blocks, with nothing in between.
+"""Incremental decoding with a stack of blocks: the same arithmetic as the blocks, without the overhead of modules.
 
-A step of a small model is a hundred products of a few microseconds each, and calling modules, asking taps and dropping
-nothing out costs more than they do. So the weights of all layers are collected once per batch of sentences, and a step
-goes through them by itself. Nobody can listen to it, it cannot train, and all sentences must stand at the same
-position; for whatever else the decoder's blocks are there, and a law says that both agree.
+A step of a small model is a hundred products of a few microseconds each, and calling modules, hook points and disabled
+dropout costs more than they do. So the weights of all layers are collected once per batch of sentences, and a step uses
+them directly. This fast path has no hooks, cannot train and needs all sentences at the same position; otherwise the
+decoder's blocks are used, and an invariant says that both agree.
 
 Letters: S sentences, W rows of each, R = S·W rows, H heads, G heads of keys, N slots of the past, M memory.
 """
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.models.block import BlockConfig, Past, looking_back, nothing_read
+from transduce.models.block import BlockConfig, Past, empty_past, past_relation
 from transduce.models.interface import State
 from transduce.nn.attention.dot_product import per_group
 from transduce.nn.attention.multi_head import HeadShape
@@ -31,17 +31,17 @@ from transduce.nn.position import Positions
 from transduce.nn.relative_position import Relation, RelativeEmbeddings, RelativePositions
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
 
-# A stack of decoder blocks that reads on: several tokens through its blocks, a single one the short way.
+# A stack of decoder blocks: several tokens go through its blocks, a single one takes the fast path.
 
 
 @dataclass
 class DecoderState(State):
-    """What each row has read so far, and what its sentence's rows share."""
+    """The past of each row, and the projected memory that a sentence's rows share."""
 
     past: Past
     width: int
     memory: KeptMemory | None
-    """None in a decoder that reads no source."""
+    """None in a decoder-only model."""
 
     @property
     def num_rows(self) -> int:
@@ -53,8 +53,8 @@ class DecoderState(State):
         return replace(self, past=self.past.select(rows), memory=memory)
 
     def join(self, other: Self) -> Self:
-        assert self.width == other.width, "states of different widths cannot stand in one batch"
-        assert (self.memory is None) == (other.memory is None), "these are not states of one model"
+        assert self.width == other.width, "states of different widths cannot be joined"
+        assert (self.memory is None) == (other.memory is None), "states of different models cannot be joined"
         past = self.past.join(other.past)  # type: ignore[arg-type]  # pasts of one model
         memory = None if self.memory is None or other.memory is None else self.memory.join(other.memory)
         return replace(self, past=past, memory=memory)
@@ -62,13 +62,13 @@ class DecoderState(State):
 
 @dataclass
 class StackState(DecoderState):
-    """The same, and the stack that the rows go through."""
+    """A decoder state with its stack."""
 
     stack: DecoderStack
 
 
 class DecoderStack:
-    """What the targets of a model go through, for as long as its weights stay as they are."""
+    """A model's decoder for incremental decoding, valid while its weights do not change."""
 
     def __init__(
         self,
@@ -79,45 +79,45 @@ class DecoderStack:
         blocks: nn.ModuleList,
         norm: nn.Module,
     ) -> None:
-        """`norm` is what closes the stack."""
+        """`norm` is the final norm of the stack."""
         self.config, self.embedding, self.positions, self.relations = config, embedding, positions, relations
         self.blocks, self.norm = blocks, norm
-        self.short = None
-        """The blocks for single tokens; where attention is not plain, these go through the blocks too."""
+        self.fast = None
+        """The fast path for single tokens; None with attention kernels."""
         if config.attention == "full":
-            self.short = DecoderStep(blocks, norm, config.head_shape, before=config.norm == "pre")
+            self.fast = DecoderStep(blocks, norm, config.head_shape, pre_norm=config.norm == "pre")
 
     def start(self, sentences: int, width: int, like: Tensor, memory: KeptMemory | None = None) -> StackState:
-        """Return the state before the first token, to be kept where and as `like` is."""
-        past = nothing_read(self.config, self.blocks, sentences, width, like)
+        """Return the initial state, with the device and dtype of `like`."""
+        past = empty_past(self.config, self.blocks, sentences, width, like)
         return StackState(past, width, memory, self)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: StackState) -> Tensor:
-        """Read several tokens of each row, as many as it has.  (R T), (R) -> (R T D)."""
+        """Process several tokens of each row, `lengths[r]` of row r.  (R T), (R) -> (R T D)."""
         read = lengths[:: state.width]
-        hidden = self._through(tokens, state, read)
+        hidden = self._apply_blocks(tokens, state, read)
         state.past.advance(read)
         return hidden
 
     def step(self, tokens: Tensor, state: StackState) -> Tensor:
-        """Read one more token of each row.  (R) -> (R D)."""
-        past, short = state.past, self.short
-        if short is not None and not self.blocks.training and short.can_go(past):
+        """Process one more token of each row.  (R) -> (R D)."""
+        past, fast = state.past, self.fast
+        if fast is not None and not self.blocks.training and fast.is_possible(past):
             past.reserve(1)
             embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
-            hidden = short(embedded, past, looking_back(self.relations, past, 1), state.memory)
+            hidden = fast(embedded, past, past_relation(self.relations, past, 1), state.memory)
         else:
-            hidden = self._through(tokens[:, None], state)[:, 0]
+            hidden = self._apply_blocks(tokens[:, None], state)[:, 0]
         past.advance(1)
         return hidden
 
-    def _through(self, tokens: Tensor, state: StackState, lengths: Tensor | None = None) -> Tensor:
-        """Go through the blocks with several tokens of each row.  (R T) -> (R T D)."""
+    def _apply_blocks(self, tokens: Tensor, state: StackState, lengths: Tensor | None = None) -> Tensor:
+        """Apply the blocks to several tokens of each row.  (R T) -> (R T D)."""
         past, memory, length = state.past, state.memory, tokens.shape[1]
         past.reserve(length, lengths)
-        token_SN, position_SN = by_sentence(tokens, state.width), past.asking(length)
+        token_SN, position_SN = by_sentence(tokens, state.width), past.query_positions(length)
         hidden: Tensor = self.embedding(token_SN) + self.positions.at(position_SN, past.longest + length)
-        relation, allowed = looking_back(self.relations, past, length), past.allowed(length)
+        relation, allowed = past_relation(self.relations, past, length), past.allowed(length)
         for layer, block in enumerate(cast("Iterable[Any]", self.blocks)):
             kept = () if memory is None else (memory.layer(layer),)
             hidden = block.extend(hidden, past, layer, allowed, relation, *kept)
@@ -131,7 +131,7 @@ Norm = Callable[[Tensor], Tensor]
 
 
 class Cross(NamedTuple):
-    """The weights of a block's attention to the memory."""
+    """The weights of a block's cross-attention."""
 
     q_proj: Product
     out_proj: Product
@@ -145,7 +145,7 @@ class Layer(NamedTuple):
     out_proj: Product
     norm: Norm
     cross: Cross | None
-    """None in a decoder that reads no source."""
+    """None in a decoder-only model."""
     up: Product
     activation: Callable[[Tensor], Tensor]
     down: Product
@@ -167,22 +167,22 @@ class Layer(NamedTuple):
 
 
 class DecoderStep:
-    """The weights of a decoder, and how to take a step with them."""
+    """The weights of a decoder, and one step with them."""
 
-    def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, shape: HeadShape, before: bool) -> None:
-        """`before` where norms stand before sub-layers."""
+    def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, shape: HeadShape, pre_norm: bool) -> None:
         self.layers = [Layer.of(block) for block in blocks]
         self.final_norm = None if isinstance(final_norm, nn.Identity) else _norm(final_norm)
-        self.before = before
+        self.pre_norm = pre_norm
         self.shape = shape
         self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
-        self._by_distance = any(isinstance(module, RelativeEmbeddings) for module in blocks.modules())
-        self._listeners = [module._forward_hooks for module in blocks.modules() if isinstance(module, HookPoint)]
+        self._has_relative_embeddings = any(isinstance(module, RelativeEmbeddings) for module in blocks.modules())
+        self._hooks = [module._forward_hooks for module in blocks.modules() if isinstance(module, HookPoint)]
 
-    def can_go(self, past: Past) -> TypeGuard[KeyValues]:
-        """Whether a step need not go through the blocks: nobody listens, no layer keeps vectors of distances, and all
-        rows stand at the same place of one past."""
-        return isinstance(past, KeyValues) and past.uniform and not self._by_distance and not any(self._listeners)
+    def is_possible(self, past: Past) -> TypeGuard[KeyValues]:
+        """Whether a step need not use the blocks: no hooks, no relative embeddings, all rows at one position."""
+        return (
+            isinstance(past, KeyValues) and past.uniform and not self._has_relative_embeddings and not any(self._hooks)
+        )
 
     def __call__(
         self,
@@ -191,27 +191,29 @@ class DecoderStep:
         relation: Relation,
         memory: KeptMemory | None = None,
     ) -> Tensor:
-        """Read one more token of each row, which the past will remember.  (R D) -> (R D)."""
+        """Process one more token of each row and append it to the past.  (R D) -> (R D)."""
         own_bias = _bias(past.allowed(1), hidden.dtype)
         if relation.bias is not None:
             own_bias = relation.bias if own_bias is None else own_bias + relation.bias
         memory_bias = None if memory is None else _bias(memory.allowed, hidden.dtype)
-        before = self.before
+        pre_norm = self.pre_norm
         for number, layer in enumerate(self.layers):
-            added = self._look_back(layer.norm(hidden) if before else hidden, number, layer, past, relation, own_bias)
-            hidden = added.add_(hidden) if before else layer.norm(added.add_(hidden))
+            added = self._self_attention(
+                layer.norm(hidden) if pre_norm else hidden, number, layer, past, relation, own_bias
+            )
+            hidden = added.add_(hidden) if pre_norm else layer.norm(added.add_(hidden))
             if layer.cross is not None:
-                assert memory is not None, "a decoder that reads a source needs its memory"
-                query = layer.cross.q_proj(layer.cross.norm(hidden) if before else hidden)
+                assert memory is not None, "cross-attention needs a memory"
+                query = layer.cross.q_proj(layer.cross.norm(hidden) if pre_norm else hidden)
                 keys, values = memory.keys[number], memory.values[number]
                 mixed = self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, memory_bias)
                 added = layer.cross.out_proj(mixed)
-                hidden = added.add_(hidden) if before else layer.cross.norm(added.add_(hidden))
-            added = layer.down(layer.activation(layer.up(layer.last_norm(hidden) if before else hidden)))
-            hidden = added.add_(hidden) if before else layer.last_norm(added.add_(hidden))
+                hidden = added.add_(hidden) if pre_norm else layer.cross.norm(added.add_(hidden))
+            added = layer.down(layer.activation(layer.up(layer.last_norm(hidden) if pre_norm else hidden)))
+            hidden = added.add_(hidden) if pre_norm else layer.last_norm(added.add_(hidden))
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
-    def _look_back(
+    def _self_attention(
         self, value: Tensor, number: int, layer: Layer, past: KeyValues, relation: Relation, bias: Tensor | None
     ) -> Tensor:
         sentences = len(past.lengths)
@@ -223,7 +225,7 @@ class DecoderStep:
         return layer.out_proj(self._mix(query_SHWK, *seen, bias))
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
-        """Attention of rows to what their sentence remembers.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""
+        """Attention of rows to their sentence's keys and values.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""
         score_SHWM = per_group(query, key.transpose(2, 3)).mul_(self.scale)
         if bias is not None:
             score_SHWM += bias
@@ -236,19 +238,19 @@ class DecoderStep:
 
 
 def _product(layer: Linear) -> Product:
-    """A layer's product without the layer."""
+    """A layer's product without its module."""
     return layer.packed or partial(F.linear, weight=layer.weight, bias=layer.bias)
 
 
 def _bias(allowed: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """What is added to scores: nothing, or minus infinity where looking is not allowed."""
+    """The mask as a bias: zero, or minus infinity where attention is not allowed."""
     if allowed is None:
         return None
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, -torch.inf)
 
 
 def _norm(norm: Any) -> Norm:
-    """A norm without the module."""
+    """A norm without its module."""
     if isinstance(norm, nn.RMSNorm):
         return partial(F.rms_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, eps=norm.eps)
     return partial(

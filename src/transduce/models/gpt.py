@@ -1,8 +1,7 @@
-"""GPT (Radford et al. 2018, 2019): a decoder that reads no source and goes on with what it is given.
+"""GPT (Radford et al. 2018, 2019): a decoder-only language model.
 
-A stack of the Transformer's encoder blocks with the future hidden. With the defaults it is GPT-2; with rotary
-positions, RMSNorm, a gated feed-forward network and shared heads of keys it is a decoder as they are built today
-(Llama, Touvron et al. 2023).
+A stack of the Transformer's encoder blocks with a causal mask. With the defaults it is GPT-2; with rotary positions,
+RMSNorm, SwiGLU and grouped-query attention it is a modern decoder (Llama, Touvron et al. 2023).
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from transduce.models.block import (
     Rate,
     Width,
     added_positions,
-    closing_norm,
+    apply_block,
+    final_norm,
     relative_positions,
-    through,
 )
 from transduce.models.decoder import DecoderStack, StackState
 from transduce.models.interface import LanguageModel, Memory, VocabularySizes
@@ -32,35 +31,35 @@ from transduce.nn.embedding import Embedding, Output
 
 
 class GptConfig(BlockConfig):
-    """Sizes and choices of one language model; the defaults are the small GPT-2's."""
+    """Settings of a language model; the defaults are the small GPT-2's."""
 
     model_dim: Width = 768
-    """Width of every position's vector."""
+    """Width of the residual stream."""
     num_heads: Width = 12
-    """Heads of every attention."""
+    """Attention heads."""
     ffn_dim: Width = 3072
     """Inner width of the feed-forward network."""
     num_layers: Layers = 12
-    """Blocks of the stack."""
+    """Layers."""
     norm: Literal["post", "pre"] = "pre"
-    """Norm after the sum (GPT 1) or before the sub-layer (GPT-2 and all since)."""
+    """Post-norm (GPT 1) or pre-norm (GPT-2 and all since)."""
     activation: ActivationName = "gelu_tanh"
     """Activation of the feed-forward network; swiglu and geglu are gated."""
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "shaw", "buckets", "none"] = "learned"
-    """Where a token stands: signals or a trained table that are added, or what self-attention hears."""
+    """Position encoding: added to embeddings (sinusoidal, learned) or in self-attention (the others)."""
     attention_bias: bool = True
-    """Biases in the attention's projections."""
+    """Biases in the attention projections."""
     tied_embeddings: Annotated[bool, Field(strict=True)] = True
-    """Whether the layer before the softmax is the embedding's matrix."""
+    """Share the matrix of embedding and output layer."""
     output_bias: bool = False
-    """A bias in the layer before the softmax."""
+    """Bias of the output layer."""
     word_dropout: Rate = 0.0
-    """On whole embeddings, before positions are added."""
+    """Dropout of whole token embeddings, before positions are added."""
 
     @model_validator(mode="after")
-    def _future_is_hidden(self) -> GptConfig:
+    def _attention_is_causal(self) -> GptConfig:
         if self.attention == "low_rank":
-            raise ValueError("low_rank attention cannot hide the future, which a language model must; choose another")
+            raise ValueError("attention = 'low_rank' cannot be causal, as a language model must be; choose another")
         return self
 
 
@@ -75,7 +74,7 @@ def gpt2_medium() -> GptConfig:
 
 
 def gpt_mini() -> GptConfig:
-    """For a megabyte of text on a laptop: 4 layers of 128, without biases, 64 tokens at a time."""
+    """For a megabyte of text on a laptop: 4 layers of 128, without biases, 64 tokens of context."""
     return GptConfig(
         model_dim=128,
         num_heads=4,
@@ -90,7 +89,7 @@ def gpt_mini() -> GptConfig:
 
 
 def llama_mini() -> GptConfig:
-    """A modern decoder of laptop size: rotary, RMSNorm, SwiGLU, two heads of queries to one of keys, no biases."""
+    """A modern decoder of laptop size: rotary, RMSNorm, SwiGLU, two query heads per key head, no biases."""
     return GptConfig(
         model_dim=256,
         num_heads=8,
@@ -107,7 +106,7 @@ def llama_mini() -> GptConfig:
 
 
 class Gpt(LanguageModel[StackState]):
-    """Text so far → how likely every next token is."""
+    """Text so far → scores of the next token."""
 
     supports_gradient_checkpointing = True
 
@@ -118,11 +117,11 @@ class Gpt(LanguageModel[StackState]):
         self.sizes = sizes
         self.embedding = Embedding(sizes.target, dim, scaled=False)
         self.positions = added_positions(config)
-        self.relative_positions = relative_positions(config, both_ways=False)
+        self.relative_positions = relative_positions(config, bidirectional=False)
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.decoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
-        self.decoder_norm = closing_norm(config)
+        self.decoder_norm = final_norm(config)
         tied = self.embedding if config.tied_embeddings else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
         self.max_target = self.positions.limit
@@ -133,7 +132,7 @@ class Gpt(LanguageModel[StackState]):
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
         relation = self.relative_positions(place_1T, place_1T)
         for block in self.decoder:
-            hidden = through(block, self.gradient_checkpointing and self.training, hidden, None, relation, True)
+            hidden = apply_block(block, self.gradient_checkpointing and self.training, hidden, None, relation, True)
         normalised: Tensor = self.decoder_norm(hidden)
         return normalised
 

@@ -1,4 +1,4 @@
-"""Heads of readers: what is said about a text that was read (Devlin et al. 2019, sections 3.1 and 4)."""
+"""Prediction heads of encoder models (Devlin et al. 2019, sections 3.1 and 4)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from transduce.nn.linear import Linear
 
 
 class LanguageHead(Head):
-    """Which piece stands at each place (the embedding's own matrix says), and whether the second text follows.
+    """Masked language modelling with tied embeddings, and next-sentence prediction.
 
-    Scores over the vocabulary are large: a loss takes `vectors` of the hidden places only, and `output`.
+    Scores over the vocabulary are large: a loss takes `vectors` of the masked positions only, and `output`.
     """
 
     def __init__(self, embedding: Embedding, norm: nn.Module, next_sentence: bool) -> None:
@@ -25,67 +25,69 @@ class LanguageHead(Head):
         self.norm = norm
         self.output = Output(size, dim, bias=True, tied=embedding)
         self.next_sentence = Linear(dim, 2) if next_sentence else None
-        """Scores of: it follows, it does not."""
+        """Scores of: is the next sentence, is not."""
 
-    def forward(self, reading: Encoding) -> Tensor:
+    def forward(self, encoding: Encoding) -> Tensor:
         """-> (B N V)."""
-        scores: Tensor = self.output(self.vectors(reading.states))
+        scores: Tensor = self.output(self.vectors(encoding.states))
         return scores
 
     def vectors(self, states: Tensor) -> Tensor:
-        """What the output layer reads.  (… D) -> (… D)."""
+        """The output layer's input.  (… D) -> (… D)."""
         normalised: Tensor = self.norm(F.gelu(self.transform(states)))
         return normalised
 
-    def next_sentence_scores(self, reading: Encoding) -> Tensor:
+    def next_sentence_scores(self, encoding: Encoding) -> Tensor:
         """-> (B 2)."""
-        assert self.next_sentence is not None and reading.pooled is not None, "the head does not predict next sentences"
-        scores: Tensor = self.next_sentence(reading.pooled)
+        assert self.next_sentence is not None and encoding.pooled is not None, (
+            "the head does not predict next sentences"
+        )
+        scores: Tensor = self.next_sentence(encoding.pooled)
         return scores
 
 
 class LabelHead(Head):
-    """One label for a text or a pair of texts, from the pooled vector."""
+    """Classification of a text or a pair of texts, from the pooled vector."""
 
     def __init__(self, dim: int, num_labels: int, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
         self.output = Linear(dim, num_labels)
 
-    def forward(self, reading: Encoding) -> Tensor:
+    def forward(self, encoding: Encoding) -> Tensor:
         """-> (B C)."""
-        assert reading.pooled is not None, "a text's label is read off its pooled vector"
-        scores: Tensor = self.output(self.dropout(reading.pooled))
+        assert encoding.pooled is not None, "classification needs a pooled vector"
+        scores: Tensor = self.output(self.dropout(encoding.pooled))
         return scores
 
 
 class TagHead(Head):
-    """A label for each token; of a word in several pieces, the first one's counts."""
+    """Token classification; of a word in several pieces, the first counts."""
 
     def __init__(self, dim: int, num_labels: int, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
         self.output = Linear(dim, num_labels)
 
-    def forward(self, reading: Encoding) -> Tensor:
+    def forward(self, encoding: Encoding) -> Tensor:
         """-> (B N C)."""
-        scores: Tensor = self.output(self.dropout(reading.states))
+        scores: Tensor = self.output(self.dropout(encoding.states))
         return scores
 
 
 class SpanHead(Head):
-    """Where an answer starts and where it ends."""
+    """Extractive question answering: the start and the end of a span."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.output = Linear(dim, 2)
 
-    def forward(self, reading: Encoding) -> Tensor:
-        """-> (B N 2): scores of each place as the start and as the end."""
-        scores: Tensor = self.output(reading.states)
+    def forward(self, encoding: Encoding) -> Tensor:
+        """-> (B N 2): scores of each position as start and as end."""
+        scores: Tensor = self.output(encoding.states)
         return scores
 
-    def places(self, reading: Encoding) -> Tensor:
-        """-> (B 2 N): the same, with nothing to be had from padding."""
-        score_B2N: Tensor = self(reading).transpose(1, 2)
-        return score_B2N.masked_fill(~reading.allowed[:, None], -torch.inf)
+    def span_scores(self, encoding: Encoding) -> Tensor:
+        """-> (B 2 N): the same, -inf at padding."""
+        score_B2N: Tensor = self(encoding).transpose(1, 2)
+        return score_B2N.masked_fill(~encoding.allowed[:, None], -torch.inf)

@@ -1,15 +1,16 @@
-"""What every model offers, and all that training, search, scoring and inspection may ask of it.
+"""The protocols of models: all that training, search, scoring and inspection use of them.
 
-A *Transducer* turns a source into a target. It has two faces:
+A *Transducer* turns a source into a target. It can be used in two ways:
 
 - `forward`, the whole target at once, for training and scoring;
 - `start`, `extend` and `step`, one token at a time, for search.
 
-Both give *hidden* vectors; `logits` turns them into scores over the target vocabulary. It stands apart so
-that a loss can be fused with the output layer and a shortlist can use a part of it.
+Both return *hidden* vectors; `logits` turns them into scores over the target vocabulary. It is separate so that a loss
+can be fused with the output layer and a shortlist can use a part of it.
 
-A *EncoderModel* turns a text, or a pair of texts, into a vector per token and one for all, and its head says something about
-them: the missing words, a label, a label per token, a place. Both are *models*: what is trained, saved and loaded.
+A *LanguageModel* is a Transducer without a source. An *EncoderModel* turns a text, or several, into one vector per
+token and one for all; its head predicts masked tokens, a label, a tag per token or a span. All of them are trained,
+saved and loaded alike.
 
 Letters: B sentences, S source, T target, M memory, D width, V vocabulary, R rows of a state (sentences × beam).
 """
@@ -30,7 +31,7 @@ from transduce.nn.embedding import Output
 
 
 class VocabularySizes(NamedTuple):
-    """How many tokens each side knows; equal when one tokenizer serves both."""
+    """Vocabulary sizes of both sides; equal when they share one tokenizer."""
 
     source: int
     target: int
@@ -38,7 +39,7 @@ class VocabularySizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder reads: one vector per source position, and which positions are real."""
+    """Encoder output: one vector per source position, and which positions are not padding."""
 
     states: Tensor
     """(B M D)"""
@@ -47,15 +48,15 @@ class Memory:
 
 
 class State(ABC):
-    """What search carries from one token to the next: a value, never kept on the module.
+    """What decoding carries from one token to the next: a value, never kept on the module.
 
-    Rows are sentences × width, the rows of one sentence next to each other. Every row has its own position,
-    so rows of one state may stand at different places, and states of different ages can be joined. A state
-    is consumed by the call that returns the next one: do not use it again.
+    Rows are sentences × width, the rows of one sentence next to each other. Every row has its own position, so rows of
+    one state may be at different positions, and states of different ages can be joined. A state is consumed by the call
+    that returns the next one: do not use it again.
     """
 
     width: int
-    """Rows per sentence; rows of one sentence share what was read from its source."""
+    """Rows per sentence (the beam); they share what was computed from its source."""
 
     @property
     @abstractmethod
@@ -66,8 +67,8 @@ class State(ABC):
     def select(self, rows: Tensor) -> Self:
         """Return the state with these rows, in this order: whole sentences, `width` rows each.  (R') -> R' rows.
 
-        The rows given for one sentence may repeat or reorder that sentence's own rows (what beam search does);
-        a sentence may be left out (what finishing does).
+        The rows of one sentence may repeat or reorder that sentence's own rows, as beam search does; a sentence may be
+        left out when it is finished.
         """
 
     @abstractmethod
@@ -76,34 +77,34 @@ class State(ABC):
 
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
-"""(hidden (R D), which tokens of the shortlist each row may have (R V')) -> scores (R V'), -inf for the others."""
+"""(hidden (R D), allowed tokens of the shortlist per row (R V')) -> scores (R V'), -inf where not allowed."""
 
 MemoryT = TypeVar("MemoryT", bound=Memory)
 StateT = TypeVar("StateT", bound=State)
 
 
 class Model(nn.Module, ABC):
-    """What can be trained, saved and loaded. Leaves are listed in `catalog.MODELS`; nothing else may be subclassed."""
+    """What can be trained, saved and loaded. The concrete classes are listed in `catalog.MODELS`."""
 
     sizes: VocabularySizes
     supports_gradient_checkpointing: ClassVar[bool] = False
-    """Whether `recompute` means something to this model."""
+    """Whether the model has blocks whose activations can be recomputed."""
     gradient_checkpointing: bool = False
-    """Keep only what enters each block while training, and compute the rest again for the gradient."""
+    """Store only the inputs of each block in training, and recompute the rest in the backward pass."""
     max_source: int | None = None
-    """The longest source the model can read, in tokens with those that frame it; None where there is no limit."""
+    """Maximum source length in tokens, special tokens included; None for no limit."""
     max_target: int | None = None
-    """The longest target the model can write, in tokens with the start token; None where there is no limit."""
+    """Maximum target length in tokens, start token included; None for no limit."""
 
     @property
     def auxiliary_losses(self) -> tuple[AuxiliaryLoss, ...]:
-        """Places where a cost passes that is minimised beside what the model is asked for."""
+        """Costs that are minimised with the objective, such as ponder time."""
         return ()
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """Width of the vectors that the last layer reads; the paper's schedule depends on it."""
+        """Width of the output layer's input; the paper's learning rate schedule depends on it."""
 
     def freeze(self, precision: Precision = "float32") -> None:
         """Pack the weights for faster products, in float32 or int8; they must not change any more.
@@ -116,7 +117,7 @@ class Model(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
 
@@ -124,7 +125,7 @@ class Transducer(Model, Generic[MemoryT, StateT]):
     """Source → target."""
 
     output: Output
-    """The layer before the softmax, so that a loss can be fused with it."""
+    """The output layer, so that a loss can be fused with it."""
 
     @property
     def width(self) -> int:
@@ -132,36 +133,36 @@ class Transducer(Model, Generic[MemoryT, StateT]):
 
     @property
     def image_size(self) -> int | None:
-        """Where sources are pictures, a token for each pixel: how many pixels a side has; None for text."""
+        """Pixels per side where sources are images, one token per pixel; None for text."""
         return None
 
     @property
     def attends(self) -> bool:
-        """Whether it has attention to its source, by which words can be aligned."""
+        """Whether it has cross-attention, from which words can be aligned."""
         return any("cross_attention" in name for name, _ in self.named_modules())
 
     @abstractmethod
     def encode(self, source: Tensor, allowed: Tensor) -> MemoryT:
-        """Read the source.  tokens (B S), allowed (B S) -> memory."""
+        """Encode the source.  tokens (B S), allowed (B S) -> memory."""
 
     @abstractmethod
     def forward(self, target: Tensor, memory: MemoryT) -> Tensor:
-        """Read a whole target that begins with the start token; vector t knows tokens 0..t.  (B T) -> (B T D)."""
+        """Process a target that begins with the start token; vector t depends on tokens 0..t.  (B T) -> (B T D)."""
 
     @abstractmethod
     def start(self, memory: MemoryT, width: int = 1) -> StateT:
-        """Return the state before the first token, with `width` rows per sentence."""
+        """Return the initial decoding state, with `width` rows per sentence."""
 
     @abstractmethod
     def extend(self, tokens: Tensor, lengths: Tensor, state: StateT) -> tuple[Tensor, StateT]:
-        """Read several tokens per row: the prompt, or a prefix.  (R T), (R) -> (R T D).
+        """Process several tokens per row: a prompt or prefix.  (R T), (R) -> (R T D).
 
-        Row r reads its first `lengths[r]` tokens (0 is allowed); what is returned past them means nothing.
+        Row r takes its first `lengths[r]` tokens (0 is allowed); what is returned past them is undefined.
         """
 
     @abstractmethod
     def step(self, tokens: Tensor, state: StateT) -> tuple[Tensor, StateT]:
-        """Read one more token per row.  (R) -> (R D)."""
+        """Process one more token per row.  (R) -> (R D)."""
 
     def step_groups(self, tokens: Sequence[Tensor], states: Sequence[StateT]) -> list[tuple[Tensor, StateT]]:
         """Read one more token per row of several batch groups, each with its own state.  G × (R) -> G × (R D).
@@ -172,58 +173,60 @@ class Transducer(Model, Generic[MemoryT, StateT]):
         return [self.step(own, state) for own, state in zip(tokens, states, strict=True)]
 
     def logits(self, hidden: Tensor, vocabulary: Tensor | None = None) -> Tensor:
-        """Score the target vocabulary, or only the tokens of a shortlist.  (… D) -> (… V)."""
+        """Score the target vocabulary, or the tokens of a shortlist.  (… D) -> (… V)."""
         scores: Tensor = self.output(hidden, vocabulary)
         return scores
 
     def scorer(self, vocabulary: Tensor) -> Scorer:
-        """Return `logits` for a shortlist of tokens, of which each row may have some; made once for many steps."""
+        """Return `logits` over a shortlist, prepared once for many steps; each row may be allowed a part of it."""
         part = self.output.part(vocabulary)
         return lambda hidden, allowed: torch.where(allowed, part(hidden).float(), -torch.inf)
 
 
 class LanguageModel(Transducer[Memory, StateT]):
-    """A transducer with no source: what it goes on with is its prompt, the beginning of a target."""
+    """A transducer without a source: it continues a prompt, the beginning of a target."""
 
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
-        """Read nothing, for as many sentences as there are.  (B S) -> an empty memory."""
+        """Return an empty memory for each sentence.  (B S) -> (B 0 D)."""
         return Memory(self.output.weight.new_zeros(len(source), 0, self.output.weight.shape[1]), allowed[:, :0])
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """What a reader made of texts."""
+    """Output of an encoder model."""
 
     states: Tensor
     """(B N D): a vector per token, from the last layer."""
     allowed: Tensor
     """(B N), True where there is a real token."""
     pooled: Tensor | None
-    """(B D): one vector for all of a text; None where the reader makes none."""
+    """(B D): one vector for the whole text; None for models without one."""
     layers: tuple[Tensor, ...] = ()
-    """If asked for, what every layer made, what went into the first one before them: (B N D) each."""
+    """If requested, the input of the first layer and the output of every layer: (B N D) each."""
 
 
 class Head(nn.Module, ABC):
-    """What a reader says about what it has read."""
+    """Predicts from an encoding."""
 
     @abstractmethod
-    def forward(self, reading: Encoding) -> Tensor:
-        """Score what could be said: labels of a text (B C), of each token (B N C), or places (B N 2)."""
+    def forward(self, encoding: Encoding) -> Tensor:
+        """Return scores: of a text's labels (B C), of each token's (B N C), or of span ends (B N 2)."""
 
 
 class EncoderModel(Model):
-    """Texts → vectors, and what its head says about them."""
+    """Texts → vectors, and the predictions of its head."""
 
     head: Head | None
     max_texts: ClassVar[int | None] = 2
-    """How many texts it reads side by side; None for any number: facts, and a question as the last one."""
+    """Number of texts that are encoded together; None for any number: context facts, then a question."""
     attends_to_facts: ClassVar[bool] = False
-    """Whether what its taps hear is where it looked among facts, and not among tokens: it reads stories only."""
+    """Whether its attention weights are over facts instead of tokens."""
 
     @abstractmethod
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
-        """Read framed texts.  tokens, allowed, which of the texts each token is of: (B N) -> vectors."""
+    def forward(
+        self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
+    ) -> Encoding:
+        """Encode texts with their special tokens.  tokens, allowed, segments (B N) -> encoding."""
 
 
 AnyTransducer = Transducer[Any, Any]

@@ -1,11 +1,11 @@
-"""Recurrent encoder-decoders, the Transformer's ancestors, told apart by how the decoder reads the source.
+"""Recurrent encoder-decoders, the Transformer's ancestors, which differ in how the decoder uses the source.
 
-- Sutskever et al. 2014 (arXiv 1409.3215): only through the encoder's final state, the source read backwards;
+- Sutskever et al. 2014 (arXiv 1409.3215): only the encoder's final state, with the source reversed;
 - Cho et al. 2014 (arXiv 1406.1078): one context vector, given to the decoder and to the output at every step;
-- Bahdanau et al. 2015 (arXiv 1409.0473): additive attention, asked with the state before the token is read;
-- Luong et al. 2015 (arXiv 1508.04025): multiplicative attention, asked with the state after it.
+- Bahdanau et al. 2015 (arXiv 1409.0473): additive attention, queried with the state before the token;
+- Luong et al. 2015 (arXiv 1508.04025): multiplicative attention, queried with the state after it.
 
-Each way is a decoder of its own; embeddings, encoder and state are shared.
+Each has its own decoder; embeddings, encoder and state are shared.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class RnnConfig(Config):
-    """Sizes and choices of one recurrent encoder-decoder; the defaults are Bahdanau's model with 512 units."""
+    """Settings of a recurrent encoder-decoder; the defaults are Bahdanau's model with 512 units."""
 
     cell: Cell = "gru"
-    """The recurrent unit: plain, gated, or with a memory cell."""
+    """Recurrent cell: plain RNN, GRU or LSTM."""
     embedding_dim: Width = 256
-    """Width of a token's vector."""
+    """Width of the token embeddings."""
     hidden_dim: Width = 512
-    """Width of the recurrent state, of each direction."""
+    """Width of the recurrent state, per direction."""
     num_layers: Layers = 1
-    """Recurrent layers of the encoder, and as many of the decoder."""
+    """Recurrent layers of the encoder, and of the decoder."""
     bidirectional: bool = True
-    """Let the encoder read the source in both directions; a trained bridge then starts the decoder."""
+    """Bidirectional encoder; a learned bridge then initialises the decoder."""
     attention: Literal["none", "context", "additive", "dot", "general"] = "additive"
-    """How the decoder reads the source: by its first state only, one context at every step, or some attention."""
+    """How the decoder uses the source: initial state only, one context at every step, or an attention."""
     input_feeding: bool = False
-    """Give the attentional vector of one step to the next (Luong et al., section 3.3); for 'dot' and 'general'."""
+    """Feed the attentional vector of a step to the next (Luong et al., section 3.3); with dot and general."""
     reverse_source: bool = False
-    """Read the source backwards, so that its first words are the nearest (Sutskever et al., section 3.3)."""
+    """Reverse the source, so that its first words are nearest (Sutskever et al., section 3.3)."""
     tied_embeddings: Literal["all", "target", "none"] = "none"
-    """One matrix for source, target and output (needs a joint vocabulary), for target and output, or none."""
+    """Share one matrix between source, target and output (all, needs a joint vocabulary), or target and output."""
     output_bias: bool = True
-    """A bias in the layer before the softmax."""
+    """Bias of the output layer."""
     dropout: Rate = 0.5
-    """On the embeddings and between recurrent layers."""
+    """Dropout on the embeddings and between recurrent layers."""
     word_dropout: Rate = 0.0
-    """On whole embeddings: words of both sides that the model must do without."""
+    """Dropout of whole token embeddings of both sides."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> RnnConfig:
         if self.attention == "dot" and self.bidirectional:
             raise ValueError(
-                "attention 'dot' compares vectors of one width, but a bidirectional encoder's are twice the decoder's; "
-                "set attention = 'general' or bidirectional = false"
+                "attention = 'dot' needs encoder and decoder states of one width, but a bidirectional encoder's are "
+                "twice as wide; set attention = 'general' or bidirectional = false"
             )
         if self.input_feeding and self.attention not in ("dot", "general"):
             raise ValueError(
@@ -72,8 +72,8 @@ class RnnConfig(Config):
             )
         if self.tied_embeddings != "none" and self.readout_dim != self.embedding_dim:
             raise ValueError(
-                f"tied_embeddings = '{self.tied_embeddings}' needs an output layer as wide as an embedding, but it reads {self.readout_dim} "
-                f"values and embedding_dim is {self.embedding_dim}; set tied_embeddings = 'none' or make them equal"
+                f"tied_embeddings = '{self.tied_embeddings}' needs an output layer of width embedding_dim = "
+                f"{self.embedding_dim}, not {self.readout_dim}; set tied_embeddings = 'none' or make them equal"
             )
         return self
 
@@ -84,19 +84,19 @@ class RnnConfig(Config):
 
     @property
     def readout_dim(self) -> int:
-        """Width of what the output layer reads."""
+        """Width of the output layer's input."""
         if self.attention in ("context", "additive"):
             return self.embedding_dim + self.hidden_dim + self.memory_dim
         return self.hidden_dim
 
 
 def sutskever() -> RnnConfig:
-    """No attention, the source read backwards. Differs from the paper: two layers of 512, not four of 1000."""
+    """No attention, reversed source. Differs from the paper: two layers of 512, not four of 1000."""
     return RnnConfig(cell="lstm", num_layers=2, bidirectional=False, attention="none", reverse_source=True)
 
 
 def cho() -> RnnConfig:
-    """One context vector at every step. Differs from the paper: 512 units; state and output are not bent once more."""
+    """One context vector at every step. Differs from the paper: 512 units; no extra layer on state and output."""
     return RnnConfig(cell="gru", bidirectional=False, attention="context")
 
 
@@ -120,18 +120,18 @@ def luong() -> RnnConfig:
 
 @dataclass(frozen=True)
 class RnnMemory(Memory):
-    """Every source position's vector, and what the encoder's layers ended with."""
+    """Every source position's vector, and the encoder's final states."""
 
     final: Carried
-    """(L B N) each, N one direction or both side by side."""
+    """(L B N) each, N one direction or both concatenated."""
 
 
 @dataclass
 class RnnState(State):
-    """What each row carries, and what was prepared of its sentence, shared by the sentence's rows."""
+    """Recurrent state of each row, and the projected memory that a sentence's rows share."""
 
     carried: Carried
-    """(L R H) each: hidden, an LSTM's cell, and (1 R H) for the vector that is fed to the next step."""
+    """(L R H) each: hidden, an LSTM's cell, and (1 R H) for input feeding."""
     source: ProjectedMemory
     width: int
 
@@ -144,18 +144,18 @@ class RnnState(State):
         return RnnState(carried, self.source.select(rows[:: self.width] // self.width), self.width)
 
     def join(self, other: RnnState) -> RnnState:
-        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        assert self.width == other.width, "states of different widths cannot be joined"
         carried = tuple(torch.cat(pair, dim=1) for pair in zip(self.carried, other.carried, strict=True))
         return RnnState(carried, self.source.join(other.source), self.width)
 
 
-def read_ragged(
+def decode_ragged(
     decoder: Callable[[Tensor, ProjectedMemory, Carried], tuple[Tensor, Carried]],
     embedded: Tensor,
     lengths: Tensor,
     state: RnnState,
 ) -> tuple[Tensor, RnnState]:
-    """Read each row's first `lengths[r]` tokens, as `extend` promises.  (R T E), (R) -> (R T D)."""
+    """Process each row's first `lengths[r]` tokens, for `extend`.  (R T E), (R) -> (R T D)."""
     if bool((lengths == embedded.shape[1]).all()):
         readout, carried = decoder(embedded, state.source, state.carried)
         return readout, RnnState(carried, state.source, state.width)
@@ -169,27 +169,27 @@ def read_ragged(
 
 
 class Decoder(nn.Module, ABC):
-    """Target vectors in, what the output layer reads out. Leaves differ in how the source is read."""
+    """Target embeddings → the output layer's input. Subclasses differ in how they use the source."""
 
     @abstractmethod
-    def read(self, memory: RnnMemory) -> ProjectedMemory:
-        """Prepare what is read of each sentence, once."""
+    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
+        """Project the memory, once per sentence."""
 
     @abstractmethod
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
-        """Read the next tokens of each row.  (R T E) -> readout (R T D)."""
+        """Process the next tokens of each row.  (R T E) -> readout (R T D)."""
 
 
 class FinalStateDecoder(Decoder):
-    """Knows the source by its first state alone (Sutskever et al., section 2)."""
+    """Uses the source as its initial state only (Sutskever et al., section 2)."""
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         self.recurrence = _decoder_recurrence(config, config.embedding_dim)
 
-    def read(self, memory: RnnMemory) -> ProjectedMemory:
-        nothing_B00 = memory.states[:, :0, :0]
-        return ProjectedMemory(nothing_B00, nothing_B00, memory.allowed[:, :0])
+    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
+        empty_B00 = memory.states[:, :0, :0]
+        return ProjectedMemory(empty_B00, empty_B00, memory.allowed[:, :0])
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         readout, carried = self.recurrence(embedded, carried)
@@ -197,13 +197,13 @@ class FinalStateDecoder(Decoder):
 
 
 class ContextDecoder(Decoder):
-    """Reads the encoder's final vector at every step, and so does the output layer (Cho et al., section 2.2)."""
+    """Gets the encoder's final vector at every step, and so does the output layer (Cho et al., section 2.2)."""
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
 
-    def read(self, memory: RnnMemory) -> ProjectedMemory:
+    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
         context_B1N = memory.final[0][-1][:, None]
         return ProjectedMemory(context_B1N[..., :0], context_B1N, memory.allowed[:, :1])
 
@@ -215,15 +215,15 @@ class ContextDecoder(Decoder):
 
 
 class AdditiveDecoder(Decoder):
-    """Asks with the state before the token, then reads token and answer together (Bahdanau et al., section 3.1)."""
+    """Attends with the state before the token, whose input is token and context (Bahdanau et al., section 3.1)."""
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         self.cross_attention = AdditiveAttention(config.hidden_dim, config.memory_dim, config.hidden_dim)
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
 
-    def read(self, memory: RnnMemory) -> ProjectedMemory:
-        return self.cross_attention.read(memory.states, memory.allowed)
+    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
+        return self.cross_attention.project_memory(memory.states, memory.allowed)
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         hidden: list[Tensor] = []
@@ -236,12 +236,12 @@ class AdditiveDecoder(Decoder):
             hidden.append(hidden_R1H)
             contexts.append(context_R1N)
             scores.append(score_R1M)
-        self.cross_attention.show(scores, source)
+        self.cross_attention.run_hooks(scores, source)
         return torch.cat([torch.cat(hidden, dim=1), torch.cat(contexts, dim=1), embedded], dim=-1), carried
 
 
 class MultiplicativeDecoder(Decoder):
-    """Reads the token, asks with the state after it, and bends both into one vector (Luong et al., section 3.1)."""
+    """Attends with the state after the token: tanh(W [context; state]) (Luong et al., section 3.1)."""
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__()
@@ -250,18 +250,18 @@ class MultiplicativeDecoder(Decoder):
         self.recurrence = _decoder_recurrence(config, config.embedding_dim)
         self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
 
-    def read(self, memory: RnnMemory) -> ProjectedMemory:
-        return self.cross_attention.read(memory.states, memory.allowed)
+    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
+        return self.cross_attention.project_memory(memory.states, memory.allowed)
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         hidden_RTH, carried = self.recurrence(embedded, carried)
         context_RTN, score_RTM = self.cross_attention(hidden_RTH, source)
-        self.cross_attention.show([score_RTM], source)
+        self.cross_attention.run_hooks([score_RTM], source)
         return torch.tanh(self.out_proj(torch.cat([context_RTN, hidden_RTH], dim=-1))), carried
 
 
 class InputFeedingDecoder(Decoder):
-    """Multiplicative attention whose answer is also the next step's input (Luong et al., section 3.3)."""
+    """Multiplicative attention whose output is also the next step's input (Luong et al., section 3.3)."""
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__()
@@ -270,8 +270,8 @@ class InputFeedingDecoder(Decoder):
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.hidden_dim)
         self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
 
-    def read(self, memory: RnnMemory) -> ProjectedMemory:
-        return self.cross_attention.read(memory.states, memory.allowed)
+    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
+        return self.cross_attention.project_memory(memory.states, memory.allowed)
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         *recurrent, fed_1RH = carried
@@ -284,7 +284,7 @@ class InputFeedingDecoder(Decoder):
             fed_R1H = torch.tanh(self.out_proj(torch.cat([context_R1N, hidden_R1H], dim=-1)))
             readouts.append(fed_R1H)
             scores.append(score_R1M)
-        self.cross_attention.show(scores, source)
+        self.cross_attention.run_hooks(scores, source)
         return torch.cat(readouts, dim=1), (*inner, fed_R1H.transpose(0, 1))
 
 
@@ -320,7 +320,7 @@ class Rnn(Transducer[RnnMemory, RnnState]):
         self.output = Output(sizes.target, config.readout_dim, bias=config.output_bias, tied=tied)
 
     def encode(self, source: Tensor, allowed: Tensor) -> RnnMemory:
-        """Read the source, whose padding stands on the right.  (B S), (B S) -> memory in the source's own order."""
+        """Encode the source, padded on the right.  (B S), (B S) -> memory in the source's own order."""
         lengths = allowed.sum(dim=1)
         if self.config.reverse_source:
             source = reversed_within(source, lengths)
@@ -333,15 +333,15 @@ class Rnn(Transducer[RnnMemory, RnnState]):
 
     def forward(self, target: Tensor, memory: RnnMemory) -> Tensor:
         embedded_BTE = self.dropout(self.word_dropout(self.target_embedding(target)))
-        readout: Tensor = self.decoder(embedded_BTE, self.decoder.read(memory), self._first(memory))[0]
+        readout: Tensor = self.decoder(embedded_BTE, self.decoder.project_memory(memory), self._first(memory))[0]
         return readout
 
     def start(self, memory: RnnMemory, width: int = 1) -> RnnState:
         carried = tuple(part.repeat_interleave(width, dim=1) for part in self._first(memory))
-        return RnnState(carried, self.decoder.read(memory), width)
+        return RnnState(carried, self.decoder.project_memory(memory), width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
-        return read_ragged(self.decoder, self.dropout(self.target_embedding(tokens)), lengths, state)
+        return decode_ragged(self.decoder, self.dropout(self.target_embedding(tokens)), lengths, state)
 
     def step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         embedded_R1E = self.dropout(self.target_embedding(tokens[:, None]))
@@ -349,7 +349,7 @@ class Rnn(Transducer[RnnMemory, RnnState]):
         return readout_R1D[:, 0], RnnState(carried, state.source, state.width)
 
     def _first(self, memory: RnnMemory) -> Carried:
-        """Return what the decoder carries before its first token.  -> (L B H) each."""
+        """Return the decoder's initial state.  -> (L B H) each."""
         carried: Carried = self.bridge(memory.final)
         return (*carried, torch.zeros_like(carried[0][:1])) if self.config.input_feeding else carried
 

@@ -1,8 +1,7 @@
 """T5 (Raffel et al. 2020, arXiv 1910.10683): every task as text to text, by a Transformer with a few parts exchanged.
 
-It is the same encoder-decoder: the class is the Transformer's, and what differs is said by the settings. Positions are
-heard of as a learned number per bucket of distances, norms leave out the mean, nothing has a bias, scores are not
-scaled, embeddings neither.
+It is the same encoder-decoder with other settings: a learned relative position bias per bucket of distances, RMSNorm,
+no biases, and unscaled attention scores and embeddings.
 """
 
 from __future__ import annotations
@@ -16,32 +15,32 @@ from transduce.models.transformer import TransformerConfig
 
 
 class T5Config(TransformerConfig):
-    """Sizes and choices of one T5; the defaults are version 1.0, small."""
+    """Settings of a T5; the defaults are version 1.0, small."""
 
     model_dim: Width = 512
-    """Width of every position's vector."""
+    """Width of the residual stream."""
     ffn_dim: Width = 2048
     """Inner width of the feed-forward network."""
     num_layers: Layers = 6
-    """Blocks of the encoder, and of the decoder unless decoder_layers is given."""
+    """Encoder layers, and decoder layers unless decoder_layers is set."""
     norm: Literal["post", "pre"] = "pre"
-    """Norm before the sub-layer."""
+    """Pre-norm."""
     norm_kind: Literal["layer", "rms"] = "rms"
     """RMSNorm."""
     norm_eps: Annotated[float, Field(gt=0.0, lt=1.0)] = 1e-6
-    """What a norm adds to the variance."""
+    """Epsilon of the norms."""
     activation: ActivationName = "relu"
     """Activation of the feed-forward network: relu in version 1.0, geglu in 1.1."""
     ffn_bias: bool | None = False
     """Biases in the feed-forward network."""
     positions: Literal["buckets"] = "buckets"
-    """Where a token stands: a learned number per head and bucket of distances."""
+    """Position encoding: a learned bias per head and bucket of distances."""
     scale_attention: bool = False
-    """Divide scores by the root of a key's width; T5 leaves that to its first weights."""
+    """Divide attention scores by sqrt(key_dim); T5 leaves that to its initialisation."""
     scale_embeddings: bool = False
-    """Multiply embeddings by the root of their width."""
+    """Multiply embeddings by sqrt(model_dim)."""
     scale_output: bool = True
-    """Divide what goes into the last layer by the root of its width: in version 1.0, where it is the embedding."""
+    """Divide the output layer's input by sqrt(model_dim): in version 1.0, whose embeddings are tied."""
 
 
 def t5_small() -> T5Config:

@@ -20,10 +20,10 @@ from transduce.models.block import (
     Layers,
     Rate,
     added_positions,
+    apply_block,
     broadcast,
-    closing_norm,
+    final_norm,
     relative_positions,
-    through,
 )
 from transduce.models.decoder import DecoderStack, StackState
 from transduce.models.interface import Memory, Transducer, VocabularySizes
@@ -32,36 +32,36 @@ from transduce.nn.embedding import Embedding, Output
 from transduce.nn.state import KeptMemory
 
 SHARED = ("all", "sides")
-"""Ways of tying that need one vocabulary for both sides."""
+"""Values of tied_embeddings that need one vocabulary for both sides."""
 
 
 class TransformerConfig(BlockConfig):
-    """Sizes and choices of one encoder-decoder Transformer (section 3); the defaults are the paper's base model."""
+    """Settings of an encoder-decoder Transformer (section 3); the defaults are the paper's base model."""
 
     decoder_layers: Layers | None = None
-    """Blocks of the decoder where they are not as many as the encoder's, which num_layers says."""
+    """Decoder layers; num_layers by default."""
     decoder_attention: AttentionName | None = None
-    """What the decoder's self-attention looks at where it is not what the encoder's does, which attention says."""
+    """Self-attention of the decoder; the same as the encoder's by default."""
     tied_embeddings: Literal["all", "target", "sides", "none"] = "all"
-    """One matrix for source, target and output (section 3.4; needs a joint vocabulary), for the last two, for the first
-    two (needs it too), or none."""
+    """Share one matrix between source, target and output (all, section 3.4), target and output, or both sides; all and
+    sides need a joint vocabulary."""
     scale_embeddings: bool = True
-    """Multiply embeddings by the root of their width (section 3.4)."""
+    """Multiply embeddings by sqrt(model_dim) (section 3.4)."""
     embedding_init: Literal["normal", "glorot"] = "normal"
-    """How embeddings, learned positions and the output layer start: from N(0, 1/D), or by Glorot's rule as all other
-    matrices do, which makes them smaller the more tokens there are; the Annotated Transformer has it so."""
+    """Initialisation of embeddings, learned positions and the output layer: N(0, 1/D), or Glorot like all other
+    matrices, as in the Annotated Transformer, which is smaller the larger the vocabulary."""
     output_bias: bool = False
-    """A bias in the layer before the softmax."""
+    """Bias of the output layer."""
     scale_output: bool = False
-    """Divide what goes into the last layer by the root of its width, as T5 does where that layer is an embedding."""
+    """Divide the output layer's input by sqrt(model_dim), as T5 does with tied embeddings."""
     word_dropout: Rate = 0.0
-    """On whole embeddings, before positions are added: words of both sides that the model must do without."""
+    """Dropout of whole token embeddings of both sides, before positions are added."""
 
     @model_validator(mode="after")
-    def _future_is_hidden(self) -> TransformerConfig:
+    def _attention_is_causal(self) -> TransformerConfig:
         if (self.decoder_attention or self.attention) == "low_rank":
             raise ValueError(
-                "low_rank attention cannot hide the future, which a decoder must; give decoder_attention, for example "
+                "attention = 'low_rank' cannot be causal, as a decoder must be; set decoder_attention, for example to "
                 '"full"'
             )
         if self.decoder_attention is not None:
@@ -69,7 +69,7 @@ class TransformerConfig(BlockConfig):
         return self
 
     def of_decoder(self) -> TransformerConfig:
-        """The settings as the decoder's blocks read them."""
+        """The settings of the decoder's blocks."""
         if self.decoder_attention is None:
             return self
         return self.but(attention=self.decoder_attention, decoder_attention=None)
@@ -110,18 +110,18 @@ class Transformer(Transducer[Memory, StackState]):
         self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scale_embeddings)
         self.source_positions = added_positions(config)
         self.target_positions = added_positions(config)
-        self.source_relative_positions = relative_positions(config, both_ways=True)
-        self.target_relative_positions = relative_positions(config, both_ways=False)
+        self.source_relative_positions = relative_positions(config, bidirectional=True)
+        self.target_relative_positions = relative_positions(config, bidirectional=False)
         self.word_dropout = WordDropout(config.word_dropout)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderBlock(config.of_layer(layer)) for layer in range(config.num_layers))
-        self.encoder_norm = closing_norm(config)
+        self.encoder_norm = final_norm(config)
         self.decoder_config = config.of_decoder()
         self.decoder = nn.ModuleList(
             DecoderBlock(self.decoder_config.of_layer(layer))
             for layer in range(config.decoder_layers or config.num_layers)
         )
-        self.decoder_norm = closing_norm(config)
+        self.decoder_norm = final_norm(config)
         tied = self.target_embedding if config.tied_embeddings in ("all", "target") else None
         self.output = Output(sizes.target, dim, bias=config.output_bias, tied=tied)
         low_rank = config.attention == "low_rank"
@@ -134,7 +134,7 @@ class Transformer(Transducer[Memory, StackState]):
         place_1S = torch.arange(source.shape[1], device=source.device)[None]
         relation, allowed_B11S = self.source_relative_positions(place_1S, place_1S), broadcast(allowed)
         for block in self.encoder:
-            hidden = through(block, self._recomputes, hidden, allowed_B11S, relation)
+            hidden = apply_block(block, self._recomputes, hidden, allowed_B11S, relation)
         return Memory(self.encoder_norm(hidden), allowed)
 
     def forward(self, target: Tensor, memory: Memory) -> Tensor:
@@ -143,7 +143,7 @@ class Transformer(Transducer[Memory, StackState]):
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
         relation, allowed_B11M = self.target_relative_positions(place_1T, place_1T), broadcast(memory.allowed)
         for block in self.decoder:
-            hidden = through(block, self._recomputes, hidden, memory.states, allowed_B11M, relation)
+            hidden = apply_block(block, self._recomputes, hidden, memory.states, allowed_B11M, relation)
         return self._scaled(self.decoder_norm(hidden))
 
     def start(self, memory: Memory, width: int = 1) -> StackState:

@@ -1,8 +1,7 @@
-"""The Universal Transformer (Dehghani et al. 2019, arXiv 1807.03819): one block for each side, applied again and again.
+"""The Universal Transformer (Dehghani et al. 2019, arXiv 1807.03819): one block per side, applied repeatedly.
 
-Depth becomes time: every position is revised step by step by the same weights, told at each step where it stands and
-which step it is, and halts when it has thought enough (adaptive computation time). A position that has halted stays
-what it was, and others go on looking at it.
+Depth becomes time: the same weights revise every position step by step, with signals for position and step, until the
+position halts (adaptive computation time). A halted position keeps its state, and others still attend to it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, closing_norm
+from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, final_norm
 from transduce.models.decoder import DecoderState
 from transduce.models.head import LabelHead, SpanHead, TagHead
 from transduce.models.interface import EncoderModel, Encoding, Head, Memory, Transducer, VocabularySizes
@@ -29,43 +28,41 @@ from transduce.nn.position import Coordinates, RandomOffsets
 from transduce.nn.relative_position import UNRELATED
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
 
-# Depth as time: what both forms of the Universal Transformer share (Dehghani et al. 2019, section 2).
-#
-# A block is applied again and again to a state that is told before every step where each position stands and which
-# step it is; each position halts when it has thought enough, or all take as many steps.
+# What the transducer and the encoder share (Dehghani et al. 2019, section 2): a block is applied repeatedly, with
+# position and step signals added before each step, until every position halts or the maximum is reached.
 
-Think = Callable[[Tensor, int], Tensor]
-"""One step: (what each position is and is told (B N D), the number of the step) -> (B N D)."""
+StepFunction = Callable[[Tensor, int], Tensor]
+"""One step: (state with signals (B N D), number of the step) -> (B N D)."""
 
 
 class PonderingConfig(BlockConfig):
-    """Sizes and choices of a block that is applied again and again; the defaults are the paper's base model."""
+    """Settings of a block that is applied repeatedly; the defaults are the paper's base model."""
 
     num_layers: Layers = 6
-    """How often the block of each side is applied, at most; the paper's T."""
+    """Maximum steps of each side; the paper's T."""
     positions: Literal["sinusoidal"] = "sinusoidal"
-    """Where a token stands, and at which step: signals added before every step."""
+    """Position encoding: sinusoids of position and step, added before every step."""
     attention: Literal["full"] = "full"
-    """What self-attention looks at; every step would need a past of its own kind otherwise."""
+    """Self-attention; kernels would need a state per step."""
     halting: bool = True
-    """Let every position halt by itself; otherwise all take num_layers steps."""
+    """Adaptive computation time; otherwise every position takes num_layers steps."""
     halting_threshold: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
-    """How much of its probability a position has given away when it halts."""
+    """Cumulative halting probability at which a position halts."""
     ponder_cost: Annotated[float, Field(ge=0.0, le=100.0)] = 0.01
-    """What a step of a position costs, in nats of the loss."""
+    """Cost of one step of a position, in nats."""
     max_offset: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """In training, positions begin at random, at most here, both sides' at the same place: for texts longer than any
-    that was learnt."""
+    """Maximum random offset of the first position in training, the same for both sides: for texts longer than those
+    of training."""
     scale_embeddings: bool = True
-    """Multiply embeddings by the root of their width."""
+    """Multiply embeddings by sqrt(model_dim)."""
 
     def make_halting(self) -> AdaptiveHalting | None:
-        """What says when positions halt, if they do."""
+        """The halting unit, or None."""
         return AdaptiveHalting(self.model_dim, self.halting_threshold) if self.halting else None
 
 
 def ponder(
-    think: Think,
+    think: StepFunction,
     hidden: Tensor,
     places: Tensor,
     coordinates: Coordinates,
@@ -74,10 +71,10 @@ def ponder(
     real: Tensor | None = None,
     stops_early: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Think until everybody has halted, or `steps` times; `real` (B N) says who has to think at all.
+    """Apply the step until all positions have halted, or `steps` times; `real` (B N) excludes padding.
 
-    Later tokens look at every step of earlier ones, so while decoding nobody stops early; nor where somebody listens,
-    who would hear a step that depends on the neighbours in the batch. -> (B N D), costs (B N).
+    Later tokens attend to every step of earlier ones, so decoding never stops early; neither does a hooked model, whose
+    last step would depend on the neighbours in the batch. -> (B N D), costs (B N).
     """
     if halting is None:
         for step in range(steps):
@@ -99,34 +96,34 @@ def signals_from(offset: Tensor, length: int, coordinates: Coordinates, max_offs
 
 
 class UniversalConfig(PonderingConfig):
-    """Sizes and choices of one Universal Transformer; the defaults are the paper's base model."""
+    """Settings of a Universal Transformer; the defaults are the paper's base model."""
 
     tied_embeddings: Literal["all", "target", "none"] = "all"
-    """One matrix for source, target and output (needs a joint vocabulary), for the last two, or none."""
+    """Share one matrix between source, target and output (all, needs a joint vocabulary), or target and output."""
     output_bias: bool = False
-    """A bias in the layer before the softmax."""
+    """Bias of the output layer."""
 
 
 def universal_base() -> UniversalConfig:
-    """The width of the Transformer's base model, six steps at most."""
+    """The width of the Transformer's base model, at most six steps."""
     return UniversalConfig()
 
 
 def universal_mini() -> UniversalConfig:
-    """For tasks with a known answer, on a laptop: a width of 128, pre-norm."""
+    """For algorithmic tasks on a laptop: a width of 128, pre-norm."""
     return UniversalConfig(model_dim=128, ffn_dim=512, num_heads=4, norm="pre", dropout=0.0)
 
 
 @dataclass(frozen=True)
 class UniversalMemory(Memory):
-    """What the decoder reads, and where its positions begin."""
+    """Encoder output, and the offset of its positions."""
 
     offset: Tensor
     """(B), the same for both sides."""
 
 
 class Universal(Transducer[UniversalMemory, DecoderState]):
-    """Source → target by one block for each side."""
+    """Source → target by one block per side."""
 
     def __init__(self, config: UniversalConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -138,7 +135,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = EncoderBlock(config), DecoderBlock(config)
-        self.encoder_norm, self.decoder_norm = closing_norm(config), closing_norm(config)
+        self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
         self.encoder_halting, self.decoder_halting = config.make_halting(), config.make_halting()
         self.source_ponder = AuxiliaryLoss("source", config.ponder_cost)
         self.target_ponder = AuxiliaryLoss("target", config.ponder_cost)
@@ -185,7 +182,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         return DecoderState(
             past=KeyValues.empty(self.config.num_layers, sentences, width, shape.key_value_heads, dims, memory.states),
             width=width,
-            memory=KeptMemory.of([read], broadcast(memory.allowed)),  # one block reads it at every step of depth
+            memory=KeptMemory.of([read], broadcast(memory.allowed)),  # projected once for all steps
         )
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
@@ -199,11 +196,11 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         return hidden, state
 
     def _extend(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Read several tokens of each row; each step of depth has keys and values of its own.  (R T) -> (R T D)."""
+        """Process several tokens of each row; each step has its own keys and values.  (R T) -> (R T D)."""
         past, width, length = state.past, state.width, tokens.shape[1]
         past.reserve(length)
         token_SN = by_sentence(tokens, width)
-        place_SND = self.coordinates.at(past.asking(length), past.longest + length)
+        place_SND = self.coordinates.at(past.query_positions(length), past.longest + length)
         assert state.memory is not None
         memory, allowed = state.memory.layer(0), past.allowed(length)
 
@@ -217,7 +214,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
 
     def _ponder(
         self,
-        think: Think,
+        think: StepFunction,
         hidden: Tensor,
         places: Tensor,
         halting: AdaptiveHalting | None,
@@ -232,31 +229,31 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         return signals_from(offset, length, self.coordinates, self.config.max_offset * self.training)
 
 
-# The Universal Transformer as a reader: its encoder alone, and heads that say what it read (Dehghani et al. 2019).
+# The Universal Transformer as an encoder model: its encoder with a prediction head.
 #
-# One block thinks about a text, a pair of texts or a story with a question, each token for as long as it needs, and
-# what the start token has come to stands for all of it. In the paper's experiments with stories (section 3.1) every
-# fact is one position, the sum of its words; here every word is one, so that one form serves texts of any kind.
+# The input is a text, a pair of texts, or context facts with a question; the state of the start token is the pooled
+# vector. In the paper's bAbI experiments (section 3.1) every fact is one position, the sum of its words; here every
+# word is one, so that one form serves all texts.
 
 
 class UniversalEncoderConfig(PonderingConfig):
-    """Sizes and choices of one reader; the defaults are the paper's base model's."""
+    """Settings of a Universal Transformer encoder; the defaults are the paper's base model."""
 
     head: Literal["none", "labels", "tags", "span"] = "none"
-    """What is said of a text: nothing, its label, a label for each token, where an answer stands."""
+    """Prediction head: none, classification, tagging, or extractive question answering."""
     num_labels: Annotated[int, Field(ge=1, le=1_000_000)] = 2
-    """With head = "labels" or "tags": how many there are; filled in by the data."""
+    """With head = "labels" or "tags": number of labels; filled in from the data."""
     head_dropout: Rate = 0.0
-    """On what a head for labels or tags reads."""
+    """Dropout on the head's input."""
 
 
 def universal_encoder() -> UniversalEncoderConfig:
-    """For a laptop: a width of 128, pre-norm, six steps at most, as `universal_mini`."""
+    """For a laptop: a width of 128, pre-norm, at most six steps, as `universal_mini`."""
     return UniversalEncoderConfig(model_dim=128, ffn_dim=512, num_heads=4, norm="pre", dropout=0.0)
 
 
 class UniversalEncoder(EncoderModel):
-    """Texts → a vector per token, which has thought as long as it needed, and what the head says."""
+    """Texts → a vector per token, and the head's predictions."""
 
     max_texts = None
 
@@ -266,11 +263,11 @@ class UniversalEncoder(EncoderModel):
         self.config, self.sizes = config, sizes
         self.embedding = Embedding(sizes.source, dim, config.scale_embeddings)
         self.question_embedding = Embedding(2, dim, config.scale_embeddings)
-        """Whether a token is of the last of several texts: the second of a pair, the question of a story."""
+        """Whether a token is of the last of several texts: the second of a pair, or the question."""
         self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
         self.dropout = Dropout(config.dropout)
         self.encoder = EncoderBlock(config)
-        self.encoder_norm = closing_norm(config)
+        self.encoder_norm = final_norm(config)
         self.halting = config.make_halting()
         self.ponder = AuxiliaryLoss("source", config.ponder_cost)
         self.head = self._make_head()
@@ -283,7 +280,9 @@ class UniversalEncoder(EncoderModel):
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
+    def forward(
+        self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
+    ) -> Encoding:
         segments = torch.zeros_like(tokens) if segments is None else segments * allowed
         last_B1 = segments.amax(dim=1, keepdim=True)
         asked_BN = ((segments == last_B1) & (last_B1 > 0)).long()

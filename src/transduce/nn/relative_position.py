@@ -103,9 +103,9 @@ class Buckets(RelativePositions):
     An encoder gives half of the buckets to what comes after; a decoder has all of them for what came before.
     """
 
-    def __init__(self, num_heads: int, buckets: int, max_distance: int, both_ways: bool) -> None:
+    def __init__(self, num_heads: int, buckets: int, max_distance: int, bidirectional: bool) -> None:
         super().__init__()
-        self.buckets, self.max_distance, self.both_ways = buckets, max_distance, both_ways
+        self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
         self.weight = nn.Parameter(torch.empty(buckets, num_heads))
 
     def forward(self, asking: Tensor, asked: Tensor) -> Relation:
@@ -115,7 +115,7 @@ class Buckets(RelativePositions):
 
     def _bucket(self, ahead: Tensor) -> Tensor:
         buckets, offset = self.buckets, torch.zeros_like(ahead)
-        if self.both_ways:
+        if self.bidirectional:
             buckets //= 2
             offset = (ahead > 0) * buckets
             distance = ahead.abs()

@@ -88,12 +88,12 @@ class KeyValues:
         new_STWM = new_TWTW.flatten(2).expand(len(self.own), -1, -1, -1)
         return torch.cat([past_STWN, new_STWM], dim=3).flatten(1, 2)[:, None]
 
-    def positions(self, length: int) -> Tensor:
+    def key_positions(self, length: int) -> Tensor:
         """Where the tokens in the slots that `length` new tokens look at stand; -1 for nobody's.  -> (S M)."""
         past_SN = (self.own.cumsum(dim=2) * self.own).amax(dim=1) - 1  # its place among the slots of whoever owns it
-        return torch.cat([past_SN, self.asking(length)], dim=1)
+        return torch.cat([past_SN, self.query_positions(length)], dim=1)
 
-    def asking(self, length: int) -> Tensor:
+    def query_positions(self, length: int) -> Tensor:
         """At which position each of `length` new tokens of each row stands.  -> (S T·W)."""
         ahead_N = torch.arange(length, device=self.lengths.device).repeat_interleave(self.width)
         return self.lengths[:, None] + ahead_N

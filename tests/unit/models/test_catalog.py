@@ -55,12 +55,12 @@ def test_every_setting_of_every_model_is_explained() -> None:
 
 
 def test_an_unknown_model_gets_a_suggestion() -> None:
-    with pytest.raises(SettingsError, match=r"^there is no model 'transfomer'; did you mean 'transformer'\?$"):
+    with pytest.raises(SettingsError, match=r"^unknown model 'transfomer'; did you mean 'transformer'\?$"):
         entry("transfomer")
 
 
 def test_an_unknown_preset_gets_a_suggestion() -> None:
-    with pytest.raises(SettingsError, match=r"^there is no preset 'paper_bas'; did you mean 'paper_base'\?$"):
+    with pytest.raises(SettingsError, match=r"^unknown preset 'paper_bas'; did you mean 'paper_base'\?$"):
         preset("paper_bas")
 
 

@@ -292,7 +292,7 @@ def test_presets_go_by_name() -> None:
     [
         ({"attention": "dot"}, "set attention = 'general' or bidirectional = false"),
         ({"input_feeding": True}, "input_feeding needs attention 'dot' or 'general', not 'additive'"),
-        ({"tied_embeddings": "target"}, "reads 1792 values and embedding_dim is 256"),
+        ({"tied_embeddings": "target"}, "embedding_dim = 256, not 1792"),
         ({"hidden_dim": 0}, "hidden_dim = 0 is not possible"),
         ({"dropout": -0.1}, "dropout = -0.1 is not possible"),
         ({"num_layers": 1_000_000}, "num_layers = 1000000 is not possible"),

@@ -131,9 +131,9 @@ def test_heads_share_the_width_unless_told_otherwise() -> None:
         ({"num_heads": 0}, "num_heads = 0 is invalid: input should be greater than or equal to 1"),
         (
             {"num_heads": 7},
-            "model_dim 512 does not divide into 7 heads; change one of them, or give key_dim and value_dim",
+            "model_dim 512 is not divisible by num_heads 7",
         ),
-        ({"num_heads": 7, "key_dim": 3}, "model_dim 512 does not divide into 7 heads"),
+        ({"num_heads": 7, "key_dim": 3}, "model_dim 512 is not divisible by num_heads 7"),
         ({"num_layers": 1_000_000}, "num_layers = 1000000 is not possible"),
         ({"decoder_layers": 0}, "decoder_layers = 0 is not possible"),
         ({"model_dim": -512}, "model_dim = -512 is not possible"),

@@ -109,7 +109,7 @@ def test_additive_attention_is_the_arithmetic_of_the_paper() -> None:
         attention.k_proj.bias.fill_(0.25)
         attention.score_proj.weight.fill_(3.0)
     memory = torch.tensor([[[1.0], [-0.5], [9.0]]], dtype=torch.float64)
-    source = attention.read(memory, torch.tensor([[True, True, False]]))
+    source = attention.project_memory(memory, torch.tensor([[True, True, False]]))
 
     context, score = attention(torch.tensor([[[0.7]]], dtype=torch.float64), source)
 
@@ -127,7 +127,7 @@ def test_additive_attention_is_one_matrix_over_query_and_memory_side_by_side() -
         side_by_side.weight.copy_(torch.cat([attention.q_proj.weight, attention.k_proj.weight], dim=1))
         side_by_side.bias.copy_(attention.k_proj.bias)
     query, memory = torch.randn(2, 1, 5), torch.randn(2, 11, 7)
-    _, score = attention(query, attention.read(memory, torch.ones(2, 11, dtype=torch.bool)))
+    _, score = attention(query, attention.project_memory(memory, torch.ones(2, 11, dtype=torch.bool)))
     expected = (
         torch.tanh(side_by_side(torch.cat([query.expand(-1, 11, -1), memory], dim=-1))) @ attention.score_proj.weight[0]
     )
@@ -140,7 +140,7 @@ def test_multiplicative_attention_is_a_product_through_a_matrix_or_without(proje
     attention = MultiplicativeAttention(5, 7 if projected else 5, projected)
     matrix = attention.k_proj.weight if projected else torch.eye(5)
     query, memory = torch.randn(2, 3, 5), torch.randn(2, 11, matrix.shape[1])
-    context, score = attention(query, attention.read(memory, torch.ones(2, 11, dtype=torch.bool)))
+    context, score = attention(query, attention.project_memory(memory, torch.ones(2, 11, dtype=torch.bool)))
     expected = torch.einsum("bqd,de,bme->bqm", query, matrix, memory)
     torch.testing.assert_close(score, expected)
     torch.testing.assert_close(context, torch.einsum("bqm,bme->bqe", expected.softmax(-1), memory))
@@ -151,8 +151,10 @@ def test_rows_of_one_sentence_share_its_memory(attention: AdditiveAttention | Mu
     torch.manual_seed(6)
     memory, allowed = torch.randn(2, 11, 7), torch.arange(11) < torch.tensor([[11], [4]])
     query = torch.randn(2 * 3, 2, 5)
-    shared, _ = attention(query, attention.read(memory, allowed))
-    copied, _ = attention(query, attention.read(memory.repeat_interleave(3, 0), allowed.repeat_interleave(3, 0)))
+    shared, _ = attention(query, attention.project_memory(memory, allowed))
+    copied, _ = attention(
+        query, attention.project_memory(memory.repeat_interleave(3, 0), allowed.repeat_interleave(3, 0))
+    )
     torch.testing.assert_close(shared, copied)
 
 

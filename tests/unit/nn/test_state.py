@@ -55,7 +55,7 @@ class Rows:
         self, layer: int, length: int, keys: Tensor, values: Tensor, seen_keys: Tensor, seen_values: Tensor
     ) -> None:
         """What a row may look at, of what `write` returns, is its past and then its new tokens up to the one asked."""
-        allowed, positions = self.state.allowed(length), self.state.positions(length)
+        allowed, positions = self.state.allowed(length), self.state.key_positions(length)
         assert positions.shape == (len(self.truth), seen_keys.shape[2])
         if allowed is None:
             allowed = torch.ones(len(self.truth), 1, length * self.width, seen_keys.shape[2], dtype=torch.bool)
@@ -143,14 +143,14 @@ def test_what_no_beam_owns_any_more_is_left_behind() -> None:
         rows.read(1, None)
         rows = rows.select([(sentence, [token % 3] * 3) for sentence in range(2)])
         assert rows.state.filled <= 1.5 * (token + 1) + 3 * FEWEST
-    assert rows.state.positions(0)[:, 0].tolist() == [0, 0]
+    assert rows.state.key_positions(0)[:, 0].tolist() == [0, 0]
 
 
 def test_slots_that_are_nobodys_have_no_position() -> None:
     rows = Rows.empty(1, 2)
     rows.read(3, None)
     chosen = rows.select([(0, [1, 1])])
-    assert chosen.state.positions(2).tolist() == [[-1, 0, -1, 1, -1, 2, 3, 3, 4, 4]]
+    assert chosen.state.key_positions(2).tolist() == [[-1, 0, -1, 1, -1, 2, 3, 3, 4, 4]]
 
 
 def test_a_sentence_that_leaves_takes_its_slots_along() -> None:

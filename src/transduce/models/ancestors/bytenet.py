@@ -31,7 +31,7 @@ Dilation = Annotated[int, Field(ge=1, le=100_000)]
 
 
 class ByteNetConfig(Config):
-    """Sizes and choices of one ByteNet; the defaults are the paper's model for English-German."""
+    """Settings of a ByteNet; the defaults are the paper's model for English-German."""
 
     model_dim: Width = 800
     """Width within a block, the paper's d; embeddings and what runs past the blocks are twice as wide."""
@@ -48,7 +48,7 @@ class ByteNetConfig(Config):
     extra: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Columns more than that; the paper's b."""
     output_bias: bool = True
-    """A bias in the layer before the softmax."""
+    """Bias of the output layer."""
     dropout: Rate = 0.1
     """On the embeddings and on what each block adds."""
 
@@ -88,7 +88,7 @@ class ByteNetState(State):
         return ByteNetState(self.windows.select(rows), self.lengths[rows], self.columns[sentences], self.width)
 
     def join(self, other: ByteNetState) -> ByteNetState:
-        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        assert self.width == other.width, "states of different widths cannot be joined"
         longest = max(self.columns.shape[1], other.columns.shape[1])
         columns = [F.pad(one.columns, (0, 0, 0, longest - one.columns.shape[1])) for one in (self, other)]
         lengths = torch.cat([self.lengths, other.lengths])

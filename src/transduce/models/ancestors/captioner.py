@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from transduce.config import Config
 from transduce.models.interface import Memory, Transducer, VocabularySizes
-from transduce.models.rnn import Rate, RnnState, Width, read_ragged
+from transduce.models.rnn import Rate, RnnState, Width, decode_ragged
 from transduce.nn.attention.additive import AdditiveAttention, ProjectedMemory
 from transduce.nn.auxiliary_loss import AuxiliaryLoss
 from transduce.nn.dropout import Dropout, WordDropout
@@ -193,11 +193,11 @@ class Captioner(Transducer[PictureMemory, RnnState]):
 
     def forward(self, target: Tensor, memory: PictureMemory) -> Tensor:
         attention = self.decoder.cross_attention
-        source = attention.read(memory.states, memory.allowed)
+        source = attention.project_memory(memory.states, memory.allowed)
         embedded_BTE = self.word_dropout(self.target_embedding(target))
         readout_BTE, _, score_BTM = self.decoder.look(embedded_BTE, source, self._first(memory))
         if attention.is_hooked:
-            attention.show([self._over_pixels(score_BTM, memory.pixels)], source)
+            attention.run_hooks([self._over_pixels(score_BTM, memory.pixels)], source)
         if self.unevenness.weight > 0:
             self.unevenness(unevenness(score_BTM.softmax(dim=-1)))
         dropped: Tensor = self.dropout(readout_BTE)
@@ -205,10 +205,10 @@ class Captioner(Transducer[PictureMemory, RnnState]):
 
     def start(self, memory: PictureMemory, width: int = 1) -> RnnState:
         carried = tuple(part.repeat_interleave(width, dim=1) for part in self._first(memory))
-        return RnnState(carried, self.decoder.cross_attention.read(memory.states, memory.allowed), width)
+        return RnnState(carried, self.decoder.cross_attention.project_memory(memory.states, memory.allowed), width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
-        return read_ragged(self.decoder, self.target_embedding(tokens), lengths, state)
+        return decode_ragged(self.decoder, self.target_embedding(tokens), lengths, state)
 
     def step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         readout_R1E, carried = self.decoder(self.target_embedding(tokens[:, None]), state.source, state.carried)

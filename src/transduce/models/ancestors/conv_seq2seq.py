@@ -31,7 +31,7 @@ HALF = math.sqrt(0.5)
 
 
 class ConvSeq2SeqConfig(Config):
-    """Sizes and choices of one ConvS2S; the defaults are the paper's model for English-Romanian."""
+    """Settings of a ConvS2S; the defaults are the paper's model for English-Romanian."""
 
     embedding_dim: Width = 512
     """Width of a token's vector, and of what is asked and answered."""
@@ -53,9 +53,9 @@ class ConvSeq2SeqConfig(Config):
     encoder_gradient_scaled: bool = True
     """Divide the gradient that reaches the encoder by the number of layers that ask it (section 3.5)."""
     tied_embeddings: Literal["all", "target", "none"] = "none"
-    """One matrix for source, target and output (needs a joint vocabulary), for target and output, or none."""
+    """Share one matrix between source, target and output (all, needs a joint vocabulary), or target and output."""
     output_bias: bool = True
-    """A bias in the layer before the softmax."""
+    """Bias of the output layer."""
     embedding_init: Literal["normal", "torch"] = "normal"
     """How weights start: embeddings from N(0, 1/D) and matrices by Glorot's rule, or all of them by torch's own rules:
     embeddings from N(0, 1), and between -1/√n and 1/√n for a layer of n inputs."""
@@ -115,7 +115,7 @@ class ConvState(State):
         return ConvState(self.windows.select(rows), lengths, _largest(lengths), source, self.width)
 
     def join(self, other: ConvState) -> ConvState:
-        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        assert self.width == other.width, "states of different widths cannot be joined"
         lengths, longest = torch.cat([self.lengths, other.lengths]), max(self.longest, other.longest)
         return ConvState(self.windows.join(other.windows), lengths, longest, self.source.join(other.source), self.width)
 
@@ -150,7 +150,7 @@ class StepAttention(nn.Module):
         """(R T H), (R T E) -> (R T H)."""
         question_RTE = (self.q_proj(hidden) + embedded) * HALF
         answer_RTE, score_RTM = self.attention(question_RTE, source)
-        self.attention.show([score_RTM], source)
+        self.attention.run_hooks([score_RTM], source)
         merged: Tensor = self.out_proj(answer_RTE)
         return merged
 

@@ -1,9 +1,8 @@
 """The Extended Neural GPU (Kaiser & Bengio 2016, arXiv 1610.08613): active memory in the place of attention.
 
-The encoder is a Neural GPU. The decoder goes on with its image, one step for each token: the tokens that were written
-stand on an *output tape*, a second image that every step reads, and the next token is read off the first row of the
-image, at the place of the last one. So what is written depends on what was written before. Section numbers are the
-paper's.
+The encoder is a Neural GPU. The decoder continues with its image, one step per token: tokens so far are on an *output
+tape*, a second image that is an input of every step, and the next token is predicted from the first row of the image at
+the position of the last one. So the output is autoregressive. Section numbers are the paper's.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from transduce.nn.embedding import Embedding, Output
 
 
 class ExtendedNeuralGpuConfig(ImageConfig):
-    """Sizes and choices of one Extended Neural GPU; the defaults are the size of the paper's translation model."""
+    """Settings of an Extended Neural GPU; the defaults are the size of the paper's translation model."""
 
     model_dim: Width = 512
-    """Channels of the image and of the tape."""
+    """Channels of image and tape."""
     num_sets: Annotated[int, Field(ge=1, le=100)] = 1
-    """Sets of weights that the encoder's steps take in turns; 1 for plain recurrence."""
+    """Weight sets that the encoder's steps use in turn; 1 for plain recurrence."""
     output_bias: bool = True
-    """A bias in the layer before the softmax."""
+    """Bias of the output layer."""
 
 
 def extended_neural_gpu() -> ExtendedNeuralGpuConfig:
@@ -54,18 +53,18 @@ class ImageMemory(Memory):
 
 @dataclass
 class ImageState(State):
-    """Each row's image and tape. A row changes all of its image, so nothing of it is shared."""
+    """Each row's image and tape; rows share nothing, since a step changes the whole image."""
 
     image: Tensor
     """(R C H N), zeros past a row's columns."""
     tape: Tensor
-    """(R N C): the tokens that were read, each in its place."""
+    """(R N C): embeddings of the tokens so far."""
     lengths: Tensor
-    """(R), how many tokens each row has read."""
+    """(R), tokens so far of each row."""
     longest: int
-    """No row has read more."""
+    """The largest of `lengths`."""
     source_lengths: Tensor
-    """(R), how many columns each row began with."""
+    """(R), columns of each row's source."""
     width: int
 
     @property
@@ -78,7 +77,7 @@ class ImageState(State):
         return ImageState(self.image[rows], self.tape[rows], lengths, _largest(lengths), source_lengths, self.width)
 
     def join(self, other: ImageState) -> ImageState:
-        assert self.width == other.width, "states of different widths cannot stand in one batch"
+        assert self.width == other.width, "states of different widths cannot be joined"
         columns = max(self.image.shape[3], other.image.shape[3])
         first, second = self.reach(columns), other.reach(columns)
         return ImageState(
@@ -91,25 +90,25 @@ class ImageState(State):
         )
 
     def reach(self, columns: int) -> ImageState:
-        """Return the state with room for so many columns."""
+        """Return the state with room for `columns` columns."""
         more = max(0, columns - self.image.shape[3])
         if not more:
             return self
         return replace(self, image=F.pad(self.image, (0, more)), tape=F.pad(self.tape, (0, 0, 0, more)))
 
-    def where(self, goes: Tensor, before: ImageState) -> ImageState:
-        """Return this state for the rows that went on, the one before for the others.  (R)."""
+    def where(self, advanced: Tensor, before: ImageState) -> ImageState:
+        """Return this state for the rows that advanced, `before` for the others.  (R)."""
         before = before.reach(self.image.shape[3])
         return replace(
             self,
-            image=torch.where(goes[:, None, None, None], self.image, before.image),
-            tape=torch.where(goes[:, None, None], self.tape, before.tape),
-            lengths=torch.where(goes, self.lengths, before.lengths),
+            image=torch.where(advanced[:, None, None, None], self.image, before.image),
+            tape=torch.where(advanced[:, None, None], self.tape, before.tape),
+            lengths=torch.where(advanced, self.lengths, before.lengths),
         )
 
 
 class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
-    """Source → target by one image that is worked on, while the target is written on a tape beside it."""
+    """Source → target by an active memory, with the target so far on a tape."""
 
     def __init__(self, config: ExtendedNeuralGpuConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -150,7 +149,7 @@ class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
         return torch.stack(hidden, dim=1), replace(state, longest=_largest(state.lengths))
 
     def step(self, tokens: Tensor, state: ImageState) -> tuple[Tensor, ImageState]:
-        """Write a token on each row's tape and work on the image once.  (R) -> (R D).
+        """Write a token on each row's tape and apply one step to the image.  (R) -> (R D).
 
         An image has the columns of its source, and one more for every token past them.
         """

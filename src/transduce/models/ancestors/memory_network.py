@@ -1,9 +1,9 @@
-"""The End-To-End Memory Network (Sukhbaatar et al. 2015, arXiv 1503.08895): facts, a question, and several looks.
+"""The End-To-End Memory Network (Sukhbaatar et al. 2015, arXiv 1503.08895): multi-hop attention over facts.
 
-Every fact of a story is a vector in a memory. A question looks at the facts, adds what it finds to itself, and looks
-again: with each hop it can find a fact that only matters because of another. What it has become names the answer.
+Every fact of a context is a vector in a memory. The question attends to the facts, adds the result to itself, and
+attends again: with each hop it can find a fact that matters only because of another. The result predicts the answer.
 
-It is a EncoderModel of several texts: the last one is the question, those before it are the facts, the newest next to it.
+It is an EncoderModel of several texts: the last is the question, those before it are the facts, the newest next to it.
 """
 
 from __future__ import annotations
@@ -29,65 +29,67 @@ from transduce.nn.linear import Linear
 Width = Annotated[int, Field(ge=1, le=65_536)]
 
 FIRST_STD = 0.1
-"""Of the first embeddings (section 4.2); larger ones make a linear start run away."""
+"""Standard deviation of the initial embeddings (section 4.2); with larger ones a linear start diverges."""
 
 NO_WORD = -1
-"""In place of a label's token: the label is no word of the vocabulary."""
+"""In place of a label's token: the label is not a word of the vocabulary."""
 
 
 class MemoryNetworkConfig(Config):
-    """Sizes and choices of one network; the defaults are the paper's for bAbI, all tasks together."""
+    """Settings of a memory network; the defaults are the paper's for bAbI, all tasks jointly."""
 
     model_dim: Width = 50
-    """Width of a word's, a fact's and a question's vector."""
+    """Width of the embeddings of words, facts and questions."""
     hops: Annotated[int, Field(ge=1, le=100)] = 3
-    """How often the question looks at the facts."""
+    """Number of hops: how often the question attends to the facts."""
     tying: Literal["adjacent", "layerwise"] = "adjacent"
-    """Which matrices are one: what a hop answers with is what the next one looks by; or all hops share both, and a
-    trained matrix carries the question from one to the next."""
+    """Weight tying (section 2.2): adjacent, the output embedding of a hop is the next one's input embedding; layerwise,
+    all hops share both, with a learned projection of the question between hops."""
     position_encoding: bool = True
-    """Let a word's place in its fact matter (section 4.1); without it a fact is the bag of its words."""
+    """Position encoding of words in a fact (section 4.1); without it a fact is a bag of words."""
     max_facts: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Facts that are looked at, the newest ones; each place in time has a trained vector."""
+    """Number of facts in the memory, the newest ones; each has a learned time embedding."""
     empty_facts: bool = False
-    """Let a hop look at the places that have no fact as well, where it finds nothing: it need not look at any fact."""
+    """Include empty slots in the softmax, so that a hop need not attend to any fact."""
     random_noise: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
-    """While training: how likely an empty place in time stands behind a fact, so that times are not learnt by heart."""
+    """Random noise of training (section 4.1): probability of an empty slot after a fact."""
     linear_updates: Annotated[int, Field(ge=0, le=2**40)] = 0
-    """Updates that are trained without the softmax over facts (the paper's linear start)."""
+    """Updates of the paper's linear start, without the softmax over facts."""
     head: Literal["none", "labels"] = "none"
-    """What is said of a story: nothing, or the answer to its question."""
+    """Prediction head: none, or classification of the answer."""
     num_labels: Annotated[int, Field(ge=1, le=1_000_000)] = 2
-    """With head = "labels": how many answers there are; filled in by the data."""
+    """With head = "labels": number of answers; filled in from the data."""
     label_tokens: Annotated[tuple[Annotated[int, Field(ge=NO_WORD)], ...], Field(strict=False)] = ()
-    """With head = "labels" and adjacent matrices: of each answer the token that it is written with, or -1 where it is
-    no single word; filled in by the data. Without them answers have a matrix of their own."""
+    """With head = "labels" and adjacent tying: the token of each answer, or -1 where it is not a single word; filled in
+    from the data. Without them answers have their own matrix."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.label_tokens and len(self.label_tokens) != self.num_labels:
-            raise ValueError(f"label_tokens says {len(self.label_tokens)} answers, num_labels {self.num_labels}")
+            raise ValueError(f"label_tokens has {len(self.label_tokens)} entries, but num_labels is {self.num_labels}")
         if self.label_tokens and self.tying != "adjacent":
-            raise ValueError("label_tokens belongs to tying = 'adjacent'; layer-wise, answers have their own matrix")
+            raise ValueError(
+                "label_tokens needs tying = 'adjacent'; with layerwise tying answers have their own matrix"
+            )
         return self
 
 
 def memn2n() -> MemoryNetworkConfig:
-    """Three hops, adjacent matrices, position and time, random noise; a linear start is for the recipe to add."""
+    """Three hops, adjacent tying, position and time encoding, random noise; a recipe may add a linear start."""
     return MemoryNetworkConfig(empty_facts=True)
 
 
 def memn2n_layerwise() -> MemoryNetworkConfig:
-    """The same as a recurrent network over hops."""
+    """The same with layerwise tying, a recurrent network over hops."""
     return MemoryNetworkConfig(empty_facts=True, tying="layerwise")
 
 
 class Layout:
-    """Which token is of which text, and how far into it.
+    """Which text each token belongs to, and its position in it.
 
-    F places in time, the newest fact's first, and behind them one for the question: older facts have no place. There
-    are no more places than the longest story needs, and only the T tokens that have one are looked up: stories of
-    different lengths side by side cost little more than their words.
+    F slots, the newest fact first, then one for the question; older facts have no slot. There are no more slots than
+    the longest context needs, and only the T tokens with a slot are looked up, so that contexts of different lengths in
+    one batch cost little more than their words.
     """
 
     def __init__(self, allowed: Tensor, segments: Tensor, max_facts: int, dim: int) -> None:
@@ -95,12 +97,12 @@ class Layout:
         asked_B1 = segments.amax(dim=1, keepdim=True)
         self.places = max(1, min(max_facts, int(asked_B1.max())))
         self.allowed_BF = torch.arange(self.places, device=allowed.device) < asked_B1
-        """Places that have a fact."""
+        """Slots that hold a fact."""
         age_BN = asked_B1 - 1 - segments
         slot_BN = torch.where(age_BN < 0, self.places, age_BN)
         self.row_T, self.column_T = (allowed & (age_BN < self.places)).nonzero(as_tuple=True)
         self.text_T = self.row_T * (self.places + 1) + slot_BN[self.row_T, self.column_T]
-        """Of all texts of the batch, the one that a token is of."""
+        """Index of each token's text among all texts of the batch."""
         begins_BN = torch.ones_like(allowed)
         begins_BN[:, 1:] = segments[:, 1:] != segments[:, :-1]
         column_N = torch.arange(segments.shape[1], device=allowed.device)
@@ -115,16 +117,16 @@ class Layout:
 
 
 class Hop(nn.Module):
-    """One look at the facts: softmax(u · m) weighs what is answered with."""
+    """One attention over the facts: softmax(u · m) c."""
 
     def __init__(self, places: int) -> None:
-        """So many facts, real and empty ones, are looked at; 0 to look at real ones only."""
+        """`places` is the number of slots in the softmax, empty ones included; 0 for real facts only."""
         super().__init__()
         self.places = places
         self.weight = HookPoint()
 
     def forward(self, asked: Tensor, key: Tensor, value: Tensor, allowed: Tensor, linear: bool) -> Tensor:
-        """(B D), (B F D) twice, (B F) -> (B D). Where there is no fact, nothing is found."""
+        """(B D), (B F D) twice, (B F) -> (B D). Empty slots add zero."""
         score_BF = (key @ asked[:, :, None])[:, :, 0]
         if not linear:
             score_BF = self._shares(score_BF.masked_fill(~allowed, torch.finfo(score_BF.dtype).min), allowed)
@@ -132,7 +134,7 @@ class Hop(nn.Module):
         return (weight_B11F[:, 0] @ value)[:, 0]
 
     def _shares(self, score: Tensor, allowed: Tensor) -> Tensor:
-        """Softmax; an empty fact is a vector of zeros, whose score is zero.  (B F) -> (B F)."""
+        """Softmax; an empty slot is a vector of zeros, whose score is zero.  (B F) -> (B F)."""
         if not self.places:
             return score.softmax(dim=1)
         empty_B1 = (self.places - allowed.sum(dim=1, keepdim=True)).to(score.dtype)
@@ -140,9 +142,9 @@ class Hop(nn.Module):
 
 
 class AnswerHead(Head):
-    """Which answer is meant, where answers are words: one has the vector of its word in the last table (section 2.2).
+    """Classification where answers are words: an answer has its word's vector in the last embedding (section 2.2).
 
-    What a fact holds can then be named as it is found. An answer that is no single word has a vector of its own.
+    An answer that is not a single word has its own vector.
     """
 
     rows_C: Tensor
@@ -152,7 +154,9 @@ class AnswerHead(Head):
         size, dim = words.weight.shape
         if max(label_tokens) >= size:
             most = max(label_tokens)
-            raise SettingsError(f"model.label_tokens: there is no token {most} among {size:,}; leave the setting out")
+            raise SettingsError(
+                f"model.label_tokens: token {most} is outside the vocabulary of {size:,}; leave the setting out"
+            )
         self.output = Output(size, dim, tied=words)
         own = sum(token == NO_WORD for token in label_tokens)
         self.label_embedding = Embedding(own, dim, scaled=False, std=FIRST_STD) if own else None
@@ -160,19 +164,19 @@ class AnswerHead(Head):
         rows = [next(behind) if token == NO_WORD else token for token in label_tokens]
         self.register_buffer("rows_C", torch.tensor(rows), persistent=False)
 
-    def forward(self, reading: Encoding) -> Tensor:
+    def forward(self, encoding: Encoding) -> Tensor:
         """-> (B C)."""
-        assert reading.pooled is not None, "an answer is read off what the question has become"
+        assert encoding.pooled is not None, "classification needs a pooled vector"
         weight_VD = (
             self.output.weight
             if self.label_embedding is None
             else torch.cat((self.output.weight, self.label_embedding.weight))
         )
-        return F.linear(reading.pooled, weight_VD[self.rows_C])
+        return F.linear(encoding.pooled, weight_VD[self.rows_C])
 
 
 class MemoryNetwork(EncoderModel):
-    """A story and a question → one vector that names the answer."""
+    """Context facts and a question → a vector that predicts the answer."""
 
     max_texts = None
     attends_to_facts = True
@@ -184,12 +188,12 @@ class MemoryNetwork(EncoderModel):
         tables = config.hops + 1 if adjacent else 2
         words = [Embedding(sizes.source, dim, scaled=False, std=FIRST_STD) for _ in range(tables)]
         self.embeddings = nn.ModuleList(words)
-        """Adjacent: hop k looks by table k and answers with table k + 1. Layer-wise: every hop has both."""
+        """Adjacent: hop k has embeddings k for keys and k + 1 for values. Layerwise: all hops share two."""
         self.time_embeddings = nn.ModuleList(
             Embedding(config.max_facts, dim, scaled=False, std=FIRST_STD) for _ in range(tables)
         )
         self.question_embedding = None if adjacent else Embedding(sizes.source, dim, scaled=False, std=FIRST_STD)
-        """The question's own words; adjacent ones are those of the first table."""
+        """Embedding of the question; with adjacent tying it is the first one."""
         self.hop_proj = None if adjacent else Linear(dim, dim, bias=False)
         self.hops = nn.ModuleList(Hop(config.max_facts if config.empty_facts else 0) for _ in range(config.hops))
         self.noise = Dropout(config.random_noise)
@@ -203,8 +207,10 @@ class MemoryNetwork(EncoderModel):
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
-        """Read stories; the vector of a token is its own and what the question has become."""
+    def forward(
+        self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
+    ) -> Encoding:
+        """Encode contexts with questions; a token's vector is its embedding plus the final question vector."""
         if segments is None:
             segments = torch.zeros_like(tokens)
         layout = Layout(allowed, segments, self.config.max_facts, self.width)
@@ -226,12 +232,12 @@ class MemoryNetwork(EncoderModel):
 
     @property
     def is_linear(self) -> bool:
-        """Whether the softmax is still left out: which update this is, the dropout's key knows."""
+        """Whether this update is part of the linear start; the dropout key has its number."""
         key = self.noise.key
         return self.training and key is not None and key.update <= self.config.linear_updates
 
     def _summed(self, table: nn.Module, tokens: Tensor, layout: Layout) -> Tensor:
-        """Add up the words of each fact and of the question.  (B N) -> (B F+1 D)."""
+        """Sum the words of each fact and of the question.  (B N) -> (B F+1 D)."""
         word_TD: Tensor = table(tokens[layout.row_T, layout.column_T])
         if self.config.position_encoding:
             word_TD = word_TD * layout.position_TD.to(word_TD.dtype)
@@ -239,9 +245,9 @@ class MemoryNetwork(EncoderModel):
         return texts.index_add(0, layout.text_T, word_TD).view(len(tokens), -1, self.width)
 
     def _slots(self, allowed: Tensor, dtype: torch.dtype) -> Tensor:
-        """Where in time each fact stands; while training empty places may push older facts back.  (B F) -> (B F).
+        """Time slot of each fact; random noise in training moves older facts back.  (B F) -> (B F).
 
-        Noise is drawn for all places that there are, so that it does not depend on the other stories of a batch.
+        Noise is drawn for all slots, so that it does not depend on the rest of the batch.
         """
         last, (stories, places) = self.config.max_facts - 1, allowed.shape
         empty_BF = (self.noise(allowed.new_ones(stories, last + 1, dtype=dtype)) == 0).long()[:, :places]

@@ -1,10 +1,9 @@
-"""The Neural GPU (Kaiser & Sutskever 2016, arXiv 1511.08228): an algorithm learnt as steps over a mental image.
+"""The Neural GPU (Kaiser & Sutskever 2016, arXiv 1511.08228): algorithms learned as steps of a convolutional GRU.
 
-The tokens stand in the first row of an image, which convolutional gated recurrence works on for as many steps as there
-are tokens; then every column's first row says what is written there. All of the answer is written at once, in the place
-of the question, and no part of it is read again: that makes it a *EncoderModel* with a label for each token. (A transducer
-writes one token after the other and reads what it has written; that is the Extended Neural GPU,
-`models.extended_neural_gpu`.) Section numbers are the paper's.
+The tokens are the first row of an image, to which a convolutional GRU is applied for as many steps as there are tokens;
+then every column's first row predicts one output token. All outputs are predicted at once, in place of the inputs, so
+it is an *EncoderModel* with a tag per token. (Its autoregressive form is the Extended Neural GPU,
+`models.ancestors.extended_neural_gpu`.) Section numbers are the paper's.
 """
 
 from __future__ import annotations
@@ -25,49 +24,49 @@ from transduce.nn.embedding import Embedding
 
 
 class ImageConfig(Config):
-    """Sizes of a mental image and of what works on it; the defaults are those of the Neural GPU (section 4)."""
+    """Sizes of the image and its convolutional GRU; the defaults are the Neural GPU's (section 4)."""
 
     model_dim: Width = 24
     """Channels of the image; the paper's m."""
     height: Annotated[int, Field(ge=1, le=1_000)] = 4
     """Rows of the image; the paper's w."""
     num_layers: Layers = 2
-    """Gated convolutions in one step; the paper's l."""
+    """Convolutional GRU layers in one step; the paper's l."""
     kernel: Annotated[int, Field(ge=1, le=99)] = 3
-    """Rows and columns that a convolution mixes; odd."""
+    """Kernel size of the convolutions; odd."""
     num_sets: Annotated[int, Field(ge=1, le=100)] = 6
-    """Sets of weights that the steps take in turns; 1 for plain recurrence. training.relaxation_updates makes them one."""
+    """Weight sets that the steps use in turn; 1 for plain recurrence. training.relaxation_updates merges them."""
     dropout: Rate = 0.1
-    """On what each gated convolution writes anew."""
+    """Dropout on the candidate of each convolutional GRU."""
 
     @model_validator(mode="after")
-    def _has_a_middle(self) -> Self:
+    def _kernel_is_odd(self) -> Self:
         if self.kernel % 2 == 0:
-            raise ValueError(f"kernel must be odd, so that it has a middle, not {self.kernel}")
+            raise ValueError(f"kernel must be odd, not {self.kernel}")
         return self
 
     def make_sets(self) -> RelaxedSets:
-        """What works on the image of a source."""
+        """The encoder's weight sets."""
         return RelaxedSets(
             lambda: GruStack(self.num_layers, self.model_dim, self.kernel, dropout=self.dropout), self.num_sets
         )
 
 
 class NeuralGpuConfig(ImageConfig):
-    """Sizes and choices of one Neural GPU."""
+    """Settings of a Neural GPU."""
 
     segments: Annotated[int, Field(ge=1, le=16)] = 2
-    """How many texts can stand side by side and be told apart."""
+    """Number of segment embeddings."""
     head: Literal["none", "tags"] = "none"
-    """What is said: nothing, or a label for each token."""
+    """Prediction head: none or tagging."""
     num_labels: Annotated[int, Field(ge=1, le=1_000_000)] = 2
-    """With head = "tags": how many there are; filled in by the data."""
+    """With head = "tags": number of tags; filled in from the data."""
     head_dropout: Rate = 0.0
-    """On what the head reads."""
+    """Dropout on the head's input."""
 
 
 def neural_gpu() -> NeuralGpuConfig:
-    """The paper's: an image of 4 rows with 24 channels, two gated convolutions, six sets of weights."""
+    """The paper's: an image of 4 rows with 24 channels, two layers, six weight sets."""
     return NeuralGpuConfig()
 
 
@@ -90,7 +89,9 @@ class NeuralGpu(EncoderModel):
     def width(self) -> int:
         return self.config.model_dim
 
-    def forward(self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False) -> Encoding:
+    def forward(
+        self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
+    ) -> Encoding:
         most = self.config.segments - 1
         segments = torch.zeros_like(tokens) if segments is None else segments.clamp(max=most)
         embedded_BND = self.dropout(self.embedding(tokens) + self.segment_embedding(segments)) * allowed[:, :, None]

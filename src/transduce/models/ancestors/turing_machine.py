@@ -34,7 +34,7 @@ LARGEST = 20.0
 
 
 class TuringMachineConfig(Config):
-    """Sizes and choices of one machine; the defaults are those of the paper's copy task."""
+    """Settings of a machine; the defaults are those of the paper's copy task."""
 
     controller: Literal["lstm", "feed_forward"] = "lstm"
     """With a state of its own, or with the memory as the only one."""

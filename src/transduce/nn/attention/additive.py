@@ -65,7 +65,7 @@ class SingleHeadAttention(nn.Module, ABC):
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         """Score each question against each key.  (B N D), (B M K) -> (B N M)."""
 
-    def read(self, memory: Tensor, allowed: Tensor) -> ProjectedMemory:
+    def project_memory(self, memory: Tensor, allowed: Tensor) -> ProjectedMemory:
         """Prepare what can be asked, once per sentence.  (B M E), (B M) -> keys (B M K), values (B M E)."""
         return ProjectedMemory(self.k_proj(memory), memory, allowed)
 
@@ -86,7 +86,7 @@ class SingleHeadAttention(nn.Module, ABC):
         """Whether a hook is attached to the scores or the weights."""
         return self.score.is_hooked or self.weight.is_hooked
 
-    def show(self, scores: Sequence[Tensor], source: ProjectedMemory) -> None:
+    def run_hooks(self, scores: Sequence[Tensor], source: ProjectedMemory) -> None:
         """Let listeners see the scores and weights of one pass, whole.  each (R Q M) -> (B 1 N M)."""
         if self.is_hooked:
             score_RTM = torch.cat(list(scores), dim=1)

@@ -50,14 +50,14 @@ class RowPast:
     def allowed(self, length: int) -> None:
         """Kernels know themselves what may be looked at."""
 
-    def asking(self, length: int) -> Tensor:
+    def query_positions(self, length: int) -> Tensor:
         """At which position each of `length` new tokens of each row stands.  -> (S T·W)."""
         ahead_N = torch.arange(length, device=self.lengths.device).repeat_interleave(self.width)
         return self.lengths[:, None] + ahead_N
 
-    def positions(self, length: int) -> Tensor:
+    def key_positions(self, length: int) -> Tensor:
         """Only positions that are heard of without their distances go with kernels, and those ask nothing more."""
-        return self.asking(length)
+        return self.query_positions(length)
 
     def advance(self, lengths: Tensor | int) -> None:
         """Count the tokens just read: the same for all sentences, or for each its own."""

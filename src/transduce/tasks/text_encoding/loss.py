@@ -41,7 +41,7 @@ def _head_loss(
     if isinstance(head, LanguageHead):
         return _language_loss(head, encodings, batch, smoothing, r_drop)
     if isinstance(head, SpanHead):
-        scores, label_N = [head.places(encoding).flatten(0, 1) for encoding in encodings], batch.labels.flatten()
+        scores, label_N = [head.span_scores(encoding).flatten(0, 1) for encoding in encodings], batch.labels.flatten()
     else:
         assert head is not None, "a text encoder without a head was rejected before"
         label_N = batch.labels[:, 0] if batch.labels.shape[1] == 1 else batch.labels[batch.labels >= 0]

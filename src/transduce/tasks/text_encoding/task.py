@@ -79,7 +79,7 @@ class TextEncoding(Task[TextEncodingConfig]):
                 f"data.objective = '{data.objective}' is for text encoders, and a {name} is none; "
                 "set model.preset = 'bert_mini'"
             )
-        if (contexts := self._context_file()) and not catalog.reads_stories(model):
+        if (contexts := self._context_file()) and not catalog.accepts_context(model):
             return f"{contexts} has any number of texts per example, and a {name} two; set model.preset = 'memn2n'"
         if (limit := _learned_positions(model)) is not None and data.max_length > limit:
             return (

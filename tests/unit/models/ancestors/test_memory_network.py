@@ -79,9 +79,9 @@ def test_an_answer_that_is_a_word_has_its_vector_in_the_last_table() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"label_tokens": (1, 2)}, "label_tokens says 2 answers, num_labels 3"),
-        ({"label_tokens": (1, 2, 3), "tying": "layerwise"}, "belongs to tying = 'adjacent'"),
-        ({"label_tokens": (1, 2, 23)}, "there is no token 23 among 23"),
+        ({"label_tokens": (1, 2)}, "label_tokens has 2 .* num_labels is 3"),
+        ({"label_tokens": (1, 2, 3), "tying": "layerwise"}, "needs tying = .adjacent."),
+        ({"label_tokens": (1, 2, 23)}, "token 23 "),
     ],
 )
 def test_answers_that_cannot_be_are_refused(changes: dict[str, object], complaint: str) -> None:

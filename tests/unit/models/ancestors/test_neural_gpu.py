@@ -62,7 +62,12 @@ TAGS = "\n".join(f"a{n} x\nb y\n" for n in range(40))
 def recipe(folder: Path, task: str = "tag", text: str = TAGS) -> Recipe:
     (folder / "a.tsv").write_text(text, encoding="utf-8")
     tables: Table = {
-        "data": {"objective": task, "train": {"path": str(folder / "a.tsv")}, "max_length": 8, "validation_fraction": 0.1},
+        "data": {
+            "objective": task,
+            "train": {"path": str(folder / "a.tsv")},
+            "max_length": 8,
+            "validation_fraction": 0.1,
+        },
         "tokenizer": {"kind": "word", "min_frequency": 1, "joint": True},
         "model": {"preset": "neural_gpu", "model_dim": 5, "height": 2, "num_sets": 2},
         "training": {"batch_tokens": 200, "updates": 3, "validate_every": 3, "threads": 1, "relaxation_updates": 2},
@@ -80,9 +85,7 @@ def test_a_neural_gpu_is_trained_and_asked_like_any_reader(tmp_path: Path) -> No
 
 
 def test_it_is_refused_a_task_that_it_has_no_head_for(tmp_path: Path) -> None:
-    with pytest.raises(
-        SettingsError, match=r"neural_gpu has no head for .* classify"
-    ):
+    with pytest.raises(SettingsError, match=r"neural_gpu has no head for .* classify"):
         recipe(tmp_path, "classify", "a\tx\n")
 
 
