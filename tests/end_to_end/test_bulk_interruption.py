@@ -48,15 +48,13 @@ def test_real_signals_and_a_second_process(place: Path, capsys: pytest.CaptureFi
         process.send_signal(number)
         found, said = ended(process)
         assert found == code
-        assert ("going on at line" in said) is (done > 0)
+        assert ("resumed at line" in said) is (done > 0)
         if number != signal.SIGKILL:
-            assert said.splitlines()[-2] == (
-                "note: what is done is in out.txt.part; the same command goes on from there"
-            )
+            assert said.splitlines()[-2].startswith("note: the translations so far are in out.txt.part")
         done = _segments(place)
         assert not (place / "out.txt").exists()
     assert run(command) == 0
-    assert f"going on at line {done + 1:,}\n" in capsys.readouterr().err
+    assert f"resumed at line {done + 1:,}\n" in capsys.readouterr().err
     stopped = (place / "out.txt").read_bytes()
     assert left(place) == {"out.txt"}
     assert run(command) == 0
@@ -93,4 +91,4 @@ def test_a_terminal_shows_how_far_it_is_and_has_its_cursor_back_after_ctrl_c(pla
     os.close(terminal)
     assert process.wait(PATIENCE) == 130
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
-    assert b" left" in shown and b"note: what is done is in out.txt.part" in shown
+    assert b" left" in shown and b"translations so far are in out.txt.part" in shown

@@ -49,8 +49,8 @@ def test_a_file_that_grows_is_never_more_than_done() -> None:
 def test_plain_lines_come_every_few_seconds(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     follower = Follower(PlainProgress(), 1_000_000, "line")
     follower.resumed(4096)
-    follower.calibrated(Parallelism(2, 1, 64), fast=True)
-    follower.calibrated(Parallelism(1, 1), fast=False)
+    follower.calibrated(Parallelism(2, 1, 64), ctranslate2=True)
+    follower.calibrated(Parallelism(1, 1), ctranslate2=False)
     follower.started(100_000)
     for step in range(1, 9):
         clock.now += PLAIN_SECONDS / 4

@@ -165,11 +165,11 @@ def test_every_part_of_a_long_text_has_its_language() -> None:
     source, _ = m2m().sides()
     tokens = source.encode(" ".join(CORPUS[:3]))
     parts = cut_tokens(source, tokens, 11)
-    assert all(part[0] == tokens[0] and len(part) <= 11 for part, *_ in parts)
-    assert [token for part, *_ in parts for token in part[1:]] == tokens[1:]
-    assert [glue for _, glue, *_ in parts][:3] == ["", " ", " "]
+    assert all(part.tokens[0] == tokens[0] and len(part.tokens) <= 11 for part in parts)
+    assert [token for part in parts for token in part.tokens[1:]] == tokens[1:]
+    assert [part.joiner for part in parts][:3] == ["", " ", " "]
     typed = marian().encode(">>deu<< " + " ".join(CORPUS[:3]))
-    assert {part[0] for part, *_ in cut_tokens(marian(), typed, 17)} == {marian().tags[">>deu<<"]}
+    assert {part.tokens[0] for part in cut_tokens(marian(), typed, 17)} == {marian().tags[">>deu<<"]}
 
 
 def test_words_to_be_said_or_not_have_no_language() -> None:
