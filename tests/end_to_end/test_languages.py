@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
-from transduce.training.feed import Feed
 
 import transduce
 from tests.unit.cli.example import change_config, complaint
@@ -16,6 +14,7 @@ from transduce.cli.main import run
 from transduce.data.order import START
 from transduce.errors import DataError, SettingsError
 from transduce.inference.search.options import Request
+from transduce.model_folder import load_model
 from transduce.recipe import read_recipe, resume_recipe
 from transduce.tasks.catalog import load_prepared
 from transduce.tasks.translation.corpus import PreparedPairs
@@ -105,8 +104,8 @@ def test_every_source_begins_with_the_tag_of_its_corpus(many: Path) -> None:
 
 def test_tags_stay_where_words_are_cut_at_random(many: Path) -> None:
     prepared = load_prepared(many / "many/data")
-    config = resume_recipe(Path("many")).training
-    feed = Feed(prepared, config, torch.device("cpu"), (None, None))
+    recipe = resume_recipe(Path("many"))
+    feed = recipe.task.batch_source(prepared, recipe.training, load_model(Path("many")).model)
     tags = set(prepared.source_tokenizer.tags.values())
     seen = 0
     for (epoch, *_), batch in feed.starting(START):
@@ -193,7 +192,7 @@ def test_heads_are_looked_at_while_it_translates_into_a_language(many: Path) -> 
 
 def test_a_model_of_one_language_cannot_be_asked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["translate", "run", "a.txt", "--target-language", "de"]) == 2
-    assert "cannot be asked for 'de'" in complaint(capsys.readouterr())
+    assert "cannot translate into 'de'" in complaint(capsys.readouterr())
 
 
 def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
@@ -225,7 +224,7 @@ def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
         said.append(capsys.readouterr())
     assert said[0].out == said[1].out
     assert "it searches with" not in said[1].err
-    assert "note: PyTorch searched: CTranslate2" in said[1].err
+    assert "PyTorch was used instead of CTranslate2" in said[1].err
 
 
 def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
@@ -251,7 +250,7 @@ def test_a_run_of_several_languages_is_watched_language_by_language(
     (many / "new.tsv").write_text("".join(f"{a} {b}\t{min(a, b)} {max(a, b)}\n" for a in "abcdefg" for b in "abcdefg"))
     arguments = ["train", "--init-from", "many", "--mix", corpus, "--extra-validation", "many", "--output", "next"]
     assert run([*arguments, "--set", "training.updates=2"]) == 2
-    assert "many: the model does not translate into sort; there is copy, reverse: --extend-vocabulary" in complaint(
+    assert "many: the model does not translate into sort" in complaint(
         capsys.readouterr()
     )
     assert run([*arguments, "--set", "training.updates=2", "--extend-vocabulary", "3"]) == 0
@@ -266,12 +265,12 @@ def test_a_run_of_several_languages_is_watched_language_by_language(
 
 def test_all_corpora_say_their_language_or_none(many: Path) -> None:
     (many / "half.toml").write_text(RECIPE.replace(', target_language = "copy"}', "}"))
-    with pytest.raises(SettingsError, match=r"copy \(seed 2\) \(validation\) does not; say it too"):
+    with pytest.raises(SettingsError, match=r"copy \(seed 2\) \(validation\) has none"):
         read_recipe(Path("half.toml"))
 
 
 def test_a_language_that_a_prepared_corpus_lacks_is_refused(many: Path) -> None:
     corpus = PreparedPairs(prepared="many", target_language="reverse")
     assert len(list(corpus.pairs())) == 10
-    with pytest.raises(DataError, match="has no pairs into 'klingon'; there is copy, reverse"):
+    with pytest.raises(DataError, match="has no pairs into 'klingon'"):
         list(corpus.but(target_language="klingon").pairs())
