@@ -35,7 +35,7 @@ COMMANDS = {
     "Run": {
         "translate": "Translate lines of text or a document.",
         "generate": "Generate text with a language model.",
-        "predict": "Predict labels, tags, answers or masked words with a text encoder.",
+        "predict": "Predict labels, tags, spans or masked words with a text encoder.",
         "embed": "Compute a vector for each text with a text encoder.",
         "shortlist": "Build a lexical shortlist for faster translation.",
     },

@@ -1,4 +1,4 @@
-"""Bad worlds: functions that put something wrong below a folder, for the table of bad input."""
+"""Functions that damage the files below a folder, for the tables of bad input."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.unit.cli.example import change_config, seal_again
+from transduce.storage.json_file import read_json
+from transduce.storage.manifest import save_manifest
 
 World = Callable[[Path], object]
 
@@ -74,6 +76,11 @@ def replaced(name: str, put: Callable[[Path], object]) -> World:
 def manifest(text: str) -> World:
     """Give the model another manifest."""
     return file("model/manifest.json", text)
+
+
+def sealed(files: dict[str, object]) -> World:
+    """Let the manifest of the model, intact itself, list other files."""
+    return lambda place: save_manifest(place / "model", {**read_json(place / "model/manifest.json"), "files": files})
 
 
 def thesis(name: str) -> World:
