@@ -44,7 +44,7 @@ def test_what_is_not_said_of_the_tokenizer_is_chosen_as_training_chooses_it(
     lines = [f"{' '.join(str(row * row % 7919))}\t{' '.join(str(row))}\n" for row in range(100)]
     (place / "x.tsv").write_text("".join(lines))
     assert run(["prepare", "--path", "x.tsv", "--output", "new"]) == 0
-    assert "chosen: the source has 10 different words: each is a token of its own" in capsys.readouterr().err
+    assert "chosen: the source has 10 different words" in capsys.readouterr().err
     assert run(["train", "--path", "x.tsv", "--prepared", "new", "--output", "never"]) == 2
     assert run(["train", "--path", "x.tsv", "--dry-run"]) == 0
     chosen = tomllib.loads(capsys.readouterr().out)["tokenizer"]
