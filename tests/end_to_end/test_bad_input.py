@@ -141,7 +141,7 @@ MODELS = {
     "a model deeper than its weights": Case(TRANSLATE, 65, "missing", config(settings={"num_layers": 70})),
     "a setting of a later version": Case(TRANSLATE, 65, "'gate'", config(settings={"gate": 1})),
     "settings that are a list": Case(TRANSLATE, 65, "table", config(settings=[1, 2])),
-    "a vocabulary of 10^12": Case(TRANSLATE, 65, "1,000,000,000,000", config(vocabulary={"source": 10**12, "target": 1})),
+    "a vocabulary of 10^12": Case(TRANSLATE, 65, "1,000,000,000,0", config(vocabulary={"source": 10**12, "target": 1})),
     "an infinite vocabulary": Case(
         TRANSLATE, 65, "vocabulary", config(vocabulary={"source": float("inf"), "target": 1})
     ),

@@ -58,7 +58,7 @@ def test_a_run_starts_where_the_other_ended(new: Path, capsys: pytest.CaptureFix
     assert before["update"] == 0 and before["extra_loss"] == pytest.approx(final["loss"], rel=1e-6)
     assert before["extra_bleu"] == final["bleu"] and not before["best"]
     assert later[-1]["loss"] < before["loss"] and all("extra_loss" in event for event in later)
-    assert events[0]["start"] == sha256(new / "run/model/manifest.json")
+    assert events[0]["initial_checkpoint"] == sha256(new / "run/model/manifest.json")
     tables = tomllib.loads((new / "next/recipe.toml").read_text())
     assert tables["training"]["initial_checkpoint"] == "run" and tables["training"]["schedule"] == "linear"
     assert tables["tokenizer"] == {"folder": "run", "joint": True, "min_frequency": 2}
@@ -128,7 +128,7 @@ def test_a_run_does_not_go_on_from_another_beginning(new: Path, capsys: pytest.C
     (new / "run/model/README.md").write_text("another card")
     seal_again(new / "run/model")
     assert run(["train", "--resume", "died"]) == 65
-    assert "start" in complaint(capsys.readouterr())
+    assert "initial_checkpoint" in complaint(capsys.readouterr())
 
 
 def test_new_words_start_as_the_mean_of_what_stood_for_them(new: Path, capsys: pytest.CaptureFixture[str]) -> None:

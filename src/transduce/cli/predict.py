@@ -30,8 +30,8 @@ def command(run: str, file: str, device: str, output_format: str) -> None:
     """Predict with the text encoder MODEL, a run or model folder, for each line of FILE or of standard input.
 
     Prints one line per input line, depending on the task of the model: a label with its probability (a tab separates a
-    pair of texts; a bAbI context ends with its question); a tag for each word; an answer with its position, for lines of
-    question, tab and context; or the most probable word for each <mask>.
+    pair of texts; a bAbI context ends with its question); a tag for each word; an answer with its position, for lines
+    of question, tab and context; or the most probable word for each <mask>.
     """
     from transduce.inference.load import load_text_encoder
     from transduce.inference.text_encoder import Answer, as_json, as_text, of_lines
