@@ -1,4 +1,4 @@
-"""One nursery and one uninterrupted run for all trials, and a summary of how many of them went well."""
+"""One fork_server and one uninterrupted run for all trials, and a summary of how many of them went well."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 import pytest
 
 from tests.torture.example import RECIPE, Run, Tally
-from tests.torture.nursery import Nursery
+from tests.torture.fork_server import ForkServer
 
 SUMMARY = pytest.StashKey[dict[str, tuple[int, str, float]]]()
 
 
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Where processes come from."""
     if sys.platform != "linux":
         pytest.skip("the trials look at /proc and fork; Linux removes this skip")
-    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
-    yield nursery
-    nursery.close()
+    fork_server = ForkServer(tmp_path_factory.mktemp("fork_server"))
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture(scope="session")
-def whole(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def whole(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that nobody interrupted; nobody may change it."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "recipe.toml").write_text(RECIPE)
-    run = Run(nursery, folder)
+    run = Run(fork_server, folder)
     outcome = run.go()
     assert outcome.code == 0, outcome
     run.seconds = outcome.seconds

@@ -29,7 +29,7 @@ from transduce.training.checkpoint import Checkpoints
 
 OPEN, LINK, RENAME, REPLACE = io.open, os.link, os.rename, os.replace
 FSYNC, MKDIR, RMDIR, UNLINK, SYMLINK = os.fsync, os.mkdir, os.rmdir, os.unlink, os.symlink
-FATES = ("kill", "lose data", "lose names", "full")
+FAILURES = ("kill", "lose data", "lose names", "full")
 NEED_ROOM = {"open", "write", "fsync", "mkdir", "rename", "symlink"}
 """Operations that a full disk may refuse; removing is always possible."""
 
@@ -39,13 +39,13 @@ class Disk:
     """Watches what this process does below `root`; installed once, in a process of its own, which it may end."""
 
     root: Path
-    fate: str = "kill"
+    failure: str = "kill"
     at: int = 0
     """The operation to strike at, counted from 1; 0 only counts."""
     scope: str = "all"
     """Which operations count: all, or those of a save (a checkpoint and the thinning out after it)."""
     strike: Callable[[], None] | None = None
-    """What to do at that operation instead of the fate."""
+    """What to do at that operation instead of the failure."""
     count: int = 0
     depth: int = 0
     """How many watched functions we are in."""
@@ -88,10 +88,10 @@ class Disk:
         """Note that an operation is about to happen, and strike if it is the one."""
         if self.scope == "save" and not self.depth:
             return
-        if self.fate == "full" and operation not in NEED_ROOM:
+        if self.failure == "full" and operation not in NEED_ROOM:
             return
         self.count += 1
-        if self.fate == "full" and self.strike is None:
+        if self.failure == "full" and self.strike is None:
             if 0 < self.at <= self.count:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         elif self.count == self.at:
@@ -99,9 +99,9 @@ class Disk:
 
     def _die(self) -> None:
         os.unlink, os.rmdir = UNLINK, RMDIR  # nobody watches any more
-        if self.fate != "kill":
+        if self.failure != "kill":
             self._lose_data()
-        if self.fate == "lose names":
+        if self.failure == "lose names":
             for inode, undo in reversed(self.undo):
                 if os.fstat(self.folders[inode]).st_nlink:  # else the folder is gone for good, with all that was in it
                     undo()
@@ -130,7 +130,7 @@ class Disk:
 
     def _bury(self, folder: int, name: str) -> str | None:
         """Keep what is about to lose its name, so that it can come back."""
-        if self.fate != "lose names":
+        if self.failure != "lose names":
             return None
         grave = str(self.root.parent / f"grave-{os.getpid()}-{next(self.graves)}")
         try:

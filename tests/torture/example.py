@@ -1,4 +1,4 @@
-"""The run that is tormented: 20 updates of two batches each, checkpoints at 6, 12, 18 and 20, done in half a second."""
+"""The run that is tested: 20 updates of two batches each, checkpoints at 6, 12, 18 and 20, done in half a second."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.torture.nursery import Nursery, Outcome
+from tests.torture.fork_server import ForkServer, Outcome
 from tests.unit.cli import example
 from transduce.storage.journal import read_journal
 from transduce.training.checkpoint import Checkpoints
 
 UPDATES, EVERY = 20, 6
+FURTHER = "gradient_accumulation = 2\nkeep_last = 2\naverage_checkpoints = 2"
 RECIPE = (
-    example.RECIPE.replace("updates = 20", f"updates = {UPDATES}\naccumulate = 2\nkeep_last = 2\naverage = 2")
+    example.RECIPE.replace(
+        "updates = 20", f"updates = {UPDATES}\n{FURTHER}"
+    )
     .replace("validate_every = 10", f"validate_every = {EVERY}")
     .replace("log_every = 5", "log_every = 1")
     .replace("decode_examples = 5", "decode_examples = 2")
@@ -44,8 +47,8 @@ def some(values: Iterable[str], sample: Container[str]) -> list[Any]:
 class Run:
     """A run folder, and the commands that begin it and go on with it."""
 
-    def __init__(self, nursery: Nursery, place: Path, name: str = "run") -> None:
-        self.nursery, self.place, self.folder = nursery, place, place / name
+    def __init__(self, fork_server: ForkServer, place: Path, name: str = "run") -> None:
+        self.fork_server, self.place, self.folder = fork_server, place, place / name
         self.checkpoints = Checkpoints(self.folder, EVERY)
         self.seconds = 0.0
         """That it took without an interruption, for those that were timed."""
@@ -59,7 +62,7 @@ class Run:
 
     def go(self, **plan: Any) -> Outcome:
         """Begin or go on, wherever it leads."""
-        return self.nursery.run(*self.command, **plan)
+        return self.fork_server.run(*self.command, **plan)
 
     def result(self) -> dict[str, str]:
         """Every file of the run with its SHA-256, hidden ones too; only times may differ between two runs."""

@@ -29,7 +29,7 @@ class Moments:
     def __init__(self, signals: list[dict[str, Any]], note: Path) -> None:
         self.signals, self.note = signals, note
         self.reached: Counter[str] = Counter()
-        self.told = 0
+        self.reported = 0
         """The last update whose end was reported."""
 
     def install(self, disk: Disk) -> None:
@@ -47,18 +47,18 @@ class Moments:
 
         def begun(lines: PlainLines, plan: Any) -> None:
             begin(lines, plan)
-            self.told = plan.first_update - 1
+            self.reported = plan.first_update - 1
 
-        def told(lines: PlainLines, found: Any) -> None:
+        def reported(lines: PlainLines, found: Any) -> None:
             step(lines, found)
-            self.told = found.update
-            self.reach("told")
+            self.reported = found.update
+            self.reach("reported")
 
         def shown(progress: PreparationProgress, stage: str, count: int) -> None:
             show(progress, stage, count)
             self.reach(stage.split()[0])
 
-        PlainLines.begin, PlainLines.step, PreparationProgress.show = begun, told, shown  # type: ignore[method-assign]
+        PlainLines.begin, PlainLines.step, PreparationProgress.show = begun, reported, shown  # type: ignore[method-assign]
         for wanted in self.signals:
             if wanted["moment"] == "saving":
                 disk.scope, disk.at, disk.strike = "save", wanted["call"], lambda found=wanted: self._send(found)
@@ -78,7 +78,7 @@ class Moments:
                 self._send(wanted)
 
     def _send(self, wanted: dict[str, Any]) -> None:
-        update = self.told + (wanted["moment"] in INSIDE_AN_UPDATE)
+        update = self.reported + (wanted["moment"] in INSIDE_AN_UPDATE)
         self.note.write_text(json.dumps({"update": update, **wanted}))
         for _ in range(wanted.get("times", 1)):
             signal.raise_signal(wanted["number"])

@@ -16,7 +16,7 @@ from transduce.training.checkpoint import Checkpoints, Progress
 from transduce.training.config import TrainingConfig
 from transduce.training.optimizer import build_optimizer
 
-FACTS = {"recipe": "of a trial", "seed": 1}
+FINGERPRINT = {"recipe": "of a trial", "seed": 1}
 EVERY = 10
 
 
@@ -61,7 +61,7 @@ def state(update: int, seed: int) -> tuple[AnyTransducer, Adam, Progress]:
 def make(run: Path, name: str) -> None:
     """Lay out what stands there before the save."""
     for update, seed in SAVES[name].before:
-        Checkpoints(run, EVERY).save(*state(update, seed), FACTS)
+        Checkpoints(run, EVERY).save(*state(update, seed), FINGERPRINT)
     if SAVES[name].leftovers:
         left = Checkpoints(run).path(SAVES[name].new[0])
         left = left.with_name(f".{left.name}.writing")
@@ -72,7 +72,7 @@ def make(run: Path, name: str) -> None:
 def save_after_save(run: Path, name: str) -> None:
     """Carry out the save, as a run does after a validation."""
     trial, checkpoints = SAVES[name], Checkpoints(run, EVERY)
-    checkpoints.save(*state(*trial.new), FACTS)
+    checkpoints.save(*state(*trial.new), FINGERPRINT)
     checkpoints.prune(trial.keep_last, trial.best)
 
 
@@ -81,6 +81,6 @@ def possible(folder: Path, name: str) -> dict[int, list[dict[str, str]]]:
     found: dict[int, list[dict[str, str]]] = {}
     for update, seed in {*SAVES[name].before, SAVES[name].new}:
         run = folder / f"{update}-{seed}"
-        Checkpoints(run).save(*state(update, seed), FACTS)
+        Checkpoints(run).save(*state(update, seed), FINGERPRINT)
         found.setdefault(update, []).append(snapshot(Checkpoints(run).path(update)))
     return found

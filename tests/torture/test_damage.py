@@ -24,7 +24,7 @@ NEWEST, BEFORE = 20, 18
 @pytest.fixture
 def run(whole: Run, place: Path) -> Run:
     """A finished run of one's own."""
-    copy = Run(whole.nursery, place)
+    copy = Run(whole.fork_server, place)
     shutil.copytree(whole.folder, copy.folder)
     return copy
 
@@ -154,5 +154,5 @@ def test_when_none_is_whole_the_run_is_refused_and_left_as_it_is(run: Run) -> No
     before = run.result()
     outcome = run.go()
     assert outcome.code == 65
-    assert "no checkpoint is intact" in outcome.complaint and "model.safetensors" in outcome.complaint
+    assert "no checkpoint is intact" in outcome.error and "model.safetensors" in outcome.error
     assert differences(run.result(), before) == []

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture.disk import FATES
+from tests.torture.disk import FAILURES
 from tests.torture.example import EVERY, Run, Tally, differences, sizes, some
-from tests.torture.nursery import Nursery, Outcome
+from tests.torture.fork_server import ForkServer, Outcome
 from tests.unit.cli.example import start
 
 SAVING_SHARE = 0.4
 """Of the kills that are aimed inside a save; the others come after a random time."""
 
 
-def operations(nursery: Nursery, place: Path, scope: str) -> int:
+def operations(fork_server: ForkServer, place: Path, scope: str) -> int:
     """How many file operations an uninterrupted run makes."""
-    run, count = Run(nursery, place, "counted"), place.parent / "count"
+    run, count = Run(fork_server, place, "counted"), place.parent / "count"
     assert run.go(root=str(place), disk={"scope": scope}, count=str(count)).code == 0
     shutil.rmtree(run.folder)
     return int(count.read_text())
@@ -47,18 +47,18 @@ def test_a_forked_run_is_the_same_as_one_from_the_shell(whole: Run, place: Path)
     with start("train", "--recipe", place / "recipe.toml", "--output", place / "run") as process:
         _, err = process.communicate()
     assert process.returncode == 0, err
-    assert differences(Run(whole.nursery, place).result(), whole.result()) == []
+    assert differences(Run(whole.fork_server, place).result(), whole.result()) == []
 
 
 @sizes(3, 100)
 def test_a_run_that_is_killed_and_restarted_until_done_is_the_same_run(
-    size: int, nursery: Nursery, whole: Run, place: Path, tally: Tally
+    size: int, fork_server: ForkServer, whole: Run, place: Path, tally: Tally
 ) -> None:
     draw = random.Random(size)
-    saving = operations(nursery, place, "save")
+    saving = operations(fork_server, place, "save")
     trials = kills = inside = 0
     while trials < size:
-        run = Run(nursery, place, f"run-{trials}-{kills}")
+        run = Run(fork_server, place, f"run-{trials}-{kills}")
         aims = [draw.random() < SAVING_SHARE for _ in range(draw.choice((1, 1, 2)))]
 
         def killed(run: Run = run, aims: list[bool] = aims) -> Outcome | None:
@@ -66,7 +66,7 @@ def test_a_run_that_is_killed_and_restarted_until_done_is_the_same_run(
             if not aims:
                 return None
             if not aims.pop():
-                return nursery.kill_after(draw.uniform(0.0, whole.seconds), *run.command)
+                return fork_server.kill_after(draw.uniform(0.0, whole.seconds), *run.command)
             outcome = run.go(root=str(place), disk={"scope": "save", "at": draw.randint(1, saving)})
             inside += outcome.code != 0
             return outcome
@@ -79,20 +79,20 @@ def test_a_run_that_is_killed_and_restarted_until_done_is_the_same_run(
 
 
 @sizes(1, 20)
-@pytest.mark.parametrize("fate", some(FATES[:3], ["lose names"]))
+@pytest.mark.parametrize("failure", some(FAILURES[:3], ["lose names"]))
 def test_a_run_goes_on_after_a_crash_at_any_of_its_file_operations(
-    size: int, fate: str, nursery: Nursery, whole: Run, place: Path, tally: Tally
+    size: int, failure: str, fork_server: ForkServer, whole: Run, place: Path, tally: Tally
 ) -> None:
     """From the recipe and the preparation of the data to the model; also when what was not forced to disk is lost."""
-    draw = random.Random(fate)
-    total = operations(nursery, place, "all")
+    draw = random.Random(failure)
+    total = operations(fork_server, place, "all")
     places = sorted(draw.sample(range(1, total + 1), size))
     for at in places:
-        run, left = Run(nursery, place, f"run-{at}"), [at]
+        run, left = Run(fork_server, place, f"run-{at}"), [at]
 
         def killed(run: Run = run, left: list[int] = left) -> Outcome | None:
-            return run.go(root=str(place), disk={"fate": fate, "at": left.pop()}) if left else None
+            return run.go(root=str(place), disk={"failure": failure, "at": left.pop()}) if left else None
 
         assert restarted_until_done(run, whole, killed) == 1
         shutil.rmtree(run.folder)
-    tally(f"crash ({fate}) at a file operation of a run, bit-identical", size, f"; of {total} operations")
+    tally(f"crash ({failure}) at a file operation of a run, bit-identical", size, f"; of {total} operations")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.torture.example import RECIPE, UPDATES, Tally, differences
-from tests.torture.nursery import PROJECT
+from tests.torture.fork_server import PROJECT
 from tests.unit.cli.example import snapshot
 from transduce.storage.journal import read_journal
 from transduce.training.checkpoint import Checkpoints
@@ -89,7 +89,7 @@ def killed(
     plan: dict[str, Any] = {"place": str(place), "rank": rank, "moment": moment, "call": call, "number": number}
     (place / "plan.json").write_text(json.dumps(plan))
     train = ("train", "--recipe", place / "recipe.toml", "--output", place / "run")
-    command = torchrun("tests.torture.doomed", place / "plan.json", *train, restarts=restarts)
+    command = torchrun("tests.torture.killed_rank", place / "plan.json", *train, restarts=restarts)
     other, note = place / f"process-0-{1 - rank}", place / "note"
     with (place / "said").open("w") as said:
         process = subprocess.Popen(command, env=environment(), stdout=said, stderr=said)
@@ -150,7 +150,7 @@ def test_a_run_goes_from_two_ranks_to_one_and_back(whole: Path, place: Path) -> 
     folder, one = place / "run", place / "one.json"
     plan = {"place": str(place), "rank": 0, "moment": "gradient", "call": 14}
     one.write_text(json.dumps(plan))
-    alone = [sys.executable, "-m", "tests.torture.doomed", str(one), "train", "--resume", str(folder)]
+    alone = [sys.executable, "-m", "tests.torture.killed_rank", str(one), "train", "--resume", str(folder)]
     killed_alone = subprocess.run(
         alone, env={**environment(), "RANK": "0", "TORCHELASTIC_RESTART_COUNT": "0"}, capture_output=True, check=False
     )

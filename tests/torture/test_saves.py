@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture.disk import FATES
+from tests.torture.disk import FAILURES
 from tests.torture.example import Tally, sizes, some
-from tests.torture.nursery import Nursery
+from tests.torture.fork_server import ForkServer
 from tests.torture.saves import EVERY, SAVES, make, possible, save_after_save
 from tests.unit.cli.example import snapshot
 from transduce.training.checkpoint import Checkpoints
 from transduce.training.run_folder import locked_run
 
 
-def cut_short(nursery: Nursery, template: Path, run: Path, name: str, fate: str, at: int) -> int:
+def cut_short(fork_server: ForkServer, template: Path, run: Path, name: str, failure: str, at: int) -> int:
     """Save in a process that is struck at one operation; return how it ended."""
     shutil.copytree(template, run)
-    return nursery.run(root=str(run), disk={"fate": fate, "at": at}, save=name).code
+    return fork_server.run(root=str(run), disk={"failure": failure, "at": at}, save=name).code
 
 
 @sizes(1, 10_000)
-@pytest.mark.parametrize("fate", some(FATES[:3], ["lose names"]))
+@pytest.mark.parametrize("failure", some(FAILURES[:3], ["lose names"]))
 @pytest.mark.parametrize("name", SAVES)
 def test_after_a_crash_in_a_save_the_newest_checkpoint_is_the_old_or_the_new(
-    size: int, name: str, fate: str, nursery: Nursery, tmp_path: Path, tally: Tally
+    size: int, name: str, failure: str, fork_server: ForkServer, tmp_path: Path, tally: Tally
 ) -> None:
     trial = SAVES[name]
     template, whole = tmp_path / "template", tmp_path / "saved"
@@ -40,15 +40,15 @@ def test_after_a_crash_in_a_save_the_newest_checkpoint_is_the_old_or_the_new(
         save_after_save(whole, name)
     count = tmp_path / "count"
     shutil.copytree(template, tmp_path / "counted")
-    assert nursery.run(root=str(tmp_path / "counted"), save=name, count=str(count)).code == 0
+    assert fork_server.run(root=str(tmp_path / "counted"), save=name, count=str(count)).code == 0
     operations = int(count.read_text())
     old = max((update for update, _ in trial.before), default=None)
     chosen = range(1, operations + 1)
     if size < operations:
-        chosen = [*sorted(random.Random(name + fate).sample(chosen[:-1], size)), operations]
+        chosen = [*sorted(random.Random(name + failure).sample(chosen[:-1], size)), operations]
     for at in chosen:
         run = tmp_path / f"run-{at}"
-        assert cut_short(nursery, template, run, name, fate, at) == -signal.SIGKILL
+        assert cut_short(fork_server, template, run, name, failure, at) == -signal.SIGKILL
         with locked_run(run, resume=True):
             found = Checkpoints(run, EVERY).latest()
             if at == operations:
@@ -61,4 +61,4 @@ def test_after_a_crash_in_a_save_the_newest_checkpoint_is_the_old_or_the_new(
             save_after_save(run, name)
         assert snapshot(run) == snapshot(whole), f"operation {at}: something is left over"
         shutil.rmtree(run)
-    tally(f"crash ({fate}) at a file operation of a save, old or new", len(chosen))
+    tally(f"crash ({failure}) at a file operation of a save, old or new", len(chosen))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.torture.example import UPDATES, Run, Tally, differences, sizes
-from tests.torture.nursery import Nursery, Outcome
+from tests.torture.fork_server import ForkServer, Outcome
 
 AT_ONCE, SOON = 1.0, 10.0
 """Seconds that a second signal, and a first, may take to end the program."""
@@ -28,10 +28,10 @@ UPDATING: list[Moment] = [
     ("optimizer", 1),
     ("optimizer", 6),  # a checkpoint is due
     ("optimizer", 19),
-    ("told", 1),
-    ("told", 12),
-    ("told", 17),
-    ("told", 19),
+    ("reported", 1),
+    ("reported", 12),
+    ("reported", 17),
+    ("reported", 19),
 ]
 VALIDATING: list[Moment] = [("validating", 1), ("validating", 3), ("translating", 1), ("translating", 2)]
 SAVING: list[Moment] = [("saving", number) for number in (1, 9, 17, 24, 61)]
@@ -66,11 +66,11 @@ def stopped(run: Run, whole: Run, note: Path, moments: list[Moment], number: int
         assert not run.folder.exists()
         assert seconds < AT_ONCE
     elif len(moments) == 1:
-        assert f"stopped at update {noted['update']} with everything saved" in outcome.complaint
+        assert f"stopped at update {noted['update']}, everything is saved" in outcome.last_line
         assert run.saved() == noted["update"]
         assert seconds < SOON
     else:
-        assert outcome.complaint == ("error: terminated" if number == 15 else "error: interrupted")
+        assert outcome.last_line == ("terminated" if number == 15 else "interrupted")
         assert run.saved() <= noted["update"]
         assert not list(run.folder.rglob(".*.writing"))
         assert seconds < AT_ONCE
@@ -85,11 +85,11 @@ def test_there_are_fifty_situations() -> None:
 
 @sizes(4, 50)
 def test_a_signal_saves_and_ends_and_the_run_goes_on_as_itself(
-    size: int, nursery: Nursery, whole: Run, place: Path, tally: Tally
+    size: int, fork_server: ForkServer, whole: Run, place: Path, tally: Tally
 ) -> None:
     chosen = random.Random(7).sample(FIFTY, size)
     for number, situation in enumerate(chosen):
-        run = Run(nursery, place, f"run-{number}")
+        run = Run(fork_server, place, f"run-{number}")
         try:
             stopped(run, whole, place / f"note-{number}", *situation)
         except AssertionError as error:
@@ -99,17 +99,19 @@ def test_a_signal_saves_and_ends_and_the_run_goes_on_as_itself(
 
 
 @sizes(1, 10)
-def test_a_signal_from_outside_at_any_time(size: int, nursery: Nursery, whole: Run, place: Path, tally: Tally) -> None:
+def test_a_signal_from_outside_at_any_time(
+    size: int, fork_server: ForkServer, whole: Run, place: Path, tally: Tally
+) -> None:
     draw, seconds = random.Random(11), whole.seconds
     for trial in range(size):
-        run, number = Run(nursery, place, f"run-{trial}"), draw.choice((signal.SIGTERM, signal.SIGINT))
-        child = nursery.start(*run.command)
+        run, number = Run(fork_server, place, f"run-{trial}"), draw.choice((signal.SIGTERM, signal.SIGINT))
+        child = fork_server.start(*run.command)
         time.sleep(draw.uniform(0.1, 0.9) * seconds)
         os.kill(child.pid, number)
-        outcome = nursery.wait(child)
+        outcome = fork_server.wait(child)
         assert outcome.code in (128 + number, 0), outcome
-        if "everything saved" in outcome.err:
-            assert f"stopped at update {run.saved()} with" in outcome.complaint
+        if "everything is saved" in outcome.err:
+            assert f"stopped at update {run.saved()}," in outcome.last_line
         assert run.go().code == 0
         assert differences(run.result(), whole.result()) == []
     tally("signals from outside at a random time, resumed bit-identical", size)
@@ -117,9 +119,9 @@ def test_a_signal_from_outside_at_any_time(size: int, nursery: Nursery, whole: R
 
 @pytest.mark.parametrize("number", [15, pytest.param(2, marks=pytest.mark.torture)])
 def test_a_signal_while_the_model_is_written_loses_nothing(
-    number: int, nursery: Nursery, whole: Run, place: Path
+    number: int, fork_server: ForkServer, whole: Run, place: Path
 ) -> None:
-    run = Run(nursery, place)
+    run = Run(fork_server, place)
     outcome, _, seconds = interrupted(run, place / "note", [("finishing", 1)], number)
     assert (outcome.code, run.saved()) == (128 + number, UPDATES)
     assert seconds < AT_ONCE
@@ -129,9 +131,9 @@ def test_a_signal_while_the_model_is_written_loses_nothing(
 
 
 @pytest.mark.torture
-def test_a_signal_while_a_checkpoint_is_read_loses_nothing(nursery: Nursery, whole: Run, place: Path) -> None:
-    run = Run(nursery, place)
-    interrupted(run, place / "note", [("told", 8)], 15)
+def test_a_signal_while_a_checkpoint_is_read_loses_nothing(fork_server: ForkServer, whole: Run, place: Path) -> None:
+    run = Run(fork_server, place)
+    interrupted(run, place / "note", [("reported", 8)], 15)
     outcome, _, _ = interrupted(run, place / "note", [("restoring", 1)], 15)
     assert (outcome.code, run.saved()) == (143, 8)
     assert run.go().code == 0

@@ -15,13 +15,14 @@ from transduce.storage.layout import (
     AVERAGE,
     CHECKPOINT_KIND,
     CHECKPOINTS,
+    FORMAT,
     MANIFEST,
     OPTIMIZER,
     PROGRESS,
     WEIGHTS,
     checkpoint_name,
 )
-from transduce.storage.manifest import verify
+from transduce.storage.manifest import check_format, verify
 
 
 class SavedCheckpoints:
@@ -65,15 +66,17 @@ class SavedCheckpoints:
         return None
 
     def fingerprint(self, update: int) -> Table:
-        """What the run was when it saved this checkpoint: recipe, data, threads."""
-        fingerprint = self._check(self.path(update)).get("fingerprint")
+        """What the run was when it saved this checkpoint: recipe, data, threads. Rejects another version's format."""
+        manifest = self._check(self.path(update))
+        check_format(self.path(update), manifest)
+        fingerprint = manifest.get("fingerprint")
         return fingerprint if isinstance(fingerprint, dict) else {}
 
     def _check(self, place: Path) -> Table:
         """Return the manifest of an intact checkpoint; files that it does not list are never read."""
-        manifest = verify(place, CHECKPOINT_KIND)
+        manifest = verify(place, CHECKPOINT_KIND, any_format=True)  # another version's is intact, not damaged
         for name in (WEIGHTS, OPTIMIZER, PROGRESS):
-            if name not in manifest["files"]:
+            if name not in manifest["files"] and manifest.get("format") == FORMAT:
                 raise ModelFolderError(f"{place / MANIFEST}: does not list {name}; the checkpoint is incomplete")
         return manifest
 

@@ -50,15 +50,18 @@ def verify(
     hash_up_to: int | None = None,
     error_type: type[TransduceError] = ModelFolderError,
     remedy: str = REMEDY,
+    any_format: bool = False,
 ) -> Table:
     """Check every file of a folder against its manifest, and return the manifest without its digest.
 
     Files of more than `hash_up_to` bytes are checked by their size alone. A fault raises `error_type`, with `remedy`
-    as the advice.
+    as the advice. `any_format` leaves `check_format` to the caller.
     """
     if not (folder / MANIFEST).is_file():
         raise error_type(f"{folder}: is not a {kind} (no {MANIFEST}); {remedy}")
     manifest = _read_manifest(folder, kind, error_type, remedy)
+    if not any_format:
+        check_format(folder, manifest, error_type)
     files = manifest.get("files")
     if not isinstance(files, dict):
         raise error_type(f"{folder / MANIFEST}: lists no files; {remedy}")
@@ -75,7 +78,7 @@ def verify(
 
 
 def _read_manifest(folder: Path, kind: str, error_type: type[TransduceError], remedy: str) -> Table:
-    """Read a manifest and check its kind, its format and, byte for byte, its digest."""
+    """Read a manifest and check its kind and, byte for byte, its digest; the first format had another digest."""
     path = folder / MANIFEST
     manifest = read_json(path, error_type, remedy)
     if manifest.get("kind") != kind:
@@ -87,8 +90,7 @@ def _read_manifest(folder: Path, kind: str, error_type: type[TransduceError], re
         intact = False
     if not intact and DIGEST in manifest:
         raise error_type(f"{path}: is damaged (its SHA-256 differs from its last entry); {remedy}")
-    check_format(folder, manifest, error_type)
-    if not intact:
+    if not intact and manifest.get("format", 1) == FORMAT:
         raise error_type(f"{path}: is damaged (it has no SHA-256 of its own); {remedy}")
     return {name: value for name, value in manifest.items() if name != DIGEST}
 

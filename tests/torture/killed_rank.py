@@ -1,6 +1,6 @@
 """One rank of a run, of which one is killed or frozen at a moment, the first time that `torchrun` starts them.
 
-    torchrun --nproc_per_node=2 --max-restarts=1 -m tests.torture.doomed PLAN.json train …
+    torchrun --nproc_per_node=2 --max-restarts=1 -m tests.torture.killed_rank PLAN.json train …
 
 The plan says who, when, by which signal, and where to note it down. Every rank of every start leaves a file with its
 process's number.

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from tests.torture.example import Run, Tally, differences
-from tests.torture.nursery import Nursery
+from tests.torture.fork_server import ForkServer
 from transduce.model_folder import load_weights, save_weights
 from transduce.storage.json_file import read_json
 from transduce.storage.layout import MANIFEST
@@ -30,20 +30,20 @@ NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
-def half(nursery: Nursery, whole: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def half(fork_server: ForkServer, whole: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was stopped; nobody may change it."""
     place = tmp_path_factory.mktemp("half")
     shutil.copy(whole.place / "recipe.toml", place)
-    run = Run(nursery, place)
-    run.go(signals=[{"moment": "told", "call": STOPPED, "number": 15}], note=str(place / "note"))
+    run = Run(fork_server, place)
+    run.go(signals=[{"moment": "reported", "call": STOPPED, "number": 15}], note=str(place / "note"))
     assert run.saved() == STOPPED
     return run.folder
 
 
 @pytest.fixture
-def run(half: Path, nursery: Nursery, place: Path) -> Run:
+def run(half: Path, fork_server: ForkServer, place: Path) -> Run:
     """The same, of one's own."""
-    run = Run(nursery, place)
+    run = Run(fork_server, place)
     shutil.copytree(half, run.folder)
     return run
 
@@ -92,7 +92,7 @@ def prepared_again(*changes: str) -> Callable[[Run], None]:
     def change(run: Run) -> None:
         words = [word for setting in changes for word in ("--set", setting)]
         command = ("prepare", "--recipe", run.place / "recipe.toml", *words, "--output", run.folder / "data")
-        assert run.nursery.run(*command).code == 0
+        assert run.fork_server.run(*command).code == 0
 
     return change
 
@@ -125,7 +125,7 @@ CHANGES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
     "the seed": (manifest(fingerprint={"seed": 5}), ("saved with seed 5", "now it is 1")),
     "the threads": (manifest(fingerprint={"threads": 2}), ("saved with threads 2", "now it is 1")),
     "torch": (manifest(fingerprint={"torch": "1.0"}), ("saved with torch 1.0", f"now it is {torch.__version__}")),
-    "the format": (manifest(format=99), ("has format 99", "this version reads 1", "upgrade transduce")),
+    "the format": (manifest(format=99), ("has format 99", "upgrade transduce")),
     "the kind": (of_a_model, ("belongs to a transduce model", "not to a transduce checkpoint")),
     "the precision": (
         tensors("model.safetensors", lambda weight: weight.half()),
@@ -154,36 +154,38 @@ def test_what_changed_since_the_checkpoint_is_refused_before_the_first_update(
     outcome = run.go()
     assert outcome.code == 65, outcome
     for side in sides:
-        assert side in outcome.complaint
+        assert side in outcome.error
     assert "parameters" not in outcome.err, "it had begun"
     assert differences(run.result(), before) == []
     tally("changes since the checkpoint refused before the first update, both sides named", 1)
 
 
-def test_a_corpus_that_another_run_shares_may_not_shrink(nursery: Nursery, place: Path) -> None:
+def test_a_corpus_that_another_run_shares_may_not_shrink(fork_server: ForkServer, place: Path) -> None:
     for name, size in (("corpus", 300), ("corpus", 200)):
         command = ("prepare", "--recipe", place / "recipe.toml", "--set", f"data.train.size={size}")
-        assert nursery.run(*command, "--output", place / name).code == 0
+        assert fork_server.run(*command, "--output", place / name).code == 0
         if size == 300:
             recipe = ("--recipe", place / "recipe.toml", "--prepared", place / name, "--output", place / "run")
-            signals = [{"moment": "told", "call": STOPPED, "number": 15}]
-            assert nursery.run("train", *recipe, signals=signals, note=str(place / "note")).code == 143
-    outcome = nursery.run("train", "--resume", place / "run")
+            signals = [{"moment": "reported", "call": STOPPED, "number": 15}]
+            assert fork_server.run("train", *recipe, signals=signals, note=str(place / "note")).code == 143
+    outcome = fork_server.run("train", "--resume", place / "run")
     assert outcome.code == 65
-    assert "was saved with data" in outcome.complaint and "now it is" in outcome.complaint
+    assert "was saved with data" in outcome.error and "now it is" in outcome.error
 
 
-def test_a_stale_lock_of_one_who_was_killed_is_none(nursery: Nursery, whole: Run, place: Path, tally: Tally) -> None:
-    run = Run(nursery, place)
+def test_a_stale_lock_of_one_who_was_killed_is_none(
+    fork_server: ForkServer, whole: Run, place: Path, tally: Tally
+) -> None:
+    run = Run(fork_server, place)
     while not (run.folder / ".lock").exists():
-        nursery.kill_after(whole.seconds / 2, *run.command)
+        fork_server.kill_after(whole.seconds / 2, *run.command)
     assert run.go().code == 0
     assert differences(run.result(), whole.result()) == []
     tally("stale locks passed over", 1)
 
 
 def test_a_second_trainer_is_refused_and_the_first_does_not_notice(run: Run, whole: Run, tally: Tally) -> None:
-    first = run.nursery.start(*run.command)
+    first = run.fork_server.start(*run.command)
     timing = run.folder / "timing.jsonl"
     size = timing.stat().st_size
     while timing.stat().st_size == size:
@@ -191,12 +193,12 @@ def test_a_second_trainer_is_refused_and_the_first_does_not_notice(run: Run, who
     os.kill(first.pid, signal.SIGSTOP)
     fresh = ["train", "--recipe", str(run.place / "recipe.toml"), "--output", str(run.folder)]
     for command in (run.command, fresh):
-        outcome = run.nursery.run(*command)
+        outcome = run.fork_server.run(*command)
         assert outcome.code == 75
-        assert "another process is training there" in outcome.complaint
+        assert "another process is training there" in outcome.error
         assert outcome.seconds < 1.0
     os.kill(first.pid, signal.SIGCONT)
-    assert run.nursery.wait(first).code == 0
+    assert run.fork_server.wait(first).code == 0
     assert differences(run.result(), whole.result()) == []
     tally("second trainers refused", 2)
 
@@ -217,16 +219,16 @@ def closed(half: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("what", ["a new run", "going on", "going on without the lock"])
 def test_a_folder_without_write_permission_is_refused_before_the_first_update(
-    what: str, closed: Path, nursery: Nursery, tally: Tally
+    what: str, closed: Path, fork_server: ForkServer, tally: Tally
 ) -> None:
     plan = {"user": NOBODY} if os.geteuid() == 0 else {}  # root may write anywhere
-    run = Run(nursery, closed, "new" if what == "a new run" else "run")
+    run = Run(fork_server, closed, "new" if what == "a new run" else "run")
     if what == "going on without the lock":
         (closed / "run").chmod(0o755)
         (closed / "run/.lock").unlink()
         (closed / "run").chmod(0o555)
     outcome = run.go(**plan)
     assert outcome.code == 73, outcome
-    assert f"{run.folder}" in outcome.complaint and "Permission denied" in outcome.complaint
+    assert f"{run.folder}" in outcome.error and "Permission denied" in outcome.error
     assert "parameters" not in outcome.err, "it had begun"
     tally("folders without write permission refused", 1)

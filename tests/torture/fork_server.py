@@ -38,7 +38,12 @@ class Outcome:
     seconds: float
 
     @property
-    def complaint(self) -> str:
+    def last_line(self) -> str:
+        """The last line printed on standard error."""
+        return self.err.splitlines()[-1]
+
+    @property
+    def error(self) -> str:
         """The one sentence of an error, after checking that it is the last line and no traceback."""
         assert "Traceback" not in self.err, self.err
         lines = [line for line in self.err.splitlines() if line.startswith("error: ")]
@@ -55,7 +60,7 @@ class Child:
     began: float
 
 
-class Nursery:
+class ForkServer:
     """The test's end of the line."""
 
     def __init__(self, folder: Path) -> None:
@@ -67,7 +72,7 @@ class Nursery:
             "PYTHONPATH": os.pathsep.join([str(PROJECT / "src"), str(PROJECT)]),
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.torture.nursery"],
+            [sys.executable, "-m", "tests.torture.fork_server"],
             cwd=PROJECT,
             env=environment,
             stdin=subprocess.PIPE,
@@ -123,13 +128,13 @@ class Nursery:
         ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE)
         assert ready, "a child did not end"
         line = self._process.stdout.readline()
-        assert line, "the nursery has ended; what it said is on standard error"
+        assert line, "the fork_server has ended; what it said is on standard error"
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
 def serve() -> None:
-    """The nursery's own life."""
+    """The fork_server's own life."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     _warm_up()
