@@ -2,8 +2,8 @@
 
     python docs/examples/adding_a_model.py [FOLDER]
 
-It adds up the vectors of all source tokens and of the target tokens so far, and looks at nothing else. The order of
-the source is lost to it, so it can learn to sort and cannot learn to reverse. Training, search and scoring are the
+It sums the vectors of all source tokens and of the target tokens so far, and uses nothing else. The order of
+the source is lost, so it can learn to sort and cannot learn to reverse. Training, search and scoring are the
 project's own.
 """
 
@@ -37,7 +37,7 @@ class BagConfig(Config):
 
 @dataclass
 class BagState(State):
-    """What each row has written so far, as a sum, and what was read of its sentence."""
+    """The sum of what each row has written so far, and the sum of its source."""
 
     written: Tensor
     """(R D), the sum over the target tokens of each row."""
@@ -103,7 +103,7 @@ class Bag(Transducer[Memory, BagState]):
 
 
 def _sum_of(memory: Memory) -> Tensor:
-    """Add up what may be read of each sentence.  (B M D) -> (B D)."""
+    """Sum the source positions that are not padding.  (B M D) -> (B D)."""
     return (memory.states * memory.allowed[:, :, None]).sum(dim=1)
 
 
@@ -121,7 +121,7 @@ def recipe(task: str) -> Recipe:
         "tokenizer": {"kind": "word"},
         "model": {"name": "bag"},
         "training": {
-            "tokens": 512,
+            "batch_tokens": 512,
             "updates": 150,
             "schedule": "linear",
             "learning_rate": 0.01,

@@ -1,11 +1,11 @@
-"""Caption pictures that a captioner has never seen anything like, and draw where it looked for each word.
+"""Caption pictures with unseen combinations, and draw the attention of each word.
 
     transduce train --recipe recipes/captions.toml --output runs/captions
     python docs/examples/caption_pictures.py runs/captions [FOLDER]
 
 Every picture has a combination of colour, shape and relation that training left out. Writes picture-1.txt, the picture
-as text, picture-1.svg, the drawing, and so on to FOLDER (here, unless given). The drawing by hand is
-transduce inspect runs/captions "$(cat picture-1.txt)"
+as text, picture-1.svg, the drawing, and so on to FOLDER (by default the current one). The same
+from the command line: transduce inspect runs/captions "$(cat picture-1.txt)"
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COUNT = 3
 
 
 def main(run: str, folder: str = ".") -> None:
-    """Caption a few pictures and print what was said beside what is right."""
+    """Caption a few pictures; print the right caption and the model's."""
     captioner = transduce.load(run)
     for number, scene in enumerate(DrawnPictures(pictures="held_out", size=COUNT, seed=3).scenes(), start=1):
         glances = captioner.glances(scene.picture)

@@ -1,4 +1,4 @@
-"""Train a Transformer and a recurrent model on the same pairs, and ask whether one is better by more than chance.
+"""Train a Transformer and a recurrent model on the same pairs, and test whether they differ significantly.
 
     python docs/examples/compare_two_models.py [FOLDER]
 
@@ -32,7 +32,7 @@ def recipe(name: str) -> Recipe:
         "tokenizer": {"kind": "word"},
         "model": {"name": name, **MODELS[name]},
         "training": {
-            "tokens": 512,
+            "batch_tokens": 512,
             "updates": 120,
             "schedule": "linear",
             "learning_rate": 0.01,

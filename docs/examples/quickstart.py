@@ -1,4 +1,4 @@
-"""Train a small Transformer to reverse words, translate with it, and see where it looked. A few seconds.
+"""Train a small Transformer to reverse words, translate with it, and print its attention. A few seconds.
 
     python docs/examples/quickstart.py [FOLDER]
 
@@ -44,20 +44,20 @@ threads = 1
 
 
 def main(folder: Path) -> None:
-    """Train, translate, look."""
+    """Train, translate, inspect."""
     recipe = folder / "reverse.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
     run = transduce.train(recipe, folder / "reverse")
 
     translator = transduce.load(run)
     print("a b c d  →", translator("a b c d"))
-    for answer in translator.translate(["d a b"], beam_size=5, n_best=3)[0]:
-        print(f"  {answer.score:7.3f}  {answer.text}")
+    for hypothesis in translator.translate(["d a b"], beam_size=5, n_best=3)[0]:
+        print(f"  {hypothesis.score:7.3f}  {hypothesis.text}")
 
     maps = translator.attention("a b c d")
     print(maps)
     for produced, row in zip(maps.rows("cross"), maps.mean("cross"), strict=True):
-        print(f"  {produced:<5} looked most at {maps.columns('cross')[row.argmax()]}")
+        print(f"  {produced:<5} attends most to {maps.columns('cross')[row.argmax()]}")
 
 
 if __name__ == "__main__":

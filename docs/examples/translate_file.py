@@ -1,4 +1,4 @@
-"""Translate a file with a trained model, and say what happened to its lines.
+"""Translate a file with a trained model, and print what happened to its lines.
 
     python docs/examples/translate_file.py RUN INPUT OUTPUT
 
@@ -18,12 +18,14 @@ def main(run: str, source: str, output: str) -> None:
     """Translate line by line: same order, same number, empty lines stay empty."""
     translator = transduce.load(run)
     lines = list(read_lines(source))  # strict UTF-8, plain or gzip; "-" is standard input
-    answers = translator.translate(lines, beam_size=4, max_extra=10)
+    translations = translator.translate(lines, beam_size=4, max_extra=10)
     with Path(output).open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(" ".join(answer.splitlines()) + "\n" for answer in answers)
+        file.writelines(" ".join(text.splitlines()) + "\n" for text in translations)
     counts = translator.counts
     print(f"{counts.lines} lines, {counts.empty} of them empty, {counts.split} translated in parts")
-    print(f"{counts.unknown} source tokens were unknown, {counts.cut} answers were cut off at their maximum length")
+    print(
+        f"{counts.unknown} source tokens were unknown, {counts.cut} translations were cut off at their maximum length"
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ RUN_HERE = {
     "inspect_attention.py",
     "compare_two_models.py",
     "adding_a_model.py",
-    "look_into_a_language_model.py",
+    "inspect_language_model.py",
     "caption_pictures.py",
 }
 
@@ -60,7 +60,7 @@ def test_the_quickstart_learns_to_reverse(quickstart: tuple[Path, str]) -> None:
     first, *others = quickstart[1].splitlines()
     assert first == "a b c d  → d c b a"
     assert others[0].split()[1:] == ["b", "a", "d"]
-    assert sum("looked most at" in line for line in others) == 5
+    assert sum("attends most to" in line for line in others) == 5
 
 
 def test_a_file_is_translated_line_by_line(quickstart: tuple[Path, str], tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_heads_of_a_language_model_are_looked_into(tmp_path: Path) -> None:
     config = gpt_mini().but(model_dim=16, num_heads=2, ffn_dim=16, num_layers=2)
     model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=1)
     save_model(tmp_path / "model", ModelFolder(model, config, tokenizer, tokenizer), "a card")
-    said = run_example("look_into_a_language_model.py", tmp_path / "model").splitlines()
+    said = run_example("inspect_language_model.py", tmp_path / "model").splitlines()
     assert sum(line.endswith("%") for line in said) == 4 * 5
     assert len([line for line in said if line.startswith("  layer")]) == 4  # two layers of two heads
 

@@ -14,6 +14,7 @@ from transduce.data.synthetic import SyntheticTask
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
+from transduce.tasks.language_modeling.config import LanguageModelingConfig
 from transduce.tasks.text_encoding.config import TextEncodingConfig
 
 FOLDER = Path(__file__).parents[2] / "recipes"
@@ -67,7 +68,7 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
     """Two updates of a smaller corpus: whether it learns is asked by `make learn`. Where a recipe names files, a task
     or a small text stands in for them."""
     changes = ["training.updates=2", "training.validate_every=2", "training.decode_examples=3"]
-    if read_recipe(path)[0].data.is_text:
+    if isinstance(read_recipe(path)[0].data, LanguageModelingConfig):
         (tmp_path / "text").write_text("A small text stands here.\n" * 99)
         recipe, _ = read_recipe(path, [*changes, f"data.train.text={tmp_path / 'text'}"])
         assert isinstance(transduce.load(train(recipe, tmp_path / "run"))("A small"), str)

@@ -1,10 +1,9 @@
-"""What a language model expects next, and which of its heads follows a pronoun back to what it stands for.
+"""The next-token distribution of a language model, and which of its heads attend from a pronoun to its referent.
 
-    python docs/examples/look_into_a_language_model.py FOLDER
+    python docs/examples/inspect_language_model.py FOLDER
 
-FOLDER is a language model that reads English, such as SmolLM2, made ready by `transduce import`. The last part asks
-every head of every layer how much it looks from "it" to a noun. What it prints for SmolLM2-135M is in
-docs/explanation/smollm2.md.
+FOLDER is an English language model, such as SmolLM2, made by `transduce import`. The last part prints how much each
+head attends from "it" to a noun. Its output for SmolLM2-135M is in docs/explanation/smollm2.md.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PRONOUN = "The animal didn't cross the street because it was too tired."
 
 
 def next_tokens(generator: Generator, prompt: str, top: int = 5) -> list[tuple[str, float]]:
-    """The likeliest tokens behind a prompt, with their probabilities."""
+    """The most probable tokens after a prompt, with their probabilities."""
     tokens = torch.tensor([generator.tokenizer.encode(prompt)])
     model = generator.model
     with torch.no_grad():
@@ -38,18 +37,18 @@ def next_tokens(generator: Generator, prompt: str, top: int = 5) -> list[tuple[s
     return list(zip(pieces, best.values.tolist(), strict=True))
 
 
-def looks_back(generator: Generator, text: str, word: str, at: str) -> dict[tuple[int, int], float]:
-    """How much each head (layer, head) looks from one word to another, an earlier one."""
+def attention_between(generator: Generator, text: str, word: str, at: str) -> dict[tuple[int, int], float]:
+    """The attention weight of each (layer, head) from one word to an earlier one."""
     tokens = generator.tokenizer.encode(text)
     pieces = [piece.strip("▁ ") for piece in generator.tokenizer.pieces(tokens)]
-    asking, asked = pieces.index(word), pieces.index(at)
+    query, key = pieces.index(word), pieces.index(at)
     batch, model = torch.tensor([tokens]), generator.model
-    with torch.no_grad(), record(model, ("weight",)) as heard:
+    with torch.no_grad(), record(model, ("weight",)) as recorded:
         model(batch, model.encode(batch[:, :0], batch[:, :0].bool()))
     return {
         (layer, head): float(weight)
-        for layer, (_, weights) in enumerate(sorted(heard.items(), key=lambda item: int(item[0].split(".")[1])))
-        for head, weight in enumerate(weights[0, :, asking, asked])
+        for layer, (_, weights) in enumerate(sorted(recorded.items(), key=lambda item: int(item[0].split(".")[1])))
+        for head, weight in enumerate(weights[0, :, query, key])
     }
 
 
@@ -60,8 +59,8 @@ def main(folder: str) -> None:
         print(f"\n{prompt!r}")
         for piece, probability in next_tokens(generator, prompt):
             print(f"  {piece:<14}{probability:6.1%}")
-    print(f"\n{PRONOUN}\nHeads that look from 'it' to 'animal' most, and how much they look to 'street':")
-    animal, street = (looks_back(generator, PRONOUN, "it", word) for word in ("animal", "street"))
+    print(f"\n{PRONOUN}\nHeads that attend most from 'it' to 'animal', and their attention to 'street':")
+    animal, street = (attention_between(generator, PRONOUN, "it", word) for word in ("animal", "street"))
     for place in sorted(animal, key=animal.__getitem__, reverse=True)[:5]:
         layer, head = place
         print(f"  layer {layer + 1:>2} head {head + 1}: animal {animal[place]:.2f}, street {street[place]:.2f}")
