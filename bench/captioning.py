@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from measuring import train_or_resume
 
-from transduce.data.pictures import DrawnPictures, Scene, Shape
+from transduce.data.pictures import SyntheticPictures, Scene, Shape
 from transduce.inference.load import load_translator
 from transduce.inference.translator import Translator
 from transduce.inspection.caption import Glances
@@ -80,8 +80,8 @@ def main() -> None:
     parser.add_argument("--looked", type=int, default=200, help="pictures of which attention is looked at")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
-    held_out = list(DrawnPictures(pictures="held_out", size=options.count, seed=777).scenes())
-    seen = list(DrawnPictures(pictures="seen", size=options.count, seed=777).scenes())
+    held_out = list(SyntheticPictures(pictures="held_out", size=options.count, seed=777).scenes())
+    seen = list(SyntheticPictures(pictures="seen", size=options.count, seed=777).scenes())
     runs = []
     for seed in range(1, options.seeds + 1):
         folder = options.work / f"seed-{seed}"

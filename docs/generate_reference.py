@@ -25,7 +25,7 @@ import transduce
 from transduce import errors
 from transduce.cli.main import transduce as program
 from transduce.config import Config
-from transduce.data.pictures import DrawnPictures
+from transduce.data.pictures import SyntheticPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.inference.search.options import SearchOptions
 from transduce.models.block import BlockConfig
@@ -106,7 +106,7 @@ SETTINGS: list[tuple[str, str, type[Config]]] = [
     ("## [data] of translation", "Pairs of source and target.", TranslationConfig),
     ("### Corpus of pairs", "`{source = …, target = …}` or `{path = …}`.", CorpusFiles),
     ("### Synthetic task", '`{task = "reverse", size = 10_000}`.', SyntheticTask),
-    ("### Drawn pictures", '`{pictures = "seen", size = 10_000}`, for captioners.', DrawnPictures),
+    ("### Drawn pictures", '`{pictures = "seen", size = 10_000}`, for captioners.', SyntheticPictures),
     ("### Pairs of another run", "`{prepared = …}`; what `--extra-validation RUN` stands for.", PreparedPairs),
     ("## [data] of language modelling", "Plain text.", LanguageModelingConfig),
     ("### Corpus of plain text", "`{text = …}`, for language models and span corruption.", TextFile),

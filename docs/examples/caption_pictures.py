@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import transduce
-from transduce.data.pictures import DrawnPictures
+from transduce.data.pictures import SyntheticPictures
 
 COUNT = 3
 
@@ -22,7 +22,7 @@ COUNT = 3
 def main(run: str, folder: str = ".") -> None:
     """Caption a few pictures; print the right caption and the model's."""
     captioner = transduce.load(run)
-    for number, scene in enumerate(DrawnPictures(pictures="held_out", size=COUNT, seed=3).scenes(), start=1):
+    for number, scene in enumerate(SyntheticPictures(pictures="held_out", size=COUNT, seed=3).scenes(), start=1):
         glances = captioner.glances(scene.picture)
         glances.save_svg(Path(folder) / f"picture-{number}.svg")
         (Path(folder) / f"picture-{number}.txt").write_text(scene.picture + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 import transduce
 from tests.stories import simple_stories
-from transduce.data.pictures import DrawnPictures
+from transduce.data.pictures import SyntheticPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
@@ -59,8 +59,8 @@ def test_training_and_validation_pairs_of_a_task_are_drawn_with_different_seeds(
     if isinstance(data.train, SyntheticTask) and isinstance(data.validation, SyntheticTask):
         assert data.train.task == data.validation.task
         assert data.train.seed != data.validation.seed
-    if isinstance(data.train, DrawnPictures):
-        assert isinstance(data.validation, DrawnPictures)
+    if isinstance(data.train, SyntheticPictures):
+        assert isinstance(data.validation, SyntheticPictures)
         assert (data.train.pictures, data.validation.pictures) == ("seen", "held_out")
 
 
@@ -79,7 +79,7 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
         reader = load_text_encoder(train(recipe, tmp_path / "run"))
         assert len(reader.read(["Anna went to the attic. Where is Anna?"])) == 1
         return
-    if isinstance(read_recipe(path)[0].data.train, SyntheticTask | DrawnPictures):
+    if isinstance(read_recipe(path)[0].data.train, SyntheticTask | SyntheticPictures):
         changes += ["data.train.size=300", "data.validation.size=20"]
     else:
         changes += [

@@ -9,7 +9,7 @@ import pytest
 
 import transduce
 from transduce.cli.main import run
-from transduce.data.pictures import DrawnPictures
+from transduce.data.pictures import SyntheticPictures
 from transduce.errors import DataError, SettingsError
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.ancestors.captioner import captioner_small
@@ -23,7 +23,7 @@ from transduce.text.tokenizer.training import train_tokenizer
 from transduce.training.compatibility import check_lengths
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "captions.toml"
-PICTURE, OTHER = (pair.source for pair in DrawnPictures(pictures="seen", size=2).pairs())
+PICTURE, OTHER = (pair.source for pair in SyntheticPictures(pictures="seen", size=2).pairs())
 
 
 @pytest.fixture(scope="module")

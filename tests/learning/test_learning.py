@@ -14,7 +14,7 @@ import transduce
 from tests.stories import simple_stories
 from transduce.config import Table, merge
 from transduce.data.cmudict import pronunciations
-from transduce.data.pictures import DrawnPictures
+from transduce.data.pictures import SyntheticPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import MissingInput
 from transduce.inference.load import load_text_encoder
@@ -95,7 +95,7 @@ def test_a_task_is_learnt_so_that_unseen_sources_are_answered_wholly_right(
 def test_combinations_that_were_never_shown_are_captioned_and_their_shapes_looked_at(tmp_path: Path) -> None:
     recipe, _ = read_recipe(RECIPES / "captions.toml", [])
     captioner = transduce.load(train(recipe, tmp_path / "run"))
-    scenes = list(DrawnPictures(pictures="held_out", size=400, seed=777).scenes())
+    scenes = list(SyntheticPictures(pictures="held_out", size=400, seed=777).scenes())
     pictures, captions = [scene.picture for scene in scenes], [scene.caption for scene in scenes]
     found = [exact_match(captioner, pictures, captions, **search) for search in SEARCHES]
     inside = total = 0

@@ -102,7 +102,7 @@ class Scene:
         return {**places, last - 1: self.shapes[-1], last: self.shapes[-1]}
 
 
-class DrawnPictures(Config):
+class SyntheticPictures(Config):
     """A corpus that is drawn: `{pictures = "seen", size = 10000}` stands where files could be named."""
 
     pictures: Literal["seen", "held_out"]
@@ -125,7 +125,7 @@ class DrawnPictures(Config):
     """What its targets are called."""
 
     @pydantic.model_validator(mode="after")
-    def _possible(self) -> DrawnPictures:
+    def _possible(self) -> SyntheticPictures:
         if self.min_shapes > self.max_shapes:
             raise ValueError(f"min_shapes {self.min_shapes} is above max_shapes {self.max_shapes}")
         if (self.pictures, self.hold_out, self.max_shapes) == ("held_out", "relation", 1):

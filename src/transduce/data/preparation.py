@@ -11,7 +11,7 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from transduce.config import Table
 from transduce.data.audit import Progress
@@ -25,11 +25,13 @@ from transduce.storage.layout import REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER,
 from transduce.text.tokenizer import AnyTokenizer, is_joint
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
+D = TypeVar("D", bound=DataConfig)
+
 ORDER = ("test", "extra_validation", "validation", "train")
 """In which the splits are read: the small ones first, so that their errors come early."""
 
 
-class Preparation(ABC):
+class Preparation(ABC, Generic[D]):
     """Prepares the corpora of one task: `run` is the same for all tasks, the steps are the task's."""
 
     noun: ClassVar[str]
@@ -37,13 +39,13 @@ class Preparation(ABC):
 
     def __init__(
         self,
-        data: DataConfig,
+        data: D,
         config: TokenizerConfig,
         progress: Progress | None = None,
         given: GivenTokenizers | None = None,
     ) -> None:
         """`given` are the tokenizers of `config.folder`; without it new ones are trained."""
-        self.config, self.given = config, given
+        self.data, self.config, self.given = data, config, given
         self.progress = progress or (lambda stage, count: None)
         self.splits = [name for name in ORDER if data.of_split(name)]
         """The splits that have corpora."""
@@ -55,7 +57,6 @@ class Preparation(ABC):
             for name in self.splits
         }
         """Counts of each corpus of each split."""
-        self._settings = data
 
     def run(self, folder: Path) -> Report:
         """Prepare into `folder`, which is written whole or not at all, and return the report."""
@@ -76,7 +77,7 @@ class Preparation(ABC):
             notes = {"joint": is_joint(source, target), "tokenizer_pairs": num_trained_on, **self.report_notes()}
             report = Report(**{**sizes, **notes, **reports})
             write_json(temporary / REPORT, report.to_table())
-            write_manifest(temporary, self._settings, self.config, self.token_bytes(report))
+            write_manifest(temporary, self.data, self.config, self.token_bytes(report))
         return report
 
     @abstractmethod

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from transduce.config import Config, Table
 from transduce.data.config import DEFAULT_BLOCK_SIZE, PlainTextConfig, reads_once
-from transduce.data.prepared import GivenTokenizers, Prepared
-from transduce.data.report import Report
+from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError
 from transduce.inference.search.options import SearchOptions
 from transduce.model_folder import ModelFolder
@@ -18,7 +16,7 @@ from transduce.models import catalog
 from transduce.models.interface import VocabularySizes
 from transduce.tasks.coverage import vocabulary_fit
 from transduce.tasks.language_modeling.defaults import choose_settings, choose_tokenizer, count_characters
-from transduce.tasks.language_modeling.preparation import prepare_text
+from transduce.tasks.language_modeling.preparation import TextPreparation
 from transduce.tasks.transducer import READ_ONCE, TransducerTask
 from transduce.tasks.translation.defaults import choose_fine_tuning
 from transduce.text.plain import read_documents
@@ -109,14 +107,7 @@ class PlainTextTask(TransducerTask[TextT]):
             raise SettingsError(READ_ONCE)
         return count_characters(text for _, text in self._texts())
 
-    def prepare(
-        self,
-        tokenizer: TokenizerConfig,
-        folder: Path,
-        progress: Callable[[str, int], None] | None = None,
-        given: GivenTokenizers | None = None,
-    ) -> Report:
-        return prepare_text(self.data, tokenizer, folder, progress, given)
+    preparation = TextPreparation
 
     def preparation_settings(self) -> Config:
         return self.data.but(block_size=None)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from transduce.config import Config, Table
 from transduce.data.batching import Batch
 from transduce.data.config import DataConfig
+from transduce.data.preparation import Preparation
 from transduce.data.prepared import GivenTokenizers, Prepared
 from transduce.data.report import Report
 from transduce.errors import SettingsError
@@ -135,7 +136,9 @@ class Task(ABC, Generic[DataT]):
 
     # The corpus.
 
-    @abstractmethod
+    preparation: ClassVar[type[Preparation[Any]]]
+    """How its corpora are prepared."""
+
     def prepare(
         self,
         tokenizer: TokenizerConfig,
@@ -144,6 +147,7 @@ class Task(ABC, Generic[DataT]):
         given: GivenTokenizers | None = None,
     ) -> Report:
         """Prepare the corpora into `folder`, which is written whole or not at all."""
+        return self.preparation(self.data, tokenizer, progress, given).run(folder)
 
     def preparation_settings(self) -> Config:
         """Return the [data] settings without those that preparation does not depend on."""

@@ -8,18 +8,18 @@ from itertools import product
 import numpy as np
 import pytest
 
-from transduce.data.pictures import COLOURS, KINDS, RELATIONS, SIDE, DrawnPictures, Scene, spans
+from transduce.data.pictures import COLOURS, KINDS, RELATIONS, SIDE, SyntheticPictures, Scene, spans
 from transduce.errors import SettingsError
 from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.picture import PALETTE
 
 
 def scenes(pictures: str, size: int = 400, **settings: int | str) -> list[Scene]:
-    return list(DrawnPictures.from_table({"pictures": pictures, "size": size, **settings}, "a test").scenes())
+    return list(SyntheticPictures.from_table({"pictures": pictures, "size": size, **settings}, "a test").scenes())
 
 
 def test_pictures_are_a_function_of_their_settings() -> None:
-    corpus = DrawnPictures(pictures="seen", size=50)
+    corpus = SyntheticPictures(pictures="seen", size=50)
     assert list(corpus.pairs()) == list(corpus.pairs())
     assert [pair.line for pair in corpus.pairs()] == list(range(1, 51))
     assert list(corpus.but(size=20).pairs()) == list(corpus.pairs())[:20]
@@ -99,7 +99,7 @@ def test_shapes_of_one_size_fill_it_and_differ(size: int) -> None:
 
 def test_a_recipe_can_name_drawn_pictures_and_nonsense_is_refused() -> None:
     data = TranslationConfig.from_table({"train": {"pictures": "seen", "size": 3}}, "a test")
-    assert isinstance(data.train, DrawnPictures) and data.train.name == "seen pictures (seed 1)"
+    assert isinstance(data.train, SyntheticPictures) and data.train.name == "seen pictures (seed 1)"
     single = scenes("seen", 30, max_shapes=1)
     assert all(len(scene.shapes) == 1 for scene in single) and all(len(scene.caption.split()) == 3 for scene in single)
     with pytest.raises(SettingsError, match="pictures"):

@@ -19,7 +19,7 @@ from transduce.data.config import PlainTextConfig
 from transduce.data.preparation import Preparation
 from transduce.data.prepared import GivenTokenizers
 from transduce.data.ragged import RaggedWriter, read_strings
-from transduce.data.report import CorpusCounter, Report, SideStatistics, SplitReport, TextStatistics, split_report
+from transduce.data.report import CorpusCounter, SideStatistics, SplitReport, TextStatistics, split_report
 from transduce.data.split import token_bytes
 from transduce.data.store import STREAM
 from transduce.errors import DataError, SettingsError
@@ -39,18 +39,7 @@ READ_PIECES = 64
 """Pieces that are read back together."""
 
 
-def prepare_text(
-    data: PlainTextConfig,
-    tokenizer: TokenizerConfig,
-    folder: Path,
-    progress: Progress | None = None,
-    given: GivenTokenizers | None = None,
-) -> Report:
-    """Prepare plain text into `folder` and return the report; see `Preparation`."""
-    return TextPreparation(data, tokenizer, progress, given).run(folder)
-
-
-class TextPreparation(Preparation):
+class TextPreparation(Preparation[PlainTextConfig]):
     """The preparation of plain text."""
 
     noun = "document"
@@ -65,7 +54,6 @@ class TextPreparation(Preparation):
         if not config.joint:
             raise SettingsError("tokenizer.joint: plain text has one side and needs one tokenizer; leave it out")
         super().__init__(data, config, progress, given)
-        self.data = data
         self.audited: dict[str, list[_AuditedText]] = {}
         self.fraction = 0.0
         """Of the training text that is held out."""

@@ -43,17 +43,6 @@ Unit = list[Example]
 """Examples that are used or dropped together: one, or for mask those of a document."""
 
 
-def prepare_examples(
-    data: TextEncodingConfig,
-    tokenizer: TokenizerConfig,
-    folder: Path,
-    progress: Progress | None = None,
-    given: GivenTokenizers | None = None,
-) -> Report:
-    """Prepare examples into `folder` and return the report; see `Preparation`."""
-    return ExamplePreparation(data, tokenizer, progress, given).run(folder)
-
-
 @dataclass
 class _AuditedFile:
     """What pass one found in one file: hashes of its units, in their order, and which of them are not trained on."""
@@ -82,7 +71,7 @@ class _AuditedFile:
         return next((reason for reason, found in self.dropped.items() if found[place]), None)
 
 
-class ExamplePreparation(Preparation):
+class ExamplePreparation(Preparation[TextEncodingConfig]):
     """The preparation of examples for a text encoder."""
 
     noun = "example"
@@ -97,7 +86,6 @@ class ExamplePreparation(Preparation):
         if given is not None and config.extend is not None:
             raise SettingsError("--extend-vocabulary is for models that generate text; a text encoder keeps its tokens")
         super().__init__(data, config, progress, given)
-        self.data = data
         self.audited: dict[str, list[_AuditedFile]] = {}
         self.labels: set[str] = set()
 

@@ -12,8 +12,7 @@ import torch
 
 from transduce.config import Config, Table
 from transduce.data.order import BUCKET_SIZE
-from transduce.data.prepared import GivenTokenizers, Prepared
-from transduce.data.report import Report
+from transduce.data.prepared import Prepared
 from transduce.data.store import ExampleStore
 from transduce.errors import SettingsError
 from transduce.evaluation.labels import SCORES
@@ -28,7 +27,7 @@ from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.tasks.text_encoding.defaults import choose_settings
 from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
-from transduce.tasks.text_encoding.preparation import prepare_examples
+from transduce.tasks.text_encoding.preparation import ExamplePreparation
 from transduce.tasks.text_encoding.validation import ExamplePredictions
 from transduce.text.encoder_input import label_tokens
 from transduce.text.tokenizer import AnyTokenizer
@@ -115,14 +114,7 @@ class TextEncoding(Task[TextEncodingConfig]):
         chosen = choose_settings(self.data.objective)
         return Defaults(chosen.tables, chosen.reasons[1:])
 
-    def prepare(
-        self,
-        tokenizer: TokenizerConfig,
-        folder: Path,
-        progress: Callable[[str, int], None] | None = None,
-        given: GivenTokenizers | None = None,
-    ) -> Report:
-        return prepare_examples(self.data, tokenizer, folder, progress, given)
+    preparation = ExamplePreparation
 
     def with_labels(self, model: Config, prepared: Prepared) -> Config:
         """Give the head as many classes as there are labels, with their words where the model predicts words."""

@@ -9,14 +9,14 @@ import pydantic
 
 from transduce.config import Config, Table
 from transduce.data.config import SPLITS, FilteredDataConfig, PlainTextConfig, Rule, corpus_reader
-from transduce.data.pictures import DrawnPictures
+from transduce.data.pictures import SyntheticPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import brief
 from transduce.tasks.translation.corpus import PairCorpus, PreparedPairs
 from transduce.text.corpus import CorpusFiles
 from transduce.text.tokenizer.language_tag import NAME
 
-_KINDS: dict[str, type[Config]] = {"task": SyntheticTask, "pictures": DrawnPictures, "prepared": PreparedPairs}
+_KINDS: dict[str, type[Config]] = {"task": SyntheticTask, "pictures": SyntheticPictures, "prepared": PreparedPairs}
 """The class of a corpus by a key of its table; any other is `CorpusFiles`."""
 
 

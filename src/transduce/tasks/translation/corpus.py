@@ -10,7 +10,7 @@ import numpy as np
 import pydantic
 
 from transduce.config import Config
-from transduce.data.pictures import DrawnPictures
+from transduce.data.pictures import SyntheticPictures
 from transduce.data.prepared import read_json, read_manifest
 from transduce.data.ragged import Ragged
 from transduce.data.synthetic import SyntheticTask
@@ -79,7 +79,7 @@ class PreparedPairs(Config):
                 yield Pair(source, target, row + 1)
 
 
-PairCorpus = CorpusFiles | SyntheticTask | DrawnPictures | PreparedPairs
+PairCorpus = CorpusFiles | SyntheticTask | SyntheticPictures | PreparedPairs
 
 
 def corpus_pairs(corpora: Sequence[PairCorpus]) -> Iterator[Pair]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ from transduce.data.audit import (
 from transduce.data.length_filter import LengthFilter
 from transduce.data.preparation import Preparation
 from transduce.data.prepared import GivenTokenizers
-from transduce.data.report import MAX_EXAMPLES, CorpusCounter, Report, SplitReport
+from transduce.data.report import MAX_EXAMPLES, CorpusCounter, SplitReport
 from transduce.data.split import PairChunk, PairWriter
 from transduce.errors import SettingsError
 from transduce.tasks.translation.config import TranslationConfig
@@ -47,18 +46,7 @@ TOKENIZER_PAIRS = 1_000_000
 """Maximum pairs to train tokenizers on; of larger corpora about this many are taken, by their hash."""
 
 
-def prepare_pairs(
-    data: TranslationConfig,
-    tokenizer: TokenizerConfig,
-    folder: Path,
-    progress: Progress | None = None,
-    given: GivenTokenizers | None = None,
-) -> Report:
-    """Prepare pairs into `folder` and return the report; see `Preparation`."""
-    return PairPreparation(data, tokenizer, progress, given).run(folder)
-
-
-class PairPreparation(Preparation):
+class PairPreparation(Preparation[TranslationConfig]):
     """The preparation of pairs."""
 
     noun = "pair"
@@ -71,7 +59,6 @@ class PairPreparation(Preparation):
         given: GivenTokenizers | None = None,
     ) -> None:
         super().__init__(data, config, progress, given)
-        self.data = data
         self.limits = LengthFilter(data.max_length, data.max_ratio)
         self.tags = None if given is None else given.tags
         """The target languages of the model, where there are several."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ import numpy as np
 from transduce.config import Config, Table
 from transduce.data.config import reads_once
 from transduce.data.order import BUCKET_SIZE
-from transduce.data.prepared import GivenTokenizers, Prepared
-from transduce.data.report import Report
+from transduce.data.prepared import Prepared
 from transduce.data.store import PairStore
 from transduce.errors import SettingsError
 from transduce.evaluation.metrics import METRICS
@@ -29,7 +27,7 @@ from transduce.tasks.transducer import READ_ONCE, TransducerTask
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
 from transduce.tasks.translation.corpus import corpus_pairs
 from transduce.tasks.translation.defaults import Survey, choose_fine_tuning, choose_settings, choose_tokenizer, survey
-from transduce.tasks.translation.preparation import prepare_pairs
+from transduce.tasks.translation.preparation import PairPreparation
 from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
 from transduce.tasks.translation.validation import GreedyTranslations
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
@@ -105,14 +103,7 @@ class Translation(TransducerTask[TranslationConfig]):
             raise SettingsError(READ_ONCE)
         return ((pair.source, pair.target) for pair in corpus_pairs(self.data.corpora))
 
-    def prepare(
-        self,
-        tokenizer: TokenizerConfig,
-        folder: Path,
-        progress: Callable[[str, int], None] | None = None,
-        given: GivenTokenizers | None = None,
-    ) -> Report:
-        return prepare_pairs(self.data, tokenizer, folder, progress, given)
+    preparation = PairPreparation
 
     def texts(self, prepared: Prepared) -> Iterator[tuple[str, str]]:
         found: Iterator[tuple[str, str]] = prepared.train.texts()

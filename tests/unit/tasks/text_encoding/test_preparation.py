@@ -15,7 +15,7 @@ from transduce.tasks.catalog import load_prepared, prepare
 from transduce.tasks.text_encoding.batches import collate_examples
 from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.tasks.text_encoding.masking import NOT_NEXT, Masking
-from transduce.tasks.text_encoding.preparation import prepare_examples
+from transduce.tasks.text_encoding.preparation import ExamplePreparation
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
@@ -222,13 +222,12 @@ def test_a_tokenizer_that_was_given_is_kept_and_must_be_able_to_hide(tmp_path: P
     (tmp_path / "a.txt").write_text("der hund\nbellt laut\n\nam tor\nvorbei am tor\n", encoding="utf-8")
     table = {"objective": "mask", "train": {"path": str(tmp_path / "a.txt")}, "validation_fraction": 0.0}
     data = TextEncodingConfig.from_table(table, "a test")
-    prepare_examples(
-        data, PIECES, tmp_path / "data", given=GivenTokenizers(plain.source_tokenizer, plain.source_tokenizer)
-    )
+    given = GivenTokenizers(plain.source_tokenizer, plain.source_tokenizer)
+    ExamplePreparation(data, PIECES, given=given).run(tmp_path / "data")
     assert load_prepared(tmp_path / "data").source_tokenizer.to_json() == plain.source_tokenizer.to_json()
     plainer = train_tokenizer("wordpiece", WORDS, PIECES)
     with pytest.raises(SettingsError, match="no mask token"):
-        prepare_examples(data, PIECES, tmp_path / "data", given=GivenTokenizers(plainer, plainer))
+        ExamplePreparation(data, PIECES, given=GivenTokenizers(plainer, plainer)).run(tmp_path / "data")
 
 
 def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
