@@ -21,7 +21,7 @@ from measuring import train_or_resume
 
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
-from transduce.tasks.text_encoding.evaluation import assess_reader
+from transduce.tasks.text_encoding.evaluation import score_encoder
 
 ROOT = Path(__file__).resolve().parents[1]
 FAILED = 0.05
@@ -70,7 +70,7 @@ def main() -> None:
         errors = {}
         for path in tasks(options.data, "test"):
             errors[path.name.partition("_")[0].removeprefix("en-")] = (
-                1 - assess_reader(reader, str(path))["label_accuracy"]
+                1 - score_encoder(reader, str(path))["label_accuracy"]
             )
         shown = "  ".join(f"{name} {100 * error:.1f}" for name, error in errors.items())
         failed = sum(error > FAILED for error in errors.values())

@@ -25,7 +25,7 @@ from measuring import require_files, train_or_resume
 from transduce.config import Table
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
-from transduce.tasks.text_encoding.evaluation import assess_reader
+from transduce.tasks.text_encoding.evaluation import score_encoder
 
 MODEL: Table = {"name": "bert", "model_dim": 128, "num_heads": 4, "ffn_dim": 512, "num_layers": 3, "max_positions": 96}
 RATES: dict[str, Table] = {
@@ -146,7 +146,7 @@ def main() -> None:
         for name, found in scores.items():
             tables = tagging(options, work, seed, started=name == "pre-trained")
             folder = train_or_resume(partial(chosen, tables), work / f"{name.replace(' ', '-')}-{seed}")
-            found.append(assess_reader(load_text_encoder(folder), test)["word_accuracy"])
+            found.append(score_encoder(load_text_encoder(folder), test)["word_accuracy"])
             print(f"{name}, seed {seed}: {100 * found[-1]:.2f} % of the test words are tagged right", flush=True)
     journal = (work / "pre-trained" / "journal.jsonl").read_text(encoding="utf-8").splitlines()
     last: dict[str, Any] = json.loads(journal[-1])

@@ -16,7 +16,7 @@ import transduce
 from transduce.data.synthetic import SyntheticTask
 from transduce.evaluation.metrics import choose
 from transduce.recipe import Recipe
-from transduce.tasks.translation.evaluation import TestSet, assess, compare_assessments
+from transduce.tasks.translation.evaluation import TestSet, score_translator, compare_scores
 
 TASK: dict[str, Any] = {"task": "copy", "max_length": 4, "symbols": 6}
 MODELS: dict[str, dict[str, Any]] = {
@@ -52,12 +52,12 @@ def main(folder: Path) -> None:
     found = {}
     for name in MODELS:
         run = transduce.train(recipe(name), folder / name)
-        found[name] = assess(transduce.load(run), test, metrics, samples=200)
+        found[name] = score_translator(transduce.load(run), test, metrics, samples=200)
         print(name)
         for line in found[name].lines(metrics):
             print(f"  {line}")
     first, second = found.values()
-    for name, comparison in compare_assessments(first, second, test, metrics, samples=200).items():
+    for name, comparison in compare_scores(first, second, test, metrics, samples=200).items():
         print(f"{name}: p = {comparison.p_value:.3f}, better: {comparison.better}")
 
 

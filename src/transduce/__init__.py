@@ -18,16 +18,28 @@ if TYPE_CHECKING:
     from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
     from transduce.recipe import Recipe
-    from transduce.run import train
+    from transduce.run import evaluate, fine_tune, train
 
 __version__ = "0.1.0"
-__all__ = ["Generator", "Recipe", "TextEncoder", "Translator", "__version__", "load", "train"]
+__all__ = [
+    "Generator",
+    "Recipe",
+    "TextEncoder",
+    "Translator",
+    "__version__",
+    "evaluate",
+    "fine_tune",
+    "load",
+    "train",
+]
 
 _HOMES = {
     "Generator": "transduce.inference.generator",
     "TextEncoder": "transduce.inference.text_encoder",
     "Recipe": "transduce.recipe",
     "Translator": "transduce.inference.translator",
+    "evaluate": "transduce.run",
+    "fine_tune": "transduce.run",
     "load": "transduce.inference.load",
     "train": "transduce.run",
 }

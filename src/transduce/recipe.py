@@ -25,6 +25,7 @@ from transduce.errors import DataError, MissingInput, ModelFolderError, Settings
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
 from transduce.models.transformer import SHARED
+from transduce.nn.device import choose_device
 from transduce.storage.layout import RECIPE
 from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for
@@ -244,12 +245,7 @@ def resume_recipe(folder: Path) -> Recipe:
 def fill_in(recipe: Recipe) -> Recipe:
     """Choose the settings that depend on this machine."""
     threads = recipe.training.threads or torch.get_num_threads()
-    device = recipe.training.device
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        device = "cuda" if available["cuda"] else "mps" if available["mps"] else "cpu"
-    if not available.get(device, True):
-        raise SettingsError(f"training.device = '{device}' is not available on this machine; set it to 'auto'")
+    device = choose_device(recipe.training.device, "training.device")
     precision = recipe.training.precision
     if precision == "auto":
         precision = "bfloat16" if device == "cuda" else "float32"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +15,23 @@ import torch
 from transduce.config import Table, difference, merge, write_toml
 from transduce.data.prepared import Prepared
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
+from transduce.evaluation.metrics import choose
+from transduce.evaluation.significance import SAMPLES
+from transduce.inference.generator import Generator
+from transduce.inference.load import load, load_translator
+from transduce.inference.text_encoder import TextEncoder
+from transduce.inference.translator import Translator
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models import catalog
 from transduce.models.interface import Model, VocabularySizes
+from transduce.nn.device import move
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage.atomic import atomic_file
 from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE
 from transduce.storage.manifest import sha256
 from transduce.tasks.catalog import load_prepared, prepare, task_for
+from transduce.tasks.text_encoding.evaluation import EncoderEvaluation, evaluate_encoder
+from transduce.tasks.translation.evaluation import TranslationEvaluation, evaluate_translators, read_test_set
 from transduce.training.checkpoint import SETTINGS, Checkpoints
 from transduce.training.compatibility import (
     check_lengths,
@@ -120,6 +129,46 @@ def fine_tune(
     path = None if isinstance(corpus, Mapping) else Path(corpus)
     recipe, _ = read_recipe(path, base=base | ({"data": dict(corpus)} if isinstance(corpus, Mapping) else {}))
     return train(recipe, output, reporter=reporter, progress=progress)
+
+
+def evaluate(
+    model: Translator | Generator | TextEncoder | Path | str,
+    *,
+    name: str | None = None,
+    source: str | None = None,
+    target: str | Sequence[str] = (),
+    path: str | None = None,
+    metrics: Sequence[str] = (),
+    against: Path | str | None = None,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    samples: int = SAMPLES,
+    columns: Table | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
+    device: str = "cpu",
+    **search: Any,
+) -> TranslationEvaluation | EncoderEvaluation:
+    """Evaluate a model on a test set; `lines()` are what `transduce evaluate` prints, `to_json()` is its JSON.
+
+    `model` is a run or model folder, or what `transduce.load` returned, with a `name` for messages. A translation model
+    needs `source` and `target` files (several targets are several references), or `path` with both; `search` are
+    search options, `languages` its target and source language, `against` another model to compare with. A text encoder
+    needs `path`, a file of labelled examples; `columns` are settings of `ExampleFiles`.
+    """
+    loaded, name = (load(model), str(model)) if isinstance(model, Path | str) else (model, name or "model")
+    if isinstance(loaded, TextEncoder):
+        if path is None or source is not None or target or against is not None:
+            raise SettingsError(f"{name}: is a text encoder; give a file of labelled examples with path, nothing else")
+        move(loaded.model, device)
+        return evaluate_encoder(loaded, path, columns, metrics, samples)
+    first = loaded if isinstance(loaded, Translator) else load_translator(name)
+    models = {name: first} | ({} if against is None else {str(against): load_translator(against)})
+    test = read_test_set(source, [target] if isinstance(target, str) else target, path)
+    chosen = choose(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
+    for translator in models.values():
+        move(translator.model, device)
+        translator.languages.select(*languages)
+    return evaluate_translators(models, test, chosen, samples, search)
 
 
 def _train_or_finish(trainer: Trainer, folder: Path, finish: bool, reporter: Reporter) -> None:

@@ -22,7 +22,7 @@ from transduce.models.interface import VocabularySizes
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train, with_labels
 from transduce.tasks.catalog import load_prepared, prepare
-from transduce.tasks.text_encoding.evaluation import assess_reader
+from transduce.tasks.text_encoding.evaluation import score_encoder
 from transduce.training.interruption import Interrupted
 from transduce.training.trainer import Trainer
 
@@ -215,7 +215,7 @@ def test_readers_learn_what_they_are_taught_and_the_folder_says_it_again(
     final = json.loads((folder / "journal.jsonl").read_text().splitlines()[-1])
     assert final["event"] == "final" and final[metric] >= least
     assert f"for the task {task}" in (folder / "model/README.md").read_text()
-    again = assess_reader(TextEncoder(contents), recipe.data.of_split("train")[0].path)  # type: ignore[union-attr]
+    again = score_encoder(TextEncoder(contents), recipe.data.of_split("train")[0].path)  # type: ignore[union-attr]
     assert again[metric] >= least
 
 

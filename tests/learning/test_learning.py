@@ -20,7 +20,7 @@ from transduce.errors import MissingInput
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
-from transduce.tasks.text_encoding.evaluation import assess_reader
+from transduce.tasks.text_encoding.evaluation import score_encoder
 
 pytestmark = pytest.mark.learning
 
@@ -185,7 +185,7 @@ def test_questions_about_unseen_stories_are_answered_and_the_fact_that_answers_i
     data = {"objective": "classify", "train": {"path": str(tmp_path / "train"), "format": "babi"}, "duplicates": "keep"}
     recipe = Recipe.from_tables(merge(STORIES, {"data": data}), "a test")
     reader = load_text_encoder(train(recipe, tmp_path / "run"))
-    found = assess_reader(reader, str(tmp_path / "test"))["label_accuracy"]
+    found = score_encoder(reader, str(tmp_path / "test"))["label_accuracy"]
     print(f"stories: {found:.4f} of 1,500 questions about unseen stories answered right")
     assert found >= 0.97
     maps = reader.attention(

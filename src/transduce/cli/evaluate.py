@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,9 +21,8 @@ from transduce.cli.options import (
     search_method,
 )
 from transduce.cli.terminal import print_json
-
-if TYPE_CHECKING:
-    from transduce.inference.text_encoder import TextEncoder
+from transduce.config import counted
+from transduce.errors import SettingsError
 
 _EXAMPLES = """
 transduce evaluate runs/de-en --source test.de --target test.en
@@ -33,8 +32,8 @@ transduce evaluate runs/new --against runs/old --source test.de --target test.en
 """
 _METRICS = "bleu, chrf, exact_match, word_error_rate or phoneme_error_rate (repeatable; default: the first three)."
 
-COLUMNS = ("text", "second", "label")
-BESIDE_SCORES = ("left_out", "unknown_labels", "intervals")
+COLUMNS = {"text": "text", "second": "second_text", "label": "label"}
+"""Settings of a file of examples by the option that sets their column."""
 TRANSLATION_ONLY = (
     "source",
     "targets",
@@ -86,101 +85,56 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     bootstrap confidence intervals. A text encoder is scored on the labelled examples of --path. With --against, a
     paired test says whether the difference between two models is significant.
     """
-    from transduce.evaluation.metrics import choose
-    from transduce.inference.load import load, load_translator
+    from transduce.inference.load import load
     from transduce.inference.text_encoder import TextEncoder
-    from transduce.inference.translator import Translator
-    from transduce.nn.device import move
-    from transduce.tasks.translation.evaluation import assess, compare_assessments, read_test_set, write_lines
+    from transduce.run import evaluate
+    from transduce.tasks.translation.evaluation import write_lines
 
-    loaded = load(run)
-    if isinstance(loaded, TextEncoder):
-        move(loaded.model, options["device"])
-        _evaluate_encoder(run, loaded, metrics, output_format, {**options, "tokenize": tokenize})
-        return
-    if any(options[f"{name}_column"] for name in COLUMNS):
-        raise click.UsageError("--text-column, --second-column and --label-column are for text encoders")
-    chosen = choose(metrics or ("bleu", "chrf", "exact_match"), tokenize, options["lowercase"])
-    test = read_test_set(options["source"], options["targets"], options["path"])
+    model = load(run)
+    is_encoder = isinstance(model, TextEncoder)
+    _check_options(run, is_encoder, {**options, "tokenize": tokenize})
     search = {"beam_size": options["beam_size"], "method": search_method(options)}
-    names = [run, *([options["against"]] if options["against"] else [])]
-    translators = [
-        loaded if isinstance(loaded, Translator) else load_translator(run),
-        *(load_translator(name) for name in names[1:]),
-    ]
-    for translator in translators:
-        move(translator.model, options["device"])
-        translator.languages.select(options["target_language"], options["source_language"])
-    first, *others = [assess(translator, test, chosen, options["samples"], search) for translator in translators]
-    compared = {
-        name: compare_assessments(first, other, test, chosen, options["samples"])
-        for name, other in zip(names[1:], others, strict=True)
-    }
+    found = evaluate(
+        model,
+        name=run,
+        source=options["source"],
+        target=options["targets"],
+        path=options["path"],
+        metrics=metrics,
+        against=options["against"],
+        tokenize=tokenize,
+        lowercase=options["lowercase"],
+        samples=options["samples"],
+        columns=_columns(options),
+        languages=(options["target_language"], options["source_language"]),
+        device=options["device"],
+        **({} if is_encoder else search),
+    )
     if options["output"]:
-        write_lines(Path(options["output"]), first.translations)
+        write_lines(Path(options["output"]), found.translations)
     if output_format == "json":
-        comparisons = {
-            name: {metric: found.to_json() for metric, found in several.items()} for name, several in compared.items()
-        }
-        print_json({"run": run, **first.to_json(), "against": comparisons})
+        print_json({"run": run, **found.to_json()})
         return
-    click.echo(f"{run}: {len(test.sources):,} sentences")
-    for line in first.lines(chosen):
+    for line in found.lines():
         click.echo(line)
-    for name, several in compared.items():
-        for metric, found in several.items():
-            show = chosen[metric].show
-            verdict = {
-                "first": f"{run} is better",
-                "second": f"{name} is better",
-                "neither": "no significant difference",
-            }
-            click.echo(
-                f"{metric}: {show(found.first)} vs {show(found.second)} of {name}, difference {show(found.delta)} "
-                f"({show(found.low)} to {show(found.high)}), p = {found.p_value:.3f}: {verdict[found.better]}"
-            )
 
 
-def _evaluate_encoder(
-    run: str, encoder: TextEncoder, metrics: tuple[str, ...], output_format: str, options: dict[str, Any]
-) -> None:
-    """Score the predictions of a text encoder for the examples of a file."""
-    from transduce.config import counted
-    from transduce.errors import SettingsError, brief, suggestion
-    from transduce.evaluation.metrics import show_score
-    from transduce.tasks.text_encoding.evaluation import assess_reader
-
+def _check_options(run: str, is_encoder: bool, options: dict[str, Any]) -> None:
+    """Reject options of the other task."""
+    if not is_encoder:
+        if any(options[f"{name}_column"] for name in COLUMNS):
+            raise click.UsageError("--text-column, --second-column and --label-column are for text encoders")
+        return
     given = [flag(name.removesuffix("s")) for name in TRANSLATION_ONLY if is_given(options[name])]
     given += ["--tokenize"] if options["tokenize"] != "13a" else []
     if given:
         raise SettingsError(f"{run}: is a text encoder; {given[0]} is for translation models, leave it out")
     if not options["path"]:
         raise SettingsError(f"{run}: is a text encoder; give a file of labelled examples with --path FILE")
-    columns = {name: options[f"{name}_column"] for name in COLUMNS}
-    numbers = {name: counted(value) for name, value in columns.items() if value}
-    wanted = {name: columns[name] if number is None else number for name, number in numbers.items()}
-    found = assess_reader(encoder, options["path"], wanted, options["samples"])
-    scores = {name: value for name, value in found.items() if name not in BESIDE_SCORES}
-    for name in metrics:
-        if name not in scores:
-            raise SettingsError(f"{run}: the model has no metric '{name}'{suggestion(name, scores)}")
-    if output_format == "json":
-        print_json({"run": run, **found})
-        return
-    for reason, count in found["left_out"].items():
-        click.echo(f"  filtered {count:,}: {reason}")
-    if (unknown := found.get("unknown_labels")) and unknown["count"]:
-        what = "words" if encoder.task == "tag" else "texts"
-        named = ", ".join(map(brief, unknown["examples"]))
-        click.echo(f"  {unknown['count']:,} {what} have labels unknown to the model and count as wrong: {named}")
-    for name, value in scores.items():
-        if metrics and name not in metrics:
-            continue
-        if value is None:  # an infinite perplexity, which JSON has no number for
-            value = float("inf")
-        plain = name in ("loss", "perplexity") or isinstance(value, int)
-        line = f"{name} {value:,.4g}" if plain else f"{name} {show_score(name, value)}"
-        if name in found["intervals"]:
-            low, high = (show_score(name, found["intervals"][name][end]) for end in ("low", "high"))
-            line += f"  (95 % confidence interval {low} to {high})"
-        click.echo(line)
+
+
+def _columns(options: dict[str, Any]) -> dict[str, str | int]:
+    """Return the columns that were given: names, or numbers from 0."""
+    given = {setting: options[f"{name}_column"] for name, setting in COLUMNS.items()}
+    numbers = {setting: counted(value) for setting, value in given.items() if value}
+    return {setting: given[setting] if number is None else number for setting, number in numbers.items()}

@@ -25,7 +25,7 @@ from transduce.storage.json_file import write_json
 from transduce.storage.layout import LOCK, RECIPE
 from transduce.storage.lock import locked
 from transduce.tasks.translation.config import TranslationConfig
-from transduce.tasks.translation.evaluation import Assessment, TestSet, assess, read_test_set
+from transduce.tasks.translation.evaluation import TestSet, TranslationScores, read_test_set, score_translator
 from transduce.training.reporter import Reporter
 
 METRICS = ("word_error_rate", "phoneme_error_rate")
@@ -74,7 +74,7 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     seconds = time.monotonic() - began
     translator = load_translator(folder)
     test = read_test_set(None, (), str(corpus / "test.tsv"))
-    found = assess(translator, test, choose(METRICS))
+    found = score_translator(translator, test, choose(METRICS))
     maps = translator.attention(LOOKED_AT)
     page, picture = folder / "attention.html", folder / "attention.png"
     maps.save_html(page)
@@ -126,7 +126,7 @@ def _is_demo(path: Path, corpus: Path) -> bool:
         return False
 
 
-def _sample_table(test: TestSet, found: Assessment) -> Iterator[str]:
+def _sample_table(test: TestSet, found: TranslationScores) -> Iterator[str]:
     step = max(1, len(test.sources) // SHOWN)
     rows = [
         (test.sources[row], found.translations[row], " or ".join(test.references[row]))

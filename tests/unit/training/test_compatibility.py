@@ -22,18 +22,18 @@ UNCHECKED = {"train": TABLES["data"]["train"], "validation_fraction": 0.0}
 UNFIT: list[tuple[dict[str, Any], str]] = [
     (
         {"model": MACHINE, "training": {"source_vectors": "v.txt"}},
-        "source_vectors is for models with such an embedding",
+        "source_vectors needs an embedding",
     ),
     (
         {"model": MACHINE, "training": {"target_vectors": "v.txt"}},
-        "target_vectors is for models with such an embedding",
+        "target_vectors needs an embedding",
     ),
-    ({"model": MACHINE, "search": {"coverage_penalty": 0.2}}, "this turing_machine has no attention to its source"),
-    ({"model": {"preset": "cho"}, "search": {"coverage_penalty": 0.2}}, "this rnn has no attention to its source"),
-    ({"model": {"preset": "tiny"}, "training": {"relaxation_updates": 5}}, "a transformer has none"),
+    ({"model": MACHINE, "search": {"coverage_penalty": 0.2}}, "this turing_machine has none"),
+    ({"model": {"preset": "cho"}, "search": {"coverage_penalty": 0.2}}, "this rnn has none"),
+    ({"model": {"preset": "tiny"}, "training": {"relaxation_updates": 5}}, "relaxation_updates"),
     (
         {"model": {"preset": "tiny"}, "training": {"metric": "bleu"}, "data": UNCHECKED},
-        "chooses by validation, and there is none",
+        "needs validation data",
     ),
 ]
 FIT: list[dict[str, Any]] = [
@@ -83,6 +83,6 @@ def test_a_metric_needs_pairs_that_were_held_out(tmp_path: Path) -> None:
     """Of one pair none can be held out, which shows only when it is read."""
     (tmp_path / "pairs.tsv").write_text("a b\tb a\n")
     tables = {"data": {"train": {"path": str(tmp_path / "pairs.tsv")}}, "training": {"metric": "bleu", "updates": 1}}
-    with pytest.raises(SettingsError, match=r"no pairs of this corpus could be held out; give data\.validation"):
+    with pytest.raises(SettingsError, match=r"could be held out; give data\.validation"):
         train(recipe(tables), tmp_path / "run")
     assert not list((tmp_path / "run").glob("*"))

@@ -11,11 +11,12 @@ from tests.unit.training.example import TABLES, small_model
 from transduce.data.prepared import Prepared
 from transduce.model_folder import ModelFolder
 from transduce.models.transformer import Transformer
+from transduce.tasks.catalog import task_for
 from transduce.training.config import TrainingConfig
 from transduce.training.model_card import model_card
 from transduce.training.reporter import Validation
 
-FACTS = {"data": "d" * 64, "recipe": "e" * 64}
+FINGERPRINT = {"data": "d" * 64, "recipe": "e" * 64}
 
 
 def contents(prepared: Prepared, **notes: object) -> ModelFolder:
@@ -37,9 +38,9 @@ def validation() -> Validation:
 
 
 def card(prepared: Prepared, updates: list[int], final: Validation | None, **notes: object) -> str:
-    return model_card(
-        contents(prepared, **notes), prepared, TrainingConfig(**TABLES["training"]), updates, final, FACTS
-    )
+    made, training = contents(prepared, **notes), TrainingConfig(**TABLES["training"])
+    text = task_for(prepared.data).card(made, prepared)
+    return model_card(made, text, prepared, training, updates, final, FINGERPRINT)
 
 
 def test_the_card_says_what_the_model_is_and_what_it_learnt_from(prepared: Prepared) -> None:
@@ -52,8 +53,8 @@ def test_the_card_says_what_the_model_is_and_what_it_learnt_from(prepared: Prepa
     assert f"{parameters:,} parameters; {prepared.source_tokenizer.size} source" in text
     assert f"{len(prepared.train):,} pairs" in text
     assert "these weights are the checkpoint of update 17" in text
-    assert f"`{FACTS['data']}`" in text
-    assert f"`{FACTS['recipe']}`" in text
+    assert f"`{FINGERPRINT['data']}`" in text
+    assert f"`{FINGERPRINT['recipe']}`" in text
     for line in prepared.report.lines():
         assert line in text
 
@@ -91,6 +92,8 @@ def test_the_card_does_not_depend_on_where_the_run_stands(prepared: Prepared, tm
 @pytest.mark.parametrize("pairs", [2, 1000])
 def test_no_more_pairs_are_said_to_be_decoded_than_there_are(prepared: Prepared, pairs: int) -> None:
     config = TrainingConfig(**TABLES["training"]).but(decode_examples=pairs)
-    text = model_card(contents(prepared), prepared, config, [17], validation(), FACTS)
+    made = contents(prepared)
+    parts = task_for(prepared.data).card(made, prepared)
+    text = model_card(made, parts, prepared, config, [17], validation(), FINGERPRINT)
     assert prepared.validation is not None
     assert f"greedy, first {min(pairs, len(prepared.validation)):,} validation pairs" in text

@@ -32,7 +32,7 @@ def test_bfloat16_learns_about_the_same(prepared: Prepared, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("clip", [0.0, 0.25, 1e6])
 def test_a_gradient_longer_than_the_clip_is_shortened_to_it(prepared: Prepared, tmp_path: Path, clip: float) -> None:
-    training, used = trainer(prepared, tmp_path, updates=3, clip=clip), []
+    training, used = trainer(prepared, tmp_path, updates=3, max_grad_norm=clip), []
 
     class Look(Listener):
         def step(self, step: Step) -> None:
@@ -75,7 +75,7 @@ def test_an_update_that_is_not_finite_is_left_out_and_noted_down(prepared: Prepa
     skipped = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "skipped"]
     assert [line["update"] for line in skipped] == [1, 4, 5]
     assert {line["norm"] for line in skipped} == {"nan"}
-    said = "update 5 was left out: its loss or gradient was not finite (3 so far)"
+    said = "skipped update 5: loss or gradient not finite (3 skipped so far)"
     assert listener.warnings[-1] == said and len(listener.warnings) == 3
 
 
@@ -198,7 +198,7 @@ def test_the_plan_says_what_is_about_to_happen(prepared: Prepared, tmp_path: Pat
     training = trainer(prepared, tmp_path, updates=1)
     (plan,) = run(training).plans
     assert plan.parameters == sum(parameter.numel() for parameter in training.model.parameters())
-    assert (plan.train_pairs, plan.validation_pairs) == (len(prepared.train), len(training.validator.store))
+    assert (plan.train_pairs, plan.validation_pairs) == (len(prepared.train), len(training.validator.split))
     assert (plan.updates, plan.first_update, plan.threads, plan.device) == (1, 1, 1, "cpu")
 
 
@@ -225,14 +225,14 @@ def test_a_loss_that_runs_away_takes_the_run_back_and_past_the_batches(
 
         def warn(self, message: str) -> None:
             super().warn(message)
-            if "going back to update 10" in message:
+            if "rolled back to update 10" in message:
                 assert same(snapshot(training), at_ten)
 
     heard = Look()
     run(training, heard)
     assert [step.update for step in heard.steps] == [*range(1, 13), 11, *range(11, 18)]
     assert training.progress.rollbacks == 2
-    assert [message for message in heard.warnings if "going back" not in message]
+    assert [message for message in heard.warnings if "rolled back" not in message]
     journal = read_journal(tmp_path / "journal.jsonl")
     events = [line for line in journal if line["event"] == "rolled_back"]
     assert [(line["update"], line["to"]) for line in events] == [(12, 10), (11, 10)]
@@ -249,4 +249,4 @@ def test_without_a_checkpoint_there_is_nowhere_to_go_back_to(
     monkeypatch.setattr("transduce.training.checkpoint.Divergence.observe", lambda _, loss: True)
     heard = run(trainer(prepared, tmp_path, max_rollbacks=2, updates=3))
     assert len(heard.warnings) == 3
-    assert all("if it does not come back" in warning for warning in heard.warnings)
+    assert all("if it stays, lower" in warning for warning in heard.warnings)

@@ -1,9 +1,10 @@
-"""How good a reader is on a file of examples: what it says of them beside what is true."""
+"""Evaluation of a text encoder on a file of labelled examples."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -13,9 +14,9 @@ import torch
 from transduce.config import Table
 from transduce.data.batching import validation_batches
 from transduce.data.store import ExampleStore
-from transduce.errors import DataError, SettingsError
+from transduce.errors import DataError, SettingsError, brief, suggestion
 from transduce.evaluation.labels import JUDGEMENTS
-from transduce.evaluation.metrics import finite, perplexity
+from transduce.evaluation.metrics import finite, perplexity, show_score
 from transduce.evaluation.significance import SAMPLES, intervals
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.text_encoding import answers_to
@@ -28,46 +29,104 @@ from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
 
 TOGETHER = 1024
-MOST_NAMED = 3
-"""Labels that are named."""
-FIXED_SEED = 0
-"""Of the masks, the same as a run's validation has."""
+MAX_NAMED = 3
+"""Unknown labels that are named."""
+MASK_SEED = 0
+"""Seed of the masks, as in validation."""
+NOT_SCORES = ("left_out", "unknown_labels", "intervals")
+"""Entries of a table of scores that are no scores."""
 
 
-def assess_reader(reader: TextEncoder, path: str, columns: Table | None = None, samples: int = SAMPLES) -> Table:
-    """Read a file as the reader's task has it and return the scores, with the lines left out by reason, and how many
-    texts or words have labels that the model cannot say, with some of these.
+@dataclass(frozen=True)
+class EncoderEvaluation:
+    """The scores of a text encoder."""
 
-    `columns` say where text and label stand; by default where they stood in training. Under `intervals` stands how sure
-    each score is, by so many bootstrap samples; a loss has none.
+    objective: str
+    table: Table
+    """Scores by name, with counts of the lines left out by reason, of unknown labels, and confidence intervals."""
+    metrics: tuple[str, ...] = ()
+    """The scores to print; all if empty."""
+
+    @property
+    def translations(self) -> list[str]:
+        """A text encoder translates nothing."""
+        return []
+
+    def to_json(self) -> Table:
+        """Return plain values."""
+        return self.table
+
+    def lines(self) -> list[str]:
+        """Return the lines to print."""
+        lines = [f"  filtered {count:,}: {reason}" for reason, count in self.table["left_out"].items()]
+        if (unknown := self.table.get("unknown_labels")) and unknown["count"]:
+            what = "words" if self.objective == "tag" else "texts"
+            named = ", ".join(map(brief, unknown["examples"]))
+            lines.append(f"  {unknown['count']:,} {what} have labels unknown to the model and count as wrong: {named}")
+        scores = {name: value for name, value in self.table.items() if name not in NOT_SCORES}
+        return lines + [self._line(name, value) for name, value in scores.items() if name in (self.metrics or scores)]
+
+    def _line(self, name: str, value: float | None) -> str:
+        value = float("inf") if value is None else value  # an infinite perplexity, which JSON has no number for
+        plain = name in ("loss", "perplexity") or isinstance(value, int)
+        line = f"{name} {value:,.4g}" if plain else f"{name} {show_score(name, value)}"
+        if name not in self.table["intervals"]:
+            return line
+        low, high = (show_score(name, self.table["intervals"][name][end]) for end in ("low", "high"))
+        return f"{line}  (95 % confidence interval {low} to {high})"
+
+
+def evaluate_encoder(
+    encoder: TextEncoder,
+    path: str,
+    columns: Table | None = None,
+    metrics: Sequence[str] = (),
+    samples: int = SAMPLES,
+) -> EncoderEvaluation:
+    """Evaluate a text encoder on a file of examples; `columns` are those of `ExampleFiles`, by default as in training.
+
+    Confidence intervals come from `samples` bootstrap samples; a loss has none.
     """
-    if reader.task == "none":
-        raise SettingsError("this reader has no head that could be right or wrong; train one for a task first")
-    files = ExampleFiles.from_table({**(reader.notes.get("columns") or {}), **(columns or {}), "path": path}, path)
+    table = score_encoder(encoder, path, columns, samples)
+    scores = [name for name in table if name not in NOT_SCORES]
+    for name in metrics:
+        if name not in scores:
+            raise SettingsError(f"the model has no metric '{name}'{suggestion(name, scores)}")
+    return EncoderEvaluation(encoder.task, table, tuple(metrics))
+
+
+def score_encoder(encoder: TextEncoder, path: str, columns: Table | None = None, samples: int = SAMPLES) -> Table:
+    """Return the table of an `EncoderEvaluation`."""
+    if encoder.task == "none":
+        raise SettingsError("this text encoder has no head to evaluate; fine-tune it on labelled examples first")
+    files = ExampleFiles.from_table({**(encoder.notes.get("columns") or {}), **(columns or {}), "path": path}, path)
     settings = {
-        name: reader.notes[name] for name in ("max_length", "stride", "allow_no_answer") if reader.notes.get(name)
+        name: encoder.notes[name] for name in ("max_length", "stride", "allow_no_answer") if encoder.notes.get(name)
     }
-    data = TextEncodingConfig.from_table({"objective": reader.task, "train": files.to_table(), **settings}, path)
+    data = TextEncodingConfig.from_table({"objective": encoder.task, "train": files.to_table(), **settings}, path)
     examples = read_examples(files, data.objective)
     if data.objective == "mask":
-        asks = isinstance(reader.model.head, LanguageHead) and reader.model.head.next_sentence is not None
-        return _masked(reader, data.but(next_sentence=asks), examples)
-    gold: list[Any] = []
-    said: list[Any] = []
+        asks = isinstance(encoder.model.head, LanguageHead) and encoder.model.head.next_sentence is not None
+        return _masked(encoder, data.but(next_sentence=asks), examples)
+    references: list[Any] = []
+    predictions: list[Any] = []
     left_out: dict[str, int] = {}
     while some := list(islice(examples, TOGETHER)):
         usable = [example for example in some if _reason(example, data, left_out) is None]
-        said += answers_to(reader.engine, data.objective, [example.texts for example in usable])
-        gold += [reference(example.record, data.objective) for example in usable]
-    if not gold:
+        predictions += answers_to(encoder.engine, data.objective, [example.texts for example in usable])
+        references += [reference(example.record, data.objective) for example in usable]
+    if not references:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) or "it is empty"
-        raise DataError(f"{path}: has no example that can be used ({reasons}); check its columns")
-    judgement = JUDGEMENTS[data.objective](gold, said)
+        raise DataError(f"{path}: has no usable example ({reasons}); check its columns")
+    judgement = JUDGEMENTS[data.objective](references, predictions)
     found = intervals(judgement.scores, judgement.examples, samples)
-    scores = {name: middle.score for name, middle in found.items()}
-    sure = {name: middle.to_json() for name, middle in found.items()}
-    unknown = _unknown_labels(data.objective, gold, reader.engine.labels)
-    return {"examples": len(gold), "left_out": left_out, "unknown_labels": unknown, **scores, "intervals": sure}
+    return {
+        "examples": len(references),
+        "left_out": left_out,
+        "unknown_labels": _unknown_labels(data.objective, references, encoder.engine.labels),
+        **{name: middle.score for name, middle in found.items()},
+        "intervals": {name: middle.to_json() for name, middle in found.items()},
+    }
 
 
 def _reason(example: Example, data: TextEncodingConfig, left_out: dict[str, int]) -> str | None:
@@ -80,34 +139,34 @@ def _reason(example: Example, data: TextEncodingConfig, left_out: dict[str, int]
 
 
 def _unknown_labels(task: str, gold: Sequence[Any], known: Sequence[str]) -> Table:
-    """Count labels that the model has never seen and so is always wrong about; the most frequent are named."""
+    """Count labels that the model does not know and so always gets wrong; the most frequent are named."""
     labels: dict[str, Iterable[str]] = {"classify": gold, "tag": chain.from_iterable(gold)}
     unknown = Counter(labels.get(task, ()))
     for label in known:
         del unknown[label]
-    return {"count": unknown.total(), "examples": [label for label, _ in unknown.most_common(MOST_NAMED)]}
+    return {"count": unknown.total(), "examples": [label for label, _ in unknown.most_common(MAX_NAMED)]}
 
 
-def _masked(reader: TextEncoder, data: TextEncodingConfig, lines: Iterator[Example]) -> Table:
-    """Loss, perplexity and accuracy of hidden pieces, always the same ones."""
-    tokenizer = reader.tokenizer
-    encoder = encoder_for(data, tokenizer, ())
+def _masked(encoder: TextEncoder, data: TextEncodingConfig, lines: Iterator[Example]) -> Table:
+    """Return loss, perplexity and accuracy of masked tokens, always the same ones."""
+    tokenizer = encoder.tokenizer
+    row_encoder = encoder_for(data, tokenizer, ())
     rows, groups, left_out = list[Row](), list[int](), dict[str, int]()
     for number, document in enumerate(documents(lines)):
-        some, notes = encoder.rows(document)
+        some, notes = row_encoder.rows(document)
         rows += some
         groups += [number] * len(some)
         for _, reason in notes:
-            left_out[reason] = left_out.get(reason, 0) + (not encoder.keeps(reason))
+            left_out[reason] = left_out.get(reason, 0) + (not row_encoder.keeps(reason))
     if not rows:
-        raise DataError("there is no text to hide anything in; give a file with sentences")
+        raise DataError("there is no text to mask; give a file with sentences")
     store = ExampleStore.of([row.tokens for row in rows], [row.targets for row in rows], groups)
-    store = ExampleStore.of(*Masking(data, tokenizer, FIXED_SEED).examples(store, range(len(rows)), 0))
+    store = ExampleStore.of(*Masking(data, tokenizer, MASK_SEED).examples(store, range(len(rows)), 0))
     loss, asked, correct = 0.0, 0, 0
     with torch.inference_mode():
         for batch_rows in validation_batches(store, 4096):
             batch = collate_examples(store, np.asarray(batch_rows), tokenizer.specials, "mask")
-            result = encoder_loss(reader.model, batch.to(reader.model.device), smoothing=0.0)
+            result = encoder_loss(encoder.model, batch.to(encoder.model.device), smoothing=0.0)
             loss += float(result.plain)
             asked += batch.num_target_tokens
             correct += int(result.correct)

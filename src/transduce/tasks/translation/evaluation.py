@@ -1,4 +1,4 @@
-"""A test set, a translator's answers to it, and what they are worth: scores, intervals, and one run against another."""
+"""Evaluation of a translation model on a test set: scores with confidence intervals, and comparisons of two models."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
 
 @dataclass(frozen=True)
 class TestSet:
-    """Sources, each with one or several right answers."""
+    """Sources, each with one or several references."""
 
-    __test__ = False  # pytest takes every Test… for its own
+    __test__ = False  # not a test class for pytest
 
     sources: list[str]
     references: list[list[str]]
 
 
 @dataclass(frozen=True)
-class Assessment:
-    """How one translator did."""
+class TranslationScores:
+    """The scores of one translation model."""
 
     translations: list[str]
     perplexity: float
     """Per token, of all references."""
     accuracy: float
-    """Share of the references' tokens that the model finds likeliest, given the true ones before."""
+    """Fraction of reference tokens that the model predicts, given the reference tokens before them."""
     scores: dict[str, Score]
     intervals: dict[str, Interval]
     unscored: int = 0
-    """Pairs too long for the model to read at once: translated in parts, but in neither perplexity nor accuracy."""
+    """Pairs too long for the model to read at once: translated in parts, but not in perplexity and accuracy."""
 
     def to_json(self) -> Table:
         """Return plain values; the translations have a file of their own."""
@@ -54,15 +54,15 @@ class Assessment:
         }
 
     def lines(self, metrics: Mapping[str, Metric]) -> list[str]:
-        """Return what a person reads."""
+        """Return the lines to print."""
         found = [f"perplexity {self.perplexity:.3f}, token accuracy {100 * self.accuracy:.2f} %"]
         if self.unscored:
             found.append(
-                f"  note: {self.unscored:,} pairs are too long to be read at once and count in the scores only"
+                f"  note: {self.unscored:,} pairs are too long for the model and count only in the other scores"
             )
         for name, score in self.scores.items():
             show, middle = metrics[name].show, self.intervals[name]
-            found.append(f"{score}  (95 % interval {show(middle.low)} to {show(middle.high)})")
+            found.append(f"{score}  (95 % confidence interval {show(middle.low)} to {show(middle.high)})")
             if score.warning:
                 found.append(f"  note: {score.warning}")
         return found
@@ -92,17 +92,17 @@ def read_test_set(source: str | None, targets: Sequence[str], path: str | None) 
     return test
 
 
-def assess(
+def score_translator(
     translator: Translator,
     test: TestSet,
     metrics: Mapping[str, Metric],
     samples: int = SAMPLES,
     options: Mapping[str, Any] | None = None,
-) -> Assessment:
-    """Translate a test set and score the answers."""
+) -> TranslationScores:
+    """Translate a test set and score the translations."""
     loss, hits, tokens, unscored = _teacher_forced(translator, test)
     translations = translator.translate(test.sources, split=False, **(options or {}))
-    return Assessment(
+    return TranslationScores(
         translations=translations,
         perplexity=perplexity(loss, tokens),
         accuracy=hits / tokens,
@@ -112,14 +112,76 @@ def assess(
     )
 
 
-def compare_assessments(
-    first: Assessment, second: Assessment, test: TestSet, metrics: Mapping[str, Metric], samples: int = SAMPLES
+def compare_scores(
+    first: TranslationScores,
+    second: TranslationScores,
+    test: TestSet,
+    metrics: Mapping[str, Metric],
+    samples: int = SAMPLES,
 ) -> dict[str, Comparison]:
-    """Test for each metric whether two translators differ by more than chance."""
+    """Test for each metric whether the difference between two models is significant."""
     return {
         name: compare(metric, first.translations, second.translations, test.references, samples)
         for name, metric in metrics.items()
     }
+
+
+@dataclass(frozen=True)
+class TranslationEvaluation:
+    """The scores of a translation model, and its comparisons with others."""
+
+    name: str
+    metrics: Mapping[str, Metric]
+    scores: TranslationScores
+    comparisons: Mapping[str, Mapping[str, Comparison]]
+    """By the name of the other model, then by metric."""
+
+    @property
+    def translations(self) -> list[str]:
+        """The translations of the test set."""
+        return self.scores.translations
+
+    def to_json(self) -> Table:
+        """Return plain values."""
+        against = {
+            name: {metric: found.to_json() for metric, found in several.items()}
+            for name, several in self.comparisons.items()
+        }
+        return {**self.scores.to_json(), "against": against}
+
+    def lines(self) -> list[str]:
+        """Return the lines to print."""
+        compared = [
+            self._line(name, metric, found)
+            for name, several in self.comparisons.items()
+            for metric, found in several.items()
+        ]
+        sentences = len(self.scores.translations)
+        return [f"{self.name}: {sentences:,} sentences", *self.scores.lines(self.metrics), *compared]
+
+    def _line(self, name: str, metric: str, found: Comparison) -> str:
+        show = self.metrics[metric].show
+        better = {"first": f"{self.name} is better", "second": f"{name} is better"}
+        return (
+            f"{metric}: {show(found.first)} vs {show(found.second)} of {name}, difference {show(found.delta)} "
+            f"({show(found.low)} to {show(found.high)}), p = {found.p_value:.3f}: "
+            f"{better.get(found.better, 'no significant difference')}"
+        )
+
+
+def evaluate_translators(
+    models: Mapping[str, Translator],
+    test: TestSet,
+    metrics: Mapping[str, Metric],
+    samples: int = SAMPLES,
+    options: Mapping[str, Any] | None = None,
+) -> TranslationEvaluation:
+    """Evaluate the first of some models, and compare it with each of the others by a paired bootstrap test."""
+    (name, first), *others = (
+        (name, score_translator(translator, test, metrics, samples, options)) for name, translator in models.items()
+    )
+    comparisons = {other: compare_scores(first, scores, test, metrics, samples) for other, scores in others}
+    return TranslationEvaluation(name, metrics, first, comparisons)
 
 
 def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, int, int]:
@@ -131,7 +193,7 @@ def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, 
     ]
     scored = [found for found in translator.score(pairs) if found is not None]
     if not scored:
-        raise DataError("every pair of the test set is too long for the model to read at once; break them into lines")
+        raise DataError("every pair of the test set is too long for the model; split them into lines")
     loss = -math.fsum(target.log_probability for target in scored)
     hits, tokens = (sum(of(target.hits) for target in scored) for of in (sum, len))
     return loss, hits, tokens, len(pairs) - len(scored)

@@ -13,7 +13,7 @@ from tests.unit.copier import copier
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metrics import choose
 from transduce.inference.scoring import score_targets
-from transduce.tasks.translation.evaluation import TestSet, assess, compare_assessments, read_test_set, write_lines
+from transduce.tasks.translation.evaluation import TestSet, compare_scores, read_test_set, score_translator, write_lines
 
 SOURCES = [
     "the quick brown fox jumps over the lazy dog",
@@ -39,7 +39,7 @@ def write(path: Path, lines: list[str]) -> str:
 
 def test_scores_are_those_of_sacrebleu_on_the_translations() -> None:
     """The translator copies, so its answers are the sources."""
-    found = assess(copier("bpe"), TestSet(SOURCES, [[answer] for answer in ANSWERS]), METRICS, samples=17)
+    found = score_translator(copier("bpe"), TestSet(SOURCES, [[answer] for answer in ANSWERS]), METRICS, samples=17)
     assert found.translations == SOURCES
     bleu, chrf = sacrebleu.BLEU(), sacrebleu.CHRF()
     assert found.scores["bleu"].value == pytest.approx(bleu.corpus_score(SOURCES, [ANSWERS]).score, abs=1e-9)
@@ -51,13 +51,13 @@ def test_scores_are_those_of_sacrebleu_on_the_translations() -> None:
 def test_any_of_several_references_counts() -> None:
     references = [[answer] for answer in ANSWERS]
     references[0].append(SOURCES[0])
-    found = assess(copier("bpe"), TestSet(SOURCES, references), choose(["exact_match"]), samples=17)
+    found = score_translator(copier("bpe"), TestSet(SOURCES, references), choose(["exact_match"]), samples=17)
     assert found.scores["exact_match"].value == pytest.approx(2 / 5)
 
 
 def test_perplexity_and_accuracy_are_those_of_every_reference_token() -> None:
     translator, references = copier("bpe"), [[answer, "one dog"] for answer in ANSWERS]
-    found = assess(translator, TestSet(SOURCES, references), METRICS, samples=17)
+    found = score_translator(translator, TestSet(SOURCES, references), METRICS, samples=17)
     scored = [
         score_targets(
             translator.model,
@@ -76,27 +76,29 @@ def test_perplexity_and_accuracy_are_those_of_every_reference_token() -> None:
 
 
 def test_intervals_lie_around_the_scores() -> None:
-    found = assess(copier("bpe"), TestSet(SOURCES, [[answer] for answer in ANSWERS]), METRICS, samples=101)
+    found = score_translator(copier("bpe"), TestSet(SOURCES, [[answer] for answer in ANSWERS]), METRICS, samples=101)
     for name, interval in found.intervals.items():
         assert interval.low <= found.scores[name].value <= interval.high
 
 
 def test_pairs_that_the_model_cannot_read_at_once_are_left_out_of_perplexity_and_counted() -> None:
     translator = copier("word", limit=6)
-    found = assess(translator, TestSet(["one old fox", "one " * 9], [["one old fox"], ["one " * 9]]), METRICS, 17)
+    found = score_translator(
+        translator, TestSet(["one old fox", "one " * 9], [["one old fox"], ["one " * 9]]), METRICS, 17
+    )
     assert found.unscored == 1
     assert found.accuracy == 1.0
     with pytest.raises(DataError, match="too long"):
-        assess(translator, TestSet(["one " * 9], [["one"]]), METRICS, 17)
+        score_translator(translator, TestSet(["one " * 9], [["one"]]), METRICS, 17)
 
 
 def test_options_are_those_of_the_search() -> None:
-    found = assess(copier("word"), TestSet(["one old fox"], [["one"]]), METRICS, 17, {"max_length": 1})
+    found = score_translator(copier("word"), TestSet(["one old fox"], [["one"]]), METRICS, 17, {"max_length": 1})
     assert found.translations == ["one"]
 
 
 def test_an_assessment_is_json_and_lines_to_read() -> None:
-    found = assess(copier("bpe"), TestSet(SOURCES, [[answer] for answer in ANSWERS]), METRICS, samples=17)
+    found = score_translator(copier("bpe"), TestSet(SOURCES, [[answer] for answer in ANSWERS]), METRICS, samples=17)
     table = json.loads(json.dumps(found.to_json()))
     assert table["sentences"] == 5
     assert table["scores"]["bleu"]["value"] == found.scores["bleu"].value
@@ -109,9 +111,9 @@ def test_an_assessment_is_json_and_lines_to_read() -> None:
 
 def test_two_translators_are_compared_metric_by_metric() -> None:
     test = TestSet(SOURCES, [[source] for source in SOURCES])
-    good = assess(copier("bpe"), test, METRICS, samples=17)
-    bad = assess(copier("bpe"), test, METRICS, 17, {"max_length": 2})
-    found = compare_assessments(good, bad, test, METRICS, samples=101)
+    good = score_translator(copier("bpe"), test, METRICS, samples=17)
+    bad = score_translator(copier("bpe"), test, METRICS, 17, {"max_length": 2})
+    found = compare_scores(good, bad, test, METRICS, samples=101)
     assert found.keys() == METRICS.keys()
     assert good.scores["exact_match"].value == 1.0
     assert bad.scores["exact_match"].value == 0.0
