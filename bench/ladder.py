@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from measuring import require_files, train_or_resume
 
 import transduce
-from transduce.data.batching import Batch, collate
+from transduce.data.batching import PairBatch, collate
 from transduce.data.order import BatchSampler
 from transduce.data.store import PairStore
 from transduce.inference.scoring import score_pairs
@@ -149,7 +149,7 @@ def by_its_own_words(options: argparse.Namespace, name: str) -> float:
 
 
 @torch.inference_mode()
-def _read_alone(model: AnyTransducer, batch: Batch) -> float:
+def _read_alone(model: AnyTransducer, batch: PairBatch) -> float:
     """Return the loss of a batch's true words, where the model reads those that it finds likeliest."""
     state = model.start(model.encode(batch.source, batch.source_allowed))
     read_B, loss = batch.target[:, 0], 0.0

@@ -32,7 +32,7 @@ from transduce.data.order import START
 from transduce.data.prepared import Prepared
 from transduce.data.store import STREAM
 from transduce.recipe import Recipe, read_recipe
-from transduce.tasks.catalog import load_prepared, prepare
+from transduce.tasks.catalog import load_prepared, prepare, task_for
 
 HERE = Path(__file__).parents[1]
 RECIPE = HERE / "recipes" / "shakespeare.toml"
@@ -46,22 +46,21 @@ Contender = tuple[Callable[[int], None], Callable[[], float], int]
 
 def ours(recipe: Recipe, prepared: Prepared) -> Contender:
     """As `transduce train` does it."""
-    from transduce.training.feed import Feed
 
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
     from transduce.training.schedule import build_schedule
     from transduce.training.step import TrainStep
     from transduce.training.system_memory import keep_freed_memory
-    from transduce.training.validation import Validator
 
     keep_freed_memory()
     config = recipe.training.but(threads=torch.get_num_threads(), decode_examples=0)
     torch.set_num_threads(1)
     size = prepared.target_tokenizer.size
     model = build(recipe.model, VocabularySizes(size, size), config.seed)
-    updater = TrainStep(model, config)
-    batches = Feed(prepared, config, updater.device, (None, None)).starting(START)
+    task = task_for(prepared.data)
+    train_step = TrainStep(model, task.loss, config)
+    batches = task.batch_source(prepared, config, model).starting(START)
     schedule = build_schedule(config, DIM)
     done = 0
 
@@ -70,11 +69,11 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
         for _ in range(updates):
             _, batch = next(batches)
             done += 1
-            updater.update([batch], done, schedule(done), config.micro_batch_size)
+            train_step.run([batch], done, schedule(done), config.micro_batch_size)
 
     def judge() -> float:
         assert prepared.validation is not None
-        return Validator(updater.workers, prepared, prepared.validation, config).validate(done).loss
+        return task.validator(prepared, prepared.validation, config, train_step.workers).validate(done).loss
 
     return learn, judge, sum(parameter.numel() for parameter in model.parameters())
 

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from marian import marian
 
-from transduce.data.batching import Batch, collate
+from transduce.data.batching import PairBatch, collate
 from transduce.data.order import BatchSampler
 from transduce.data.store import PairStore
 from transduce.text.tokenizer.special import Specials
@@ -50,7 +50,7 @@ class Size:
 SIZES = {"tiny": Size(128, 256, 4, 4, 0.3, 6), "base": Size(512, 2048, 8, 6, 0.1, 1)}
 
 
-def make_batches(tokens: int, number: int) -> list[Batch]:
+def make_batches(tokens: int, number: int) -> list[PairBatch]:
     """Return batches of a corpus like Multi30k's: 29,000 pairs of about 14 tokens a side."""
     generator = np.random.default_rng(7)
     lengths = np.clip(np.exp(generator.normal(2.6, 0.33, 29_000)).astype(int), 4, 48)
@@ -62,12 +62,13 @@ def make_batches(tokens: int, number: int) -> list[Batch]:
     return [collate(store, next(rows), SPECIALS, SPECIALS) for _ in range(number)]
 
 
-def ours(size: Size) -> Callable[[Batch], None]:
+def ours(size: Size) -> Callable[[PairBatch], None]:
     """One update as `transduce train` does it."""
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
     from transduce.models.transformer import TransformerConfig
     from transduce.training.config import TrainingConfig, default_micro_batch
+    from transduce.training.loss import transducer_loss
     from transduce.training.step import TrainStep
     from transduce.training.system_memory import keep_freed_memory
 
@@ -83,16 +84,17 @@ def ours(size: Size) -> Callable[[Batch], None]:
     slices = default_micro_batch(size.dim)
     training = TrainingConfig(threads=torch.get_num_threads(), micro_batch_tokens=slices, learning_rate=1e-4)
     torch.set_num_threads(1)
-    updater = TrainStep(build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1), training)
+    model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1)
+    train_step = TrainStep(model, transducer_loss, training)
     updates = count(1)
 
-    def update(batch: Batch) -> None:
-        updater.update([batch], next(updates), rate=1e-4, micro_batch_tokens=slices)
+    def update(batch: PairBatch) -> None:
+        train_step.run([batch], next(updates), rate=1e-4, micro_batch_tokens=slices)
 
     return update
 
 
-def torch_nn(size: Size) -> Callable[[Batch], None]:
+def torch_nn(size: Size) -> Callable[[PairBatch], None]:
     """torch.nn.Transformer in the loop of PyTorch's translation tutorial, with the embeddings tied as ours are."""
     from transduce.nn.position import sinusoids
 
@@ -111,7 +113,7 @@ def torch_nn(size: Size) -> Callable[[Batch], None]:
     def embed(tokens: torch.Tensor) -> torch.Tensor:
         return dropout(embedding(tokens) * size.dim**0.5 + positions[: tokens.shape[1]])
 
-    def update(batch: Batch) -> None:
+    def update(batch: PairBatch) -> None:
         entered, expected = batch.target[:, :-1], batch.target[:, 1:]
         causal = torch.nn.Transformer.generate_square_subsequent_mask(entered.shape[1])
         padding = ~batch.source_allowed
@@ -131,14 +133,14 @@ def torch_nn(size: Size) -> Callable[[Batch], None]:
     return update
 
 
-def hf_marian(size: Size) -> Callable[[Batch], None]:
+def hf_marian(size: Size) -> Callable[[PairBatch], None]:
     """Hugging Face's MarianMT in a plain loop."""
     sizes = (size.dim, size.ffn, size.heads, size.layers)
     model = marian(*sizes, VOCABULARY, SPECIALS, dropout=size.dropout).train()
     # Their trainer chooses the fused kernel by default; the tutorial's loop above does not.
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
-    def update(batch: Batch) -> None:
+    def update(batch: PairBatch) -> None:
         entered, expected = batch.target[:, :-1], batch.target[:, 1:]
         logits = model(
             input_ids=batch.source, attention_mask=batch.source_allowed.long(), decoder_input_ids=entered

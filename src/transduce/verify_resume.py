@@ -1,7 +1,7 @@
-"""A proof, on a person's own recipe, that a run that was killed and resumed is the same run.
+"""Verifies on the user's own recipe that a killed and resumed run is the same as an uninterrupted one.
 
-One short run goes through; another is killed without warning after its first checkpoint, and resumed. All that the
-last checkpoint holds, and the journal, must then be the same, to the last bit.
+One short run is uninterrupted; another is killed after its first checkpoint, and resumed. All files of the last
+checkpoint, and the journal, must then be the same, to the last bit.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from transduce.storage.manifest import sha256, verify
 from transduce.training.checkpoint import Checkpoints
 
 UPDATES = 20
-"""Of each run; there is a checkpoint in the middle."""
+"""Updates of each run; there is a checkpoint in the middle."""
 
 
 def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, updates: int = UPDATES) -> Iterator[str]:
-    """Train twice in a folder beside `place`, kill and resume one, compare; yield what happens. Unequal is an error.
+    """Train twice in a folder next to `place`, kill and resume one run, and compare; yield lines to print.
 
-    `prepared` is a corpus that is used instead of preparing the recipe's.
+    `prepared` is a prepared corpus, used instead of preparing the recipe's. A difference is an error.
     """
     half = max(1, updates // 2)
     short = recipe.training.but(
@@ -45,11 +45,14 @@ def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, upd
     with tempfile.TemporaryDirectory(prefix=".verify-", dir=place.parent) as name:
         folder = Path(name)
         (folder / RECIPE).write_text(replace(recipe, training=short).to_toml(), encoding="utf-8")
-        yield f"training {2 * half} updates without a stop"
+        yield f"training {2 * half} updates without interruption"
         fresh = ("--recipe", str(folder / RECIPE), "--output")
         given = () if prepared is None else ("--prepared", str(prepared))
         _finish(*fresh, str(folder / "whole"), *given)
-        same = given or ("--prepared", str(folder / "whole" / DATA))  # some tokenizers are learnt anew each time
+        same = given or (
+            "--prepared",
+            str(folder / "whole" / DATA),
+        )  # some tokenizers differ each time they are trained
         with _training(*fresh, str(folder / "killed"), *same) as process:
             _kill(process, folder / "killed", half)
         yield f"trained again, killed after update {half}; resuming"
@@ -59,25 +62,25 @@ def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, upd
 
 @contextlib.contextmanager
 def _training(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A run of its own; it ends with us, however we end."""
+    """Start a run in another process; it ends with this context, however that ends."""
     command = [sys.executable, "-m", "transduce", "train", *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
             process.kill()
-            process.wait()  # `Popen` itself does not, when interrupted: its last files could land beside our cleaning
+            process.wait()  # `Popen` itself does not when interrupted: the run could still write files while we remove them
 
 
 def _finish(*arguments: str) -> None:
     with _training(*arguments) as process:
-        _, complaint = process.communicate()
+        _, errors = process.communicate()
     if process.returncode:
-        raise TransduceError(f"the trial run failed: {_last_words(complaint, process.returncode)}")
+        raise TransduceError(f"the trial run failed: {_last_line(errors, process.returncode)}")
 
 
 def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
-    """Kill a run at its first sign of life after the checkpoint in the middle."""
+    """Kill a run at its first journal line after the checkpoint in the middle."""
     journal, checkpoint = run / JOURNAL, Checkpoints(run).path(half)
     lines = 0
     killed = False
@@ -89,17 +92,17 @@ def _kill(process: subprocess.Popen[str], run: Path, half: int) -> None:
             break
         lines = lines or now
         time.sleep(0.002)
-    _, complaint = process.communicate()
+    _, errors = process.communicate()
     if not killed or process.returncode == 0:
         ended = "it ended before it could be killed"
-        reason = _last_words(complaint, process.returncode) if process.returncode else ended
-        raise TransduceError(f"the trial run proved nothing: {reason}; try again")
+        reason = _last_line(errors, process.returncode) if process.returncode else ended
+        raise TransduceError(f"the trial run could not be killed: {reason}; try again")
 
 
-def _last_words(complaint: str, code: int) -> str:
-    """What a process said last; one that the system killed says nothing."""
-    *_, last = ["", *complaint.strip().splitlines()]
-    return last.removeprefix("error: ") or f"it ended with {code} and without a word; was there enough memory?"
+def _last_line(errors: str, code: int) -> str:
+    """The last line of a process's standard error; one that the system killed prints nothing."""
+    *_, last = ["", *errors.strip().splitlines()]
+    return last.removeprefix("error: ") or f"it ended with code {code} and no message; was there enough memory?"
 
 
 def _compare(whole: Path, killed: Path, update: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The shortlist of a run: counted over its own training data or other files, and measured on its validation set."""
+"""Makes the shortlist of a run from its training pairs or other files, and measures its coverage."""
 
 from __future__ import annotations
 
@@ -25,15 +25,13 @@ from transduce.text.corpus import CorpusFiles, Pair, read_pairs
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer import AnyTokenizer, is_joint
 
-# A shortlist out of a corpus's lexicon, how much of other pairs it covers, and corpora that are not prepared yet.
-
 PER_TOKEN = 100
 FREQUENT = 100
 MOST_MEASURED = 10_000
-"""Pairs that coverage is measured on; of more, so many evenly spread."""
+"""Pairs that coverage is measured on; of more, this many evenly spread."""
 
 HELD_OUT = 100
-"""One pair in so many is kept to measure on where there is no validation set."""
+"""One pair in this many is held out to measure on where there is no validation set."""
 READ_TOGETHER = 4096
 
 
@@ -47,7 +45,7 @@ class Rows(NamedTuple):
 def tokenise(
     pairs: Iterator[Pair], source: AnyTokenizer, target: AnyTokenizer, folder: Path, hold_out: bool
 ) -> tuple[Rows, Rows]:
-    """Write the tokens of pairs into a folder, so that they can be read again and again; some are held out, or none."""
+    """Write the tokens of pairs into a folder, to be read several times; some are held out, or none."""
     names = [(split, side) for split in ("used", "held") for side in ("source", "target")]
     with ExitStack() as stack:
         writers = {name: stack.enter_context(RaggedWriter(folder, ".".join(name), np.uint32)) for name in names}
@@ -195,7 +193,7 @@ def make_shortlist(
 
 
 def _prepared(run: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> Prepared | None:
-    """Return a run's data; a linked folder may have been prepared again since then, and its tokens be others."""
+    """Return a run's prepared corpus; a linked folder may have been prepared again since, with other tokens."""
     if not (run / DATA).exists():
         return None
     found = load_prepared(run / DATA)
@@ -206,7 +204,7 @@ def _prepared(run: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> Prepa
             "with --source and --target"
         )
     if isinstance(found.data, PlainTextConfig):
-        raise DataError(f"{run / DATA}: is plain text, which has no pairs to count; give some: --source and --target")
+        raise DataError(f"{run / DATA}: is plain text without pairs to count; give some with --source and --target")
     return found
 
 
@@ -214,7 +212,7 @@ def _prepared(run: Path, tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> Prepa
 def _pairs(
     run: Path, prepared: Prepared | None, corpus: CorpusFiles | None, tokenizers: tuple[AnyTokenizer, AnyTokenizer]
 ) -> Iterator[tuple[Rows, Rows | None]]:
-    """Give the pairs to count, and those to measure on."""
+    """Yield the pairs to count, and those to measure on."""
     validation = None if prepared is None else prepared.validation
     held = None if validation is None else Rows(*validation.pairs)
     if corpus is not None:
@@ -224,4 +222,4 @@ def _pairs(
     elif prepared is not None:
         yield Rows(*prepared.train.pairs), held
     else:
-        raise MissingInput(f"{run}: has no training data ({DATA}/); name the pairs to count: --source and --target")
+        raise MissingInput(f"{run}: has no training data ({DATA}/); give pairs to count with --source and --target")

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transduce.training.feed import Feed, Limits
 
 from transduce.data.batching import PairBatch
 from transduce.data.order import Position
