@@ -52,7 +52,7 @@ def verify_resume(recipe: Recipe, place: Path, prepared: Path | None = None, upd
         same = given or (
             "--prepared",
             str(folder / "whole" / DATA),
-        )  # some tokenizers differ each time they are trained
+        )  # training some tokenizers is not repeatable
         with _training(*fresh, str(folder / "killed"), *same) as process:
             _kill(process, folder / "killed", half)
         yield f"trained again, killed after update {half}; resuming"
@@ -69,7 +69,7 @@ def _training(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
-            process.wait()  # `Popen` itself does not when interrupted: the run could still write files while we remove them
+            process.wait()  # `Popen` itself does not when interrupted, and files would appear while we remove them
 
 
 def _finish(*arguments: str) -> None:
