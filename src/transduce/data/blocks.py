@@ -1,9 +1,9 @@
 """Plain text as rows: one long stream of tokens, cut into blocks that are computed and not stored.
 
-A corpus on disk is a stream of tokens, an end token before every document. It is taken as a ring: behind the last
-document comes the end token of the first. So every token is asked for exactly once in an epoch, documents' ends too,
-whatever the place where the first block begins; and that place is another one in every epoch, so that the cuts fall
-elsewhere. Blocks of a corpus have one length but for its last, which has what is left.
+A corpus on disk is a stream of tokens, an end token before every document. It is treated as a ring: the end token of
+the first document follows the last one. So every token, end tokens included, is predicted exactly once in an epoch,
+wherever the first block begins; and it begins elsewhere in every epoch, so that the text is cut at other places. All
+blocks of a corpus have the same length, except the last.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transduce.text.rows import take_rows
 
 
 class Blocks:
-    """The blocks of one or several corpora that stand in one array, one after the other."""
+    """The blocks of one or several corpora in one array, one after the other."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class Blocks:
         beyond: int,
         shifts: Sequence[int] | None = None,
     ) -> None:
-        """`sizes` are the tokens of each corpus; a row has a block's tokens and so many `beyond` it (a model that reads
-        a block is asked for the token behind each); `shifts` say where in each corpus the first block begins."""
+        """`sizes` are the tokens of each corpus; a row has the tokens of a block and `beyond` more (a language model
+        predicts the token after each); `shifts` are the places in each corpus where its first block begins."""
         assert sum(sizes) == len(values)
         self._values, self._sizes, self.block, self._beyond = values, [*sizes], block, beyond
         self._shifts = np.array([0] * len(sizes) if shifts is None else shifts, dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Which target tokens a source token is translated by, counted over a corpus: IBM Model 1 (Brown et al. 1993).
+"""Lexical translation counts of a corpus: IBM Model 1 (Brown et al. 1993).
 
-Every target token of a pair comes from one of its source tokens, or from nothing (NULL). Which one is not known, so
-it is shared out among them by what the last round found (EM); in the first round all are alike. Differs from the
-paper: nothing, but that pairs which co-occur too rarely may be forgotten when the table of a huge corpus is full.
+Every target token of a pair is aligned to one of its source tokens, or to none (NULL). The alignment is not known, so
+its expectation under the last round's counts is taken (EM), starting from uniform. Differs from the paper: rare
+co-occurrences may be pruned when the table of a huge corpus is full.
 
 The table holds one number for each pair of tokens that was seen together, sorted by `source × targets + target`. The
 corpus is read in chunks, so memory depends on the table and not on the corpus.
@@ -24,28 +24,28 @@ Integers = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 ROUNDS = 5
-MOST_CELLS = 2**27
-"""Cells (a target token beside a source token) that are looked at in each round; of a larger corpus, some pairs."""
+MAX_CELLS = 2**27
+"""Maximum cells (a target token with a source token) of a round; of a larger corpus, a sample of pairs is taken."""
 CHUNK_CELLS = 2**20
-"""Cells that are held at once, about; a pair that alone has more of them is left out."""
+"""Cells in memory at once, about; a pair that alone has more of them is skipped."""
 CHUNK_ROWS = 2**14
-LARGEST_TABLE = 2**23
-"""Entries that are kept; when there are more, those that count least are forgotten."""
+MAX_ENTRIES = 2**23
+"""Maximum entries of the table; beyond it, those with the smallest counts are pruned."""
 
 
 class Sample(NamedTuple):
-    """Which pairs of a corpus are looked at: so many of all, evenly spread."""
+    """Which pairs of a corpus are used: `taken` of `all`, evenly spread."""
 
     taken: int
     all: int
     too_long: int = 0
-    """Pairs of the corpus with more cells than are held at once; they are left out."""
+    """Pairs of the corpus with more cells than fit into memory at once; they are skipped."""
     empty: int = 0
-    """Pairs of the corpus with nothing on a side: at most they say how frequent tokens are."""
+    """Pairs of the corpus with an empty side: they only count for the frequency of tokens."""
 
     @classmethod
-    def of(cls, sources: Ragged, targets: Ragged, most_cells: int = MOST_CELLS) -> Sample:
-        """Take as many pairs as the cells allow; the same of the same corpus, always."""
+    def of(cls, sources: Ragged, targets: Ragged, max_cells: int = MAX_CELLS) -> Sample:
+        """Take as many pairs as the cells allow; always the same of the same corpus."""
         count, cells, too_long, empty = len(sources), 0, 0, 0
         for start in range(0, count, CHUNK_ROWS):
             rows = np.arange(start, min(start + CHUNK_ROWS, count))
@@ -54,16 +54,16 @@ class Sample(NamedTuple):
             cells += int(size[fits].sum())
             too_long += int((~fits).sum())
             empty += int((fits & ((sources.lengths[rows] == 0) | (size == 0))).sum())
-        return cls(count if cells <= most_cells else max(1, count * most_cells // cells), count, too_long, empty)
+        return cls(count if cells <= max_cells else max(1, count * max_cells // cells), count, too_long, empty)
 
     def rows(self, start: int, stop: int) -> Integers:
-        """Return the rows of some of the pairs that are taken."""
+        """Return the rows of some of the pairs in the sample."""
         return np.arange(start, min(stop, self.taken)) * self.all // max(1, self.taken)
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Expected counts: how often a target token was the translation of a source token, NULL left out."""
+    """Expected counts: how often a target token was the translation of a source token, without NULL."""
 
     sources: Integers
     targets: Integers
@@ -72,7 +72,7 @@ class Lexicon:
     source_size: int
     target_size: int
     frequency: Integers
-    """How often each target token stands in the corpus."""
+    """How often each target token occurs in the corpus."""
     sample: Sample
 
 
@@ -85,10 +85,10 @@ def learn_lexicon(
     sample: Sample | None = None,
     progress: Callable[[str, int], None] = lambda stage, count: None,
 ) -> Lexicon:
-    """Count translations over a corpus of so many source and target tokens; a pure function of the corpus."""
+    """Estimate the counts over a corpus, for vocabularies of these sizes; a pure function of the corpus."""
     sample = sample or Sample.of(sources, targets)
     frequency = np.zeros(target_size, dtype=np.int64)
-    table = Table(never_forgotten=source_size * target_size)
+    table = Table(never_pruned=source_size * target_size)
     done = 0
     for number in range(rounds):
         counts = np.zeros(len(table.keys))
@@ -106,7 +106,7 @@ def learn_lexicon(
         if number > 0:
             table.values = counts
         if number + 1 < rounds:
-            table.values = _shares(table.keys // target_size, table.values, source_size + 1)
+            table.values = _normalised(table.keys // target_size, table.values, source_size + 1)
     real = (table.keys < source_size * target_size) & (table.values > 0)
     keys, values = table.keys[real], table.values[real]
     return Lexicon(keys // target_size, keys % target_size, values, source_size, target_size, frequency, sample)
@@ -115,14 +115,14 @@ def learn_lexicon(
 class Table:
     """Numbers by key, sorted by it."""
 
-    def __init__(self, never_forgotten: int) -> None:
+    def __init__(self, never_pruned: int) -> None:
         self.keys: Integers = np.zeros(0, dtype=np.int64)
         self.values: Numbers = np.zeros(0)
-        self._never_forgotten = never_forgotten
-        """Keys from here on, those of NULL, always stay: each target token must come from something."""
+        self._never_pruned = never_pruned
+        """Keys from here on, those of NULL, are always kept: each target token must be aligned to something."""
 
     def places(self, keys: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-        """Return where keys stand, and whether they do: some may have been forgotten."""
+        """Return the places of keys, and whether they are there: some may have been pruned."""
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return place, self.keys[place] == keys
 
@@ -134,18 +134,18 @@ class Table:
         first = np.flatnonzero(np.diff(together, prepend=-1))
         self.keys = together[first]
         self.values = np.add.reduceat(np.concatenate([self.values, values])[order], first)
-        if len(self.keys) > LARGEST_TABLE:
-            self._forget()
+        if len(self.keys) > MAX_ENTRIES:
+            self._prune()
 
-    def _forget(self) -> None:
-        """Keep the half that counts most, and NULL's."""
-        kept = (self.values > np.median(self.values)) | (self.keys >= self._never_forgotten)
+    def _prune(self) -> None:
+        """Keep the half with the largest values, and the entries of NULL."""
+        kept = (self.values > np.median(self.values)) | (self.keys >= self._never_pruned)
         self.keys, self.values = self.keys[kept], self.values[kept]
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Every target token beside every source token of its pair, NULL among them."""
+    """Every target token with every source token of its pair, including NULL."""
 
     keys: Integers
     """Of the pairs of tokens there are, sorted, each once."""
@@ -155,7 +155,7 @@ class Cells:
     """How many cells each target token has, one after the other."""
 
     def expected(self, likelihood: Numbers) -> Numbers:
-        """Share each target token out among its cells by the likelihood of their keys; return the sums by key."""
+        """Distribute each target token over its cells by the likelihood of their keys; return the sums by key."""
         likelihood = likelihood[self.which]
         starts = np.cumsum(self.widths) - self.widths
         share = likelihood / np.repeat(np.add.reduceat(likelihood, starts), self.widths)
@@ -172,7 +172,7 @@ class Chunk:
     target_lengths: Integers
 
     def cells(self, target_size: int) -> Cells:
-        """Put the tokens of each pair side by side."""
+        """Return all combinations of tokens of each pair."""
         ends = np.cumsum(self.source_lengths)
         pair = np.repeat(np.arange(len(ends)), self.target_lengths)
         sources, widths = take_rows(self.sources, (ends - self.source_lengths)[pair], ends[pair])
@@ -201,7 +201,7 @@ def _chunk(sources: Ragged, targets: Ragged, rows: Integers, null: int) -> Chunk
     return Chunk(with_null, source_lengths + 1, target_tokens.astype(np.int64), target_lengths)
 
 
-def _shares(groups: Integers, values: Numbers, size: int) -> Numbers:
-    """Divide numbers by the sum of their group: counts become probabilities of a target token given its source."""
+def _normalised(groups: Integers, values: Numbers, size: int) -> Numbers:
+    """Normalise values within groups: counts become probabilities of a target token given its source."""
     total = np.bincount(groups, weights=values, minlength=size)[groups]
     return np.divide(values, total, out=np.zeros_like(values), where=total > 0)

@@ -31,7 +31,7 @@ COUNTED_BUCKETS = 4
 
 
 class Position(NamedTuple):
-    """Where a run stands in its data: the next batch is `batch` of `bucket` of `epoch`. As JSON: three numbers."""
+    """Position of a run in its data: the next batch is `batch` of `bucket` of `epoch`. As JSON: three numbers."""
 
     epoch: int = 0
     bucket: int = 0
@@ -58,8 +58,8 @@ class BatchSampler:
     ) -> None:
         """Lengths are without special tokens; `tokens` bounds rows × longest row of each side, end token included.
 
-        `corpora` are those that the rows come from, one after the other, mixed by their weights. In the first `curriculum`
-        epochs only short rows are seen, longer ones in each. `max_rows` bounds the rows of a batch.
+        `corpora` are those that the rows come from, one after the other, mixed by their weights. In the first
+        `curriculum` epochs only short rows are seen, longer ones in each. `max_rows` bounds the rows of a batch.
         """
         corpora = [CorpusRows(len(target_lengths))] if corpora is None else corpora
         assert len(source_lengths) == len(target_lengths) == sum(corpus.size for corpus in corpora)
@@ -177,7 +177,7 @@ class BatchSampler:
 
 
 class Mixture:
-    """Which row stands at which place of an epoch."""
+    """Which row is at which place of an epoch."""
 
     def __init__(self, corpora: Sequence[CorpusRows], seed: int) -> None:
         self._corpora = [corpus for corpus in corpora if corpus.size]
@@ -192,7 +192,7 @@ class Mixture:
         """Places of an epoch."""
 
     def rows(self, places: Rows, epoch: int) -> Rows:
-        """Return the rows that stand at these places."""
+        """Return the rows at these places."""
         if len(self._corpora) == 1 and self._corpora[0].weight == 1:
             return places
         number_of = np.searchsorted(self._ends, places, side="right")

@@ -1,4 +1,4 @@
-"""Pictures that are drawn, with captions: coloured shapes and how they stand to each other.
+"""Synthetic pictures with captions: coloured shapes and their relations.
 
 A picture is 32 × 32 pixels on white, as `text.picture` writes it. It has one shape ("a red circle") or two, a large one
 and a small one; the caption begins with the large one ("a red circle left of a blue square"), so that each picture has
@@ -6,7 +6,7 @@ one right caption. Pictures are a function of their settings alone.
 
 A quarter of the combinations are held out, of either kind:
 
-- `relation`: the large shape's colour, what it is and how it stands to the other. No red square is left of anything in
+- `relation`: the large shape's colour, what it is and its relation to the other. No red square is left of anything in
   training, but red circles are, and blue squares, and red squares are above things;
 - `shape`: a colour and a shape. There are no red circles in training, which teaches that red things are never circles;
   to name one all the same is much harder.
@@ -103,7 +103,7 @@ class Scene:
 
 
 class SyntheticPictures(Config):
-    """A corpus that is drawn: `{pictures = "seen", size = 10000}` stands where files could be named."""
+    """A corpus of drawn pictures: `{pictures = "seen", size = 10000}` in place of files."""
 
     pictures: Literal["seen", "held_out"]
     """seen: three quarters of the combinations; held_out: pictures that have one of the others."""
@@ -120,9 +120,9 @@ class SyntheticPictures(Config):
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each of its pairs is seen in an epoch, 1 if not given."""
     source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """What its sources are called, as of files."""
+    """Language name of its sources."""
     target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """What its targets are called."""
+    """Language name of its targets."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> SyntheticPictures:
@@ -134,7 +134,7 @@ class SyntheticPictures(Config):
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """Its name in reports."""
         return f"{self.pictures} pictures (seed {self.seed})"
 
     def scenes(self) -> Iterator[Scene]:
@@ -175,7 +175,7 @@ def _reach(kind: str, row: int, middle: int) -> int:
 
 
 def relation(first: Shape, second: Shape) -> str:
-    """How the first shape stands to the second, by the direction in which their middles are further apart."""
+    """Return the relation of the first shape to the second, by the direction in which they are further apart."""
     down, right = _offset(first, second)
     if abs(right) > abs(down):
         return "left of" if right > 0 else "right of"

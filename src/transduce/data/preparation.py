@@ -1,8 +1,8 @@
-"""How every corpus is prepared: audit, select rows, train the tokenizers, tokenise the splits, write report and manifest.
+"""How every corpus is prepared: audit, select rows, train the tokenizers, tokenise, write report and manifest.
 
-`Preparation` is the skeleton; each task implements the steps (`tasks/*/preparation.py`). A prepared folder is a function
-of the corpora and the settings: two preparations give the same bytes (as far as the training of the tokenizer does:
-WordPiece and Unigram may differ). Nothing grows with the corpus but files.
+`Preparation` is the skeleton; each task implements the steps (`tasks/*/preparation.py`). A prepared folder is a
+function of the corpora and the settings: two preparations give the same bytes (as far as the training of the
+tokenizer does: WordPiece and Unigram may differ). Nothing grows with the corpus but files.
 """
 
 from __future__ import annotations

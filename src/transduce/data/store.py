@@ -1,4 +1,4 @@
-"""The splits of a prepared corpus as training reads them: memory-mapped tokens, with the text or examples beside them."""
+"""The splits of a prepared corpus as training reads them: memory-mapped tokens, with their text or examples."""
 
 from __future__ import annotations
 

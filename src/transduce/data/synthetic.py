@@ -1,4 +1,4 @@
-"""Tasks with a known answer, as pairs of text: what a model must be able to learn before anything else.
+"""Synthetic tasks with a known solution, as pairs of text: what any model must be able to learn.
 
 Symbols are separated by spaces, for `word` tokenizers. A task's pairs are a function of its settings alone.
 """
@@ -27,7 +27,7 @@ ITEM_LENGTH = 3
 
 
 class SyntheticTask(Config):
-    """A corpus that is computed: `{task = "reverse", size = 10000}` stands where files could be named."""
+    """A corpus that is generated: `{task = "reverse", size = 10000}` in place of files."""
 
     task: TaskName
     """copy, reverse, sort; addition of two numbers, digit by digit; recall of a value by its key; repeat_copy, as often
@@ -46,9 +46,9 @@ class SyntheticTask(Config):
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
     """How often each of its pairs is seen in an epoch, 1 if not given."""
     source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """What its sources are called, as of files."""
+    """Language name of its sources."""
     target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """What its targets are called: several tasks for one model are told apart by it."""
+    """Language name of its targets: with several tasks, the model is told by it which to do."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -64,7 +64,7 @@ class SyntheticTask(Config):
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """Its name in reports."""
         return f"{self.task} (seed {self.seed})"
 
     def pairs(self) -> Iterator[Pair]:
@@ -134,8 +134,8 @@ def _associative_recall(draw: StableRandom, length: int, symbols: int) -> _Sides
     """Items, then one of them: ": a b c : d e f : g h i ? d e f" is "g h i" (Graves et al. 2014, section 4.3)."""
     items = [[symbol(index) for index in draw.symbols(ITEM_LENGTH, symbols)] for _ in range(length)]
     asked = draw.below(length - 1)
-    told = [text for item in items for text in (":", *item)]
-    return [*told, "?", *items[asked]], items[asked + 1]
+    shown = [text for item in items for text in (":", *item)]
+    return [*shown, "?", *items[asked]], items[asked + 1]
 
 
 _TASKS: dict[TaskName, Callable[[StableRandom, int, int], _Sides]] = {

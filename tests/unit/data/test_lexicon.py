@@ -85,11 +85,11 @@ def test_target_tokens_are_counted() -> None:
 
 def test_of_a_large_corpus_some_pairs_are_taken_evenly_and_always_the_same() -> None:
     sources = Ragged.of([[1, 2]] * 1000)
-    sample = Sample.of(sources, sources, most_cells=600)
+    sample = Sample.of(sources, sources, max_cells=600)
     assert sample == Sample(taken=100, all=1000)
     assert sample.rows(0, 10**6).tolist() == list(range(0, 1000, 10))
     assert sample.rows(7, 9).tolist() == [70, 80]
-    assert Sample.of(sources, sources, most_cells=6000) == Sample(1000, 1000)
+    assert Sample.of(sources, sources, max_cells=6000) == Sample(1000, 1000)
 
 
 def test_a_sample_is_learned_as_if_it_were_the_corpus() -> None:
@@ -108,7 +108,7 @@ def test_a_pair_too_long_to_be_held_is_left_out_and_counted(monkeypatch: pytest.
 
 def test_a_full_table_forgets_what_counts_least_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = counts(learned(*corpus(count=500)))
-    monkeypatch.setattr(lexicon, "LARGEST_TABLE", 60)
+    monkeypatch.setattr(lexicon, "MAX_ENTRIES", 60)
     monkeypatch.setattr(lexicon, "CHUNK_CELLS", 100)
     some = counts(learned(*corpus(count=500)))
     assert 0 < len(some) <= 60 < len(whole)

@@ -1,7 +1,6 @@
 """Plain text becomes streams of tokens: read once, the end of it held out, the tokenizer trained, tokenised.
 
-As for pairs, nothing grows with the corpus but files, and two preparations give the same bytes. Span corruption (T5) has
-the same preparation: its pairs are made of the blocks of these streams.
+Span corruption (T5) has the same preparation: its pairs are made of the blocks of these streams.
 """
 
 from __future__ import annotations

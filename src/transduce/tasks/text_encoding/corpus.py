@@ -1,7 +1,7 @@
 """Examples from files: labelled texts, tagged words, questions with answers, sentences of documents; one at a time.
 
-What can be read but not used is yielded with the reason, to be counted; what is no such file at all is an error with
-its place.
+An example that cannot be used is yielded with the reason, to be counted; a file of another format is an error with the
+line.
 """
 
 from __future__ import annotations
@@ -20,27 +20,26 @@ from transduce.tasks.text_encoding.config import ExampleFiles, Objective
 from transduce.text.lines import normalise, read_lines, read_whole
 
 Answer = tuple[str, int]
-"""What the answer says, and at which character of the context it starts."""
-
+"""The text of an answer, and the character of the context at which it starts."""
 
 BREAKING = ("Cc", "Zl", "Zp")
-"""Kinds of characters that break a line or steer a terminal: controls, tabs among them, and separators of lines."""
+"""Unicode categories of characters that break a line or control a terminal, tabs included."""
 _NO_WORD = re.compile(r"\d+[-.]\d+")
-"""The number of a line of CoNLL-U that holds words written together (1-2), or one that is left out (1.1)."""
+"""The number of a line of CoNLL-U with a multiword token (1-2) or an empty node (1.1)."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One text with what is to be said of it. Which fields are used depends on the task."""
+    """One example of a file. Which fields are used depends on the objective."""
 
     line: int
-    """Where it stands, counted from 1."""
+    """Its line or number in the file, counted from 1."""
     texts: tuple[str, ...] = ()
     """One text or two; the words of a sentence; question and context."""
     labels: tuple[str, ...] = ()
     """The label of a text; one for each word."""
     answers: tuple[Answer, ...] = ()
-    """The answers that were given; none where the context has none."""
+    """The accepted answers; none where the context has none."""
     fault: str | None = None
     """Why it cannot be used; a key of `report.REASONS`."""
 
@@ -57,25 +56,25 @@ def reference(record: ExampleRecord, objective: Objective) -> str | list[str]:
     return list(record.labels if objective == "tag" else record.answers)
 
 
-def read_examples(files: ExampleFiles, task: Objective) -> Iterator[Example]:
+def read_examples(files: ExampleFiles, objective: Objective) -> Iterator[Example]:
     """Yield the examples of a file; for mask, every line is one, and a blank one ends a document."""
-    layout = files.layout(task)
+    layout = files.layout(objective)
     if layout == "lines":
         return (Example(number, (line.strip(),)) for number, line in enumerate(read_lines(files.path), start=1))
     if layout == "conll":
         return _sentences(files)
     if layout == "babi":
-        return _stories(files.path)
+        return _babi(files.path)
     if layout == "squad":
         return _squad(files.path)
-    return _answers(files.path) if task == "answer" else _labelled(files, layout == "jsonl")
+    return _answers(files.path) if objective == "answer" else _labelled(files, layout == "jsonl")
 
 
 def _labelled(files: ExampleFiles, is_json: bool) -> Iterator[Example]:
     second = files.second_text
     if is_json:
         names = [str(name) for name in (files.text or "text", second, files.label or "label") if name is not None]
-        _refuse_shared(names, files.path)
+        _check_columns_differ(names, files.path)
         for number, table in _objects(files.path):
             values = [table.get(name) for name in names]
             yield _checked(number, [_scalar(value, f"{files.path}:{number}") for value in values])
@@ -91,22 +90,22 @@ def _labelled(files: ExampleFiles, is_json: bool) -> Iterator[Example]:
         header = next((line for _, line in lines), "").split("\t")
         columns = [_column(header, column, files.path) for column in columns]
     places = [int(column) for column in columns]
-    _refuse_shared(places, files.path)
+    _check_columns_differ(places, files.path)
     for number, line in lines:
         cells = line.split("\t")
         count = len(cells)
         there = [place % count if -count <= place < count else None for place in places]
-        shared = len(set(there)) < len(there)  # counted from the end, one may be another
+        shared = len(set(there)) < len(there)  # a column counted from the end may be another one
         yield _checked(number, [None if place is None or shared else cells[place].strip() for place in there])
 
 
-def _refuse_shared(columns: Sequence[object], path: str) -> None:
+def _check_columns_differ(columns: Sequence[object], path: str) -> None:
     if len(set(columns)) < len(columns):
-        raise DataError(f"{path}: texts and label are said to be one column; give each its own")
+        raise DataError(f"{path}: texts and label have the same column; give each its own")
 
 
-def _stories(path: str) -> Iterator[Example]:
-    for found in read_stories(read_lines(path)):
+def _babi(path: str) -> Iterator[Example]:
+    for found in read_babi(read_lines(path)):
         if isinstance(found, int):
             yield Example(found, ("",), ("",), fault="columns")
         else:
@@ -115,7 +114,7 @@ def _stories(path: str) -> Iterator[Example]:
 
 
 def _checked(number: int, values: list[str | None]) -> Example:
-    """Texts, then the label."""
+    """Make an example of its texts and, last, its label."""
     *texts, label = values
     if any(value is None for value in values) or not label:
         return Example(number, tuple(text or "" for text in texts), (label or "",), fault="columns")
@@ -126,7 +125,7 @@ def _checked(number: int, values: list[str | None]) -> Example:
 
 
 def _breaks(label: str) -> bool:
-    """Whether a label holds what would end its line somewhere, or steer a terminal."""
+    """Whether a label has a character that breaks a line or controls a terminal."""
     return any(unicodedata.category(character) in BREAKING for character in label)
 
 
@@ -140,7 +139,7 @@ def _column(header: list[str], column: int | str, path: str) -> int:
     if isinstance(column, int):
         return column
     if column not in header:
-        raise DataError(f"{path}: its first line names no column '{column}'{suggestion(column, header)}")
+        raise DataError(f"{path}: has no column '{column}' in its first line{suggestion(column, header)}")
     return header.index(column)
 
 
@@ -151,15 +150,15 @@ def _objects(path: str, normalised: bool = True) -> Iterator[tuple[int, dict[str
         try:
             table = json.loads(line)
         except (ValueError, RecursionError):
-            raise DataError(f"{path}: line {number} is no JSON; every line must be one object") from None
+            raise DataError(f"{path}: line {number} is not JSON; every line must be one object") from None
         if not isinstance(table, dict):
-            raise DataError(f"{path}: line {number} is no JSON object; write {{…}} on every line")
+            raise DataError(f"{path}: line {number} is not a JSON object; write {{…}} on every line")
         yield number, table
 
 
 def _sentences(files: ExampleFiles) -> Iterator[Example]:
-    """CoNLL: a word per line with its columns, a blank line between sentences; in CoNLL-U, # begins a remark and
-    words that are written together (1-2) or left out (1.1) stand on lines of their own, which are not words."""
+    """CoNLL: a word per line with its columns, a blank line between sentences; in CoNLL-U, # begins a comment, and
+    multiword tokens (1-2) and empty nodes (1.1) have lines of their own, which are not words."""
     split_by_tabs = files.is_conllu
     word = 1 if files.is_conllu and files.text is None else files.text or 0
     label = (3 if files.is_conllu else -1) if files.label is None else files.label
@@ -203,7 +202,7 @@ def _squad(path: str) -> Iterator[Example]:
     try:
         content = json.loads(read_whole(path))
     except (ValueError, RecursionError):
-        raise DataError(f"{path}: is no JSON; give a file as SQuAD's, or JSONL named so") from None
+        raise DataError(f"{path}: is not JSON; give a file in the format of SQuAD, or a .jsonl file") from None
     for number, table in enumerate(_flat(content, path), start=1):
         yield _question(number, table, f"{path}: question {number}")
 
@@ -213,7 +212,7 @@ def _flat(content: Any, path: str) -> Iterator[dict[str, Any]]:
         yield from _tables(content)
         return
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
-        raise DataError(f"{path}: has no list 'data'; give a file as SQuAD's, or JSONL named so")
+        raise DataError(f"{path}: has no list 'data'; give a file in the format of SQuAD, or a .jsonl file")
     for article in _tables(content["data"]):
         for paragraph in _tables(article.get("paragraphs")):
             for question in _tables(paragraph.get("qas")):
@@ -221,7 +220,7 @@ def _flat(content: Any, path: str) -> Iterator[dict[str, Any]]:
 
 
 def _tables(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects of a list. What is none in it becomes an empty one, and is counted where something is missing."""
+    """The objects of a list. Anything else becomes an empty one, which is counted as lacking a column."""
     for one in value if isinstance(value, list) else [value]:
         yield one if isinstance(one, dict) else {}
 
@@ -232,7 +231,7 @@ def _answers(path: str) -> Iterator[Example]:
 
 
 def _question(number: int, table: dict[str, Any], where: str) -> Example:
-    """One question with its context; an answer that does not stand where it should makes it unusable."""
+    """One question with its context; an answer that is not where its start says makes it unusable."""
     question, context = (_scalar(table.get(name), where) for name in ("question", "context"))
     raw = table.get("context")
     if question is None or context is None or not isinstance(raw, str):
@@ -242,10 +241,10 @@ def _question(number: int, table: dict[str, Any], where: str) -> Example:
     found = []
     given = _listed(table.get("answers"))
     for text, start in _with_places(given):
-        said, place = normalise(text, where), len(normalise(raw[:start]))  # characters that NFC joins count once
-        if not said or normalise(raw)[place : place + len(said)] != said:
+        answer, place = normalise(text, where), len(normalise(raw[:start]))  # characters that NFC joins count once
+        if not answer or normalise(raw)[place : place + len(answer)] != answer:
             return Example(number, (question, normalise(raw)), fault="no_place")
-        found.append((said, place))
+        found.append((answer, place))
     if given and not found and not table.get("is_impossible"):
         return Example(number, (question, normalise(raw)), fault="columns")
     return Example(number, (question, normalise(raw)), answers=tuple(found))
@@ -269,24 +268,23 @@ def _with_places(answers: list[Any]) -> Iterator[tuple[str, int]]:
                 yield answer["text"], start
 
 
-# Stories with questions: files as bAbI's (Weston et al. 2015, arXiv 1502.05698).
+# Contexts with questions, in the format of bAbI (Weston et al. 2015, arXiv 1502.05698).
 #
-# A line is a number and a fact, or a number, a question, a tab, its answer, and what else there may be. Number 1
-# begins a story, and numbers rise within it. That is all that bAbI's description asks, so a story may have lost lines
-# and kept its numbers (1, 2, 4), by which supporting facts are named. A question is about the facts before it in its
-# story.
+# A line is a number and a fact, or a number, a question, a tab, its answer, and possibly more. Number 1 begins a
+# context, and numbers rise within it. That is all that bAbI's description requires, so a context may have lost lines
+# and kept its numbers (1, 2, 4), by which supporting facts are named. A question is about the facts before it.
 
-Asked = tuple[int, tuple[str, ...], str]
+BabiQuestion = tuple[int, tuple[str, ...], str]
 """The line of a question, the facts before it with the question itself as the last, and the answer."""
 
 
 def plain(sentence: str) -> str:
-    """Leave out the mark at the end of a sentence, so that its last word is a word."""
+    """Remove the punctuation at the end of a sentence, so that its last word is a word."""
     return sentence.strip().rstrip(".?!").rstrip()
 
 
-def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
-    """Yield every question; of a line that is neither fact nor question, or out of order in its story, its number."""
+def read_babi(lines: Iterator[str]) -> Iterator[BabiQuestion | int]:
+    """Yield every question; for a line that is neither fact nor question, or out of order, its number."""
     facts: list[str] = []
     last: int | None = None
     for place, line in enumerate(lines, start=1):
@@ -299,32 +297,34 @@ def read_stories(lines: Iterator[str]) -> Iterator[Asked | int]:
             continue
         if number == 1:
             facts, last = [], 0
-        if last is None or number <= last:  # no beginning, or mixed up: whose facts these are is not known
+        if last is None or number <= last:  # no beginning, or out of order: the context is unknown
             last = None
             yield place
             continue
         last = number
-        question, *told = rest.split("\t")
-        if not told:
+        question, *columns = rest.split("\t")
+        if not columns:
             facts.append(plain(question))
-        elif told[0].strip():
-            yield place, (*facts, plain(question)), told[0].strip()
+        elif columns[0].strip():
+            yield place, (*facts, plain(question)), columns[0].strip()
         else:
             yield place
 
 
-# Documents of plain text, and the rows that a masked language model learns from.
-LONGEST = 4096
-"""Sentences of a document; one that goes on counts as several, so that memory does not grow with it."""
+# Documents of plain text, for masked language modelling: sentences, one a line, up to a blank line. A document is cut
+# into segments of whole sentences, and a row is two consecutive segments, or one without next sentence prediction.
+
+MAX_SENTENCES = 4096
+"""Sentences of a document; a longer one counts as several, so that memory does not grow with it."""
 
 
 def documents(lines: Iterable[Example]) -> Iterator[list[Example]]:
-    """Gather lines up to a blank one."""
+    """Yield the lines of each document."""
     gathered: list[Example] = []
     for line in lines:
         if line.texts[0]:
             gathered.append(line)
-        if gathered and (not line.texts[0] or len(gathered) == LONGEST):
+        if gathered and (not line.texts[0] or len(gathered) == MAX_SENTENCES):
             yield gathered
             gathered = []
     if gathered:
@@ -332,7 +332,7 @@ def documents(lines: Iterable[Example]) -> Iterator[list[Example]]:
 
 
 def segments(sentences: Sequence[Sequence[int]], room: int) -> list[list[int]]:
-    """Put whole sentences together as long as they fit; one that does not fit at all is cut."""
+    """Join whole sentences as long as they fit; one that alone does not fit is cut."""
     found: list[list[int]] = []
     for sentence in sentences:
         parts = [list(sentence[start : start + room]) for start in range(0, len(sentence), room)]
@@ -345,7 +345,7 @@ def segments(sentences: Sequence[Sequence[int]], room: int) -> list[list[int]]:
 
 
 def paired(found: list[list[int]]) -> tuple[list[tuple[list[int], list[int]]], bool]:
-    """Return segments two by two, and whether a single token is left over; a longer rest is cut in its middle."""
+    """Return segments in pairs, and whether a single token is left over; a longer rest is cut in the middle."""
     pairs = [(found[place], found[place + 1]) for place in range(0, len(found) - 1, 2)]
     if len(found) % 2 == 0:
         return pairs, False

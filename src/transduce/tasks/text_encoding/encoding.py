@@ -100,17 +100,17 @@ class AnswerEncoder(Encoder):
                 notes.append((example, "unanswered"))
                 continue
             several = context_windows(self.tokenizer, question, context, self.data.max_length, self.data.stride)
-            said, start = example.answers[0] if example.answers else ("", -1)
-            wanted = [span_targets(window, start, start + len(said)) if said else [0, 0] for window in several]
-            if said and not any(map(any, wanted)):  # to learn from it would be to learn that there is none
+            answer, start = example.answers[0] if example.answers else ("", -1)
+            targets = [span_targets(window, start, start + len(answer)) if answer else [0, 0] for window in several]
+            if answer and not any(map(any, targets)):  # it would teach that there is no answer
                 notes.append((example, "no_window"))
                 continue
             if len(several) > 1:
                 notes.append((example, "split"))
             if several[0].cut:
                 notes.append((example, "question_cut"))
-            for number, (window, places) in enumerate(zip(several, wanted, strict=True)):
-                rows.append(Row(window.tokens, places, None if number else example))
+            for number, (window, span) in enumerate(zip(several, targets, strict=True)):
+                rows.append(Row(window.tokens, span, None if number else example))
         return rows, notes
 
 
@@ -129,7 +129,7 @@ class MaskEncoder(Encoder):
         if not found:
             return [], [(example, "too_short") for example in examples]
         notes = list[Note]()
-        if left_over:  # the last token is a sentence of its own, or the end of one that was used but for it
+        if left_over:  # the last token is a whole sentence, or the end of one that was used
             last = next(place for place in reversed(range(len(examples))) if sentences[place])
             notes.append((examples[last], "left_over" if len(sentences[last]) == 1 else "cut"))
         return [Row(tokens, []) for tokens in found], notes

@@ -302,7 +302,7 @@ class _ExampleWriter:
 
 
 def _placed_answers(example: Example) -> Iterator[str]:
-    """The answers to a question, told apart by where they start."""
+    """The answers to a question, each with its start."""
     return (f"{start}:{answer}" for answer, start in example.answers)
 
 

@@ -39,7 +39,7 @@ def test_a_tsv_has_columns_by_the_names_of_its_first_line(tmp_path: Path) -> Non
     files = written(tmp_path, "a.tsv", "gold\tfirst\tsecond\nyes\tA cat.\tAn animal.\n")
     named = files.but(text="first", second_text="second", label="gold")
     assert list(read_examples(named, "classify")) == [Example(2, ("A cat.", "An animal."), ("yes",))]
-    with pytest.raises(DataError, match="no column 'frist'; did you mean 'first'"):
+    with pytest.raises(DataError, match="no column 'frist'.*did you mean 'first'"):
         list(read_examples(named.but(text="frist"), "classify"))
 
 
@@ -53,7 +53,7 @@ def test_jsonl_has_keys_and_numbers_become_labels(tmp_path: Path) -> None:
         (("",), "columns"),
         (("x",), "empty"),
     ]
-    with pytest.raises(DataError, match="line 1 is no JSON"):
+    with pytest.raises(DataError, match="line 1 is not JSON"):
         list(read_examples(written(tmp_path, "b.jsonl", "nothing"), "classify"))
 
 
@@ -201,9 +201,9 @@ def test_columns_that_are_not_there_are_counted_and_never_taken_for_others(tmp_p
     table = written(tmp_path, "a.tsv", "good film\tpos\n")
     for column, fault in ((1, None), (-1, None), (2, "columns"), (-3, "columns")):
         assert next(read_examples(table.but(label=column), "classify")).fault == fault
-    with pytest.raises(DataError, match="texts and label are said to be one column"):
+    with pytest.raises(DataError, match="the same column"):
         next(read_examples(table.but(text=1, label=1), "classify"))
-    with pytest.raises(DataError, match="texts and label are said to be one column"):
+    with pytest.raises(DataError, match="the same column"):
         next(read_examples(written(tmp_path, "a.jsonl", '{"text": "a"}').but(label="text"), "classify"))
     words = written(tmp_path, "words.conll", "good\nfilm\n")
     assert [example.fault for example in read_examples(words, "tag")] == ["columns"]

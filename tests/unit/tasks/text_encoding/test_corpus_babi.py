@@ -8,7 +8,7 @@ import pytest
 
 from tests.stories import simple_stories
 from transduce.tasks.text_encoding.config import ExampleFiles
-from transduce.tasks.text_encoding.corpus import read_examples, read_stories
+from transduce.tasks.text_encoding.corpus import read_babi, read_examples
 from transduce.text.encoder_input import classification_input, split_context
 
 FILE = """1 Bill travelled to the office.
@@ -54,7 +54,7 @@ def test_a_public_file_has_its_thousand_questions() -> None:
 
 
 def test_answers_of_our_stories_are_the_last_places() -> None:
-    asked = [found for found in read_stories(simple_stories(20, seed=3)) if not isinstance(found, int)]
+    asked = [found for found in read_babi(simple_stories(20, seed=3)) if not isinstance(found, int)]
     assert len(asked) == 100
     for _, (*facts, question), answer in asked:
         person = question.removeprefix("Where is ")
@@ -96,18 +96,18 @@ def test_where_there_is_no_room_the_oldest_facts_go() -> None:
 def test_lines_out_of_order_are_left_out_up_to_the_next_story() -> None:
     """Whose facts they are is not known: a file that was cut and put together would answer from another story."""
     lines = ["1 Ann ate.", "2 Bo slept.", "2 Cy left.", "3 Who ate?\tAnn", "1 Di sang.", "4 Who sang?\tDi"]
-    assert list(read_stories(iter(lines))) == [3, 4, (6, ("Di sang", "Who sang"), "Di")]
+    assert list(read_babi(iter(lines))) == [3, 4, (6, ("Di sang", "Who sang"), "Di")]
 
 
 def test_numbers_may_leave_some_out_but_a_story_has_its_beginning() -> None:
     """bAbI says that numbers start at 1 and increase: a file that was cut begins in the middle of a story."""
     lines = ["3 Bo slept.", "4 Who slept?\tBo", "1 Ann ate.", "2 Cy left.", "4 Who ate?\tAnn"]
-    assert list(read_stories(iter(lines))) == [1, 2, (5, ("Ann ate", "Cy left", "Who ate"), "Ann")]
+    assert list(read_babi(iter(lines))) == [1, 2, (5, ("Ann ate", "Cy left", "Who ate"), "Ann")]
 
 
 def test_numbers_may_have_other_digits_but_not_thousands_of_them() -> None:
     lines = ["١ Ann ate.", "٢ Who ate?\tAnn", "1" * 5000 + " Bo ate.", "١ Di sang.", "٢ Who sang?\tDi"]
-    assert list(read_stories(iter(lines))) == [
+    assert list(read_babi(iter(lines))) == [
         (2, ("Ann ate", "Who ate"), "Ann"),
         3,
         (5, ("Di sang", "Who sang"), "Di"),

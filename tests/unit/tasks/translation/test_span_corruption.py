@@ -12,10 +12,10 @@ from transduce.errors import SettingsError
 from transduce.tasks.translation.span_corruption import (
     Corruption,
     corrupted,
+    count_spans,
     largest_corrupted,
     longest_corrupted,
     random_spans,
-    spans_of,
 )
 
 SENTINELS = [*range(900, 1000)]
@@ -70,7 +70,7 @@ def test_the_papers_example() -> None:
     tokens = np.arange(len(words))
     for seed in range(500):
         source, target = corrupted(tokens, SENTINELS, draw(seed))
-        assert len(source) + len(target) == len(words) + 2 * spans_of(len(words))[1] + 1
+        assert len(source) + len(target) == len(words) + 2 * count_spans(len(words))[1] + 1
         assert restored(source, target, SENTINELS) == tokens.tolist()
         named = [token for token in source if token in SENTINELS]
         assert named == SENTINELS[: len(named)]
