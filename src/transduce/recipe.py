@@ -87,6 +87,14 @@ class Recipe:
         """Return the recipe with some settings of [training] changed."""
         return replace(self, training=self.training.but(**changes))
 
+    def with_labels(self, prepared: Prepared) -> Recipe:
+        """Return the recipe with what the model needs to know of the prepared corpus: the labels of a text encoder."""
+        return replace(self, model=self.task.with_labels(self.model, prepared))
+
+    def without_labels(self) -> Recipe:
+        """Return the recipe as it was before the corpus was prepared."""
+        return replace(self, model=self.task.without_labels(self.model))
+
     def to_tables(self) -> Table:
         """Return plain values that `from_tables` reads back."""
         return {

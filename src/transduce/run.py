@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,7 @@ def train(
             setup = _Setup(recipe, folder, resume, None if prepared is None else Path(prepared), ranks, reporter)
             with restore_on_error(folder / RECIPE) if resume and ranks.leads else contextlib.nullcontext():
                 trainer = setup.trainer(progress)
-                recipe = _with_labels(recipe, trainer.prepared)
+                recipe = recipe.with_labels(trainer.prepared)
                 with trainer.closed_on_error():
                     _check_unchanged(trainer, recipe)
                     trainer.resume(reporter)
@@ -221,7 +220,7 @@ class _Setup:
                 check_validation_split(training, corpus)
             if training.patience and corpus.validation is None:
                 self.reporter.warn("training.patience has no effect without validation data")
-            self.recipe = _with_labels(recipe, corpus)
+            self.recipe = recipe.with_labels(corpus)
             if training.batch_tokens == "auto":
                 self.recipe = self._sized(corpus)
             if self.recipe != recipe:
@@ -314,16 +313,6 @@ def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: bool = F
     return shard(model, training.device) if training.shard else model.to(training.device)
 
 
-def _with_labels(recipe: Recipe, corpus: Prepared) -> Recipe:
-    """Return the recipe with what the model needs to know of the prepared corpus."""
-    return replace(recipe, model=recipe.task.with_labels(recipe.model, corpus))
-
-
-def _without_labels(recipe: Recipe) -> Recipe:
-    """Return the recipe as it was before the corpus was prepared."""
-    return replace(recipe, model=recipe.task.without_labels(recipe.model))
-
-
 def _fingerprint(recipe: Recipe, corpus: Prepared, ranks: Ranks) -> Table:
     """Return all that the weights depend on; sharding is left out, so that a resumed run may change it."""
     tables = recipe.to_tables()
@@ -346,7 +335,7 @@ def _resumed_recipe(recipe: Recipe, folder: Path) -> Recipe:
         size = recipe.training.micro_batch_tokens or begun.training.micro_batch_tokens
         recipe = recipe.but_training(batch_tokens=begun.training.batch_tokens, micro_batch_tokens=size)
     recipe = fill_in(recipe)
-    if _without_labels(begun.but_training(updates=recipe.training.updates)) != _without_labels(recipe):
+    if begun.but_training(updates=recipe.training.updates).without_labels() != recipe.without_labels():
         raise SettingsError(f"{folder}: was started with another recipe; a resumed run keeps its own")
     if recipe.training.updates < begun.training.updates:
         raise SettingsError(

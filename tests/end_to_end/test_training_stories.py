@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transduce.training.reading_feed import ReadingFeed
 
 from tests.stories import PLACES, simple_stories
 from tests.unit.training.example import StopAt, run, same, snapshot
@@ -20,7 +18,7 @@ from transduce.models.ancestors.memory_network import MemoryNetworkConfig
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.recipe import Recipe, resume_recipe
-from transduce.run import train, with_labels
+from transduce.run import train
 from transduce.tasks.catalog import load_prepared, prepare
 from transduce.training.interruption import Interrupted
 from transduce.training.trainer import Trainer
@@ -59,15 +57,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Prepared]:
 
 
 def trainer(corpus: tuple[Recipe, Prepared], folder: Path, **changes: Any) -> Trainer:
-    recipe, prepared = with_labels(corpus[0], corpus[1]), corpus[1]
+    recipe, prepared = corpus[0].with_labels(corpus[1]), corpus[1]
     size = prepared.source_tokenizer.size
     model = build(recipe.model, VocabularySizes(size, size), seed=1)
-    return Trainer(model, prepared, recipe.training.but(**changes), folder, {"recipe": "of a test"})
+    return Trainer(model, recipe.task, prepared, recipe.training.but(**changes), folder, {"recipe": "of a test"})
 
 
 def test_the_data_says_which_word_each_answer_is(corpus: tuple[Recipe, Prepared]) -> None:
     recipe, prepared = corpus
-    filled = with_labels(recipe, prepared).model
+    filled = recipe.with_labels(prepared).model
     assert isinstance(filled, MemoryNetworkConfig)
     assert prepared.report.labels == tuple(sorted([*PLACES, LIST])) and filled.num_labels == len(PLACES) + 1
     pieces = [None if t == -1 else prepared.source_tokenizer.pieces([t])[0] for t in filled.label_tokens]
@@ -98,10 +96,13 @@ def test_slices_change_nothing_but_rounding(corpus: tuple[Recipe, Prepared], tmp
 
 def test_a_small_pool_mixes_lengths_and_a_large_one_does_not(corpus: tuple[Recipe, Prepared]) -> None:
     recipe, prepared = corpus
-    spread = {}
+    model, spread = (
+        build(recipe.with_labels(prepared).model, VocabularySizes(*[prepared.source_tokenizer.size] * 2)),
+        {},
+    )
     for pool in (13, None):
         training = recipe.training.but(bucket_size=pool, batch_tokens=13 * 60)
-        batches = ReadingFeed(prepared, training, torch.device("cpu")).starting(START)
+        batches = recipe.task.batch_source(prepared, training, model).starting(START)
         lengths = [batch.allowed.sum(1).float() for _, (_, batch) in zip(range(8), batches, strict=False)]
         spread[pool] = sum(float(some.max() - some.min()) for some in lengths) / 8
     assert spread[13] > 20 > 10 > spread[None]
@@ -113,7 +114,7 @@ def test_a_finished_run_says_all_that_is_needed_to_answer_and_can_be_resumed(
     recipe, prepared = corpus
     folder = train(recipe, tmp_path / "run", prepared=prepared.folder)
     contents = load_model(folder)
-    assert contents.config == with_labels(recipe, prepared).model
+    assert contents.config == recipe.with_labels(prepared).model
     before = (folder / "model" / "model.safetensors").read_bytes()
     train(resume_recipe(folder), folder, resume=True)
     assert (folder / "model" / "model.safetensors").read_bytes() == before

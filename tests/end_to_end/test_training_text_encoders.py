@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from transduce.training.reading_feed import ReadingFeed
 
 from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.config import Table, merge
@@ -20,9 +19,10 @@ from transduce.model_folder import load_model
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.recipe import Recipe, read_recipe
-from transduce.run import train, with_labels
+from transduce.run import train
 from transduce.tasks.catalog import load_prepared, prepare
 from transduce.tasks.text_encoding.evaluation import score_encoder
+from transduce.training.batch_source import BatchSource
 from transduce.training.interruption import Interrupted
 from transduce.training.trainer import Trainer
 
@@ -80,7 +80,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Recipe,
         recipe = recipe_of(folder, task)
         prepare(recipe.data, recipe.tokenizer, folder / f"{task}-data")
         corpus = load_prepared(folder / f"{task}-data")
-        found[task] = (with_labels(recipe, corpus), corpus)
+        found[task] = (recipe.with_labels(corpus), corpus)
     return found
 
 
@@ -88,7 +88,7 @@ def trainer(corpora: dict[str, tuple[Recipe, Prepared]], task: str, folder: Path
     recipe, corpus = corpora[task]
     size = corpus.source_tokenizer.size
     model = build(recipe.model, VocabularySizes(size, size), seed=1)
-    return Trainer(model, corpus, recipe.training.but(**changes), folder, {"recipe": "of a test"})
+    return Trainer(model, recipe.task, corpus, recipe.training.but(**changes), folder, {"recipe": "of a test"})
 
 
 REGULARISED: dict[str, Any] = {
@@ -149,10 +149,16 @@ def test_slices_and_threads_change_nothing_but_rounding(
     assert losses[1] == losses[2]
 
 
+def batch_source(recipe: Recipe, corpus: Prepared, **changes: Any) -> BatchSource:
+    size = corpus.source_tokenizer.size
+    model = build(recipe.model, VocabularySizes(size, size))
+    return recipe.task.batch_source(corpus, recipe.training.but(**changes), model)
+
+
 @pytest.mark.parametrize("task", ["mask", "classify"])
 def test_a_batch_has_no_more_texts_than_it_may(corpora: dict[str, tuple[Recipe, Prepared]], task: str) -> None:
     recipe, corpus = corpora[task]
-    feed = ReadingFeed(corpus, recipe.training.but(max_batch_size=3), torch.device("cpu"))
+    feed = batch_source(recipe, corpus, max_batch_size=3)
     assert max(len(batch.tokens) for (_, batch), _ in zip(feed.starting(START), range(20), strict=False)) == 3
 
 
@@ -160,7 +166,7 @@ def test_pieces_are_hidden_anew_in_every_epoch_and_the_same_after_a_restart(
     corpora: dict[str, tuple[Recipe, Prepared]],
 ) -> None:
     recipe, corpus = corpora["mask"]
-    feed = ReadingFeed(corpus, recipe.training, torch.device("cpu"))
+    feed = batch_source(recipe, corpus)
     seen = []
     position = None
     for after, batch in feed.starting(START):
@@ -169,10 +175,10 @@ def test_pieces_are_hidden_anew_in_every_epoch_and_the_same_after_a_restart(
             break
         position = position or after
     assert position is not None
-    again = ReadingFeed(corpus, recipe.training, torch.device("cpu")).starting(position)
+    again = batch_source(recipe, corpus).starting(position)
     after, batch = next(again)
     assert after == seen[1][0] and torch.equal(batch.tokens, seen[1][1].tokens)
-    assert torch.equal(batch.wanted, seen[1][1].wanted)
+    assert torch.equal(batch.labels, seen[1][1].labels)
     mask = corpus.source_tokenizer.mask
     epochs: dict[int, int] = {}
     for after, batch in seen:

@@ -72,7 +72,7 @@ class SharedShortage(MemoryError):
 
 def ran_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means that memory ran out."""
-    said = str(error).lower()
+    message = str(error).lower()
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and ("can't allocate memory" in said or "out of memory" in said)
+        isinstance(error, RuntimeError) and ("can't allocate memory" in message or "out of memory" in message)
     )

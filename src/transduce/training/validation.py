@@ -19,7 +19,7 @@ from transduce.training.loss import Loss
 from transduce.training.reporter import Sample, Validation
 from transduce.training.workers import Workers
 
-SAMPLES = 3
+NUM_SAMPLES = 3
 """Predictions that a validation shows."""
 
 

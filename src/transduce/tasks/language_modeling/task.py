@@ -5,20 +5,61 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from transduce.config import Config, Table
+from transduce.data.blocks import Blocks
 from transduce.data.prepared import Prepared
-from transduce.inference.search.options import generation_options
+from transduce.inference.search.options import GENERATION_DEFAULTS, Request, SearchOptions, generation_options
+from transduce.inference.torch_engine import TorchEngine
 from transduce.models import catalog
-from transduce.models.interface import Model
+from transduce.models.interface import AnyTransducer, Model
 from transduce.tasks.language_modeling.config import LanguageModelingConfig
 from transduce.tasks.language_modeling.defaults import choose_decoder
-from transduce.tasks.language_modeling.validation import Continuations
 from transduce.tasks.plain_text import PlainTextTask
+from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.batch_source import BatchSource
 from transduce.training.config import TrainingConfig
-from transduce.training.validation import Validator
+from transduce.training.reporter import Sample
+from transduce.training.validation import NUM_SAMPLES, Predictions, Validator
 from transduce.training.workers import Workers
+
+MAX_PROMPT, MAX_CONTINUATION = 32, 48
+"""Tokens of a block that are given, and tokens that are generated; fewer where a block is short."""
+
+
+class Continuations:
+    """Continues the beginnings of a few blocks, evenly spread; the same random draws each time."""
+
+    def __init__(self, blocks: Blocks, tokenizer: AnyTokenizer) -> None:
+        self.blocks, self.tokenizer = blocks, tokenizer
+
+    def __call__(self, workers: Workers) -> Predictions:
+        """Sample with one thread."""
+        return Predictions(samples=workers.each(lambda model, _: self.samples(model), 1)[0])
+
+    def samples(self, model: AnyTransducer) -> tuple[Sample, ...]:
+        """Return the continuations next to the true text."""
+        blocks, tokenizer = self.blocks, self.tokenizer
+        rows = np.unique(np.linspace(0, len(blocks) - 1, num=min(NUM_SAMPLES, len(blocks))).astype(np.int64))
+        found = [block.tolist() for block in blocks.rows_of(rows)]
+        given = [max(1, min(MAX_PROMPT, len(tokens) // 2)) for tokens in found]
+        default = SearchOptions.from_table(GENERATION_DEFAULTS, "continuations")
+        options = default.but(max_length=min(MAX_CONTINUATION, blocks.block), seed=1)
+        requests = [
+            Request(number, (), options, prefix=tokens[1:prompt], first=tokens[0])
+            for number, (tokens, prompt) in enumerate(zip(found, given, strict=True))
+        ]
+        hypotheses = TorchEngine(model, tokenizer.specials, tokenizer.specials).translate(requests)
+        return tuple(
+            Sample(
+                source=tokenizer.decode(tokens[:prompt]),
+                reference=tokenizer.decode(tokens[prompt : prompt + MAX_CONTINUATION]),
+                translation=tokenizer.decode(hypothesis[0].tokens[prompt - 1 :]),
+            )
+            for tokens, prompt, hypothesis in zip(found, given, hypotheses, strict=True)
+        )
 
 
 class LanguageModeling(PlainTextTask[LanguageModelingConfig]):

@@ -1,4 +1,4 @@
-"""Evaluation of a text encoder on a file of labelled examples."""
+"""Evaluation of a text encoder: on a file of labelled examples, and on a validation split during training."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ import torch
 
 from transduce.config import Table
 from transduce.data.batching import validation_batches
+from transduce.data.prepared import Prepared
 from transduce.data.store import ExampleStore
 from transduce.errors import DataError, SettingsError, brief, suggestion
-from transduce.evaluation.labels import JUDGEMENTS
+from transduce.evaluation.labels import JUDGEMENTS, judge_answers
 from transduce.evaluation.metrics import finite, perplexity, show_score
 from transduce.evaluation.significance import SAMPLES, intervals
 from transduce.inference.text_encoder import TextEncoder
-from transduce.inference.text_encoding import answers_to
+from transduce.inference.text_encoding import ReadingEngine, answers_to
 from transduce.models.head import LanguageHead
+from transduce.models.interface import EncoderModel
 from transduce.tasks.text_encoding.batches import collate_examples
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
 from transduce.tasks.text_encoding.corpus import Example, documents, read_examples, reference
 from transduce.tasks.text_encoding.encoding import Row, encoder_for
 from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
+from transduce.training.reporter import Sample
+from transduce.training.validation import NUM_SAMPLES, Predictions
+from transduce.training.workers import Workers
 
 TOGETHER = 1024
 MAX_NAMED = 3
@@ -35,6 +40,48 @@ MASK_SEED = 0
 """Seed of the masks, as in validation."""
 NOT_SCORES = ("left_out", "unknown_labels", "intervals")
 """Entries of a table of scores that are no scores."""
+
+
+PREDICTED_TOGETHER = 256
+"""Examples that one thread predicts at a time."""
+
+
+class ExamplePredictions:
+    """Predicts the labels, tags or answers of a split's examples and scores them."""
+
+    def __init__(self, data: TextEncodingConfig, prepared: Prepared, split: ExampleStore) -> None:
+        self.data, self.tokenizer, self.labels = data, prepared.source_tokenizer, prepared.report.labels or ()
+        self.examples = [(record.texts, reference(record, data.objective)) for record in split.examples()]
+
+    def __call__(self, workers: Workers) -> Predictions:
+        """Predict and score."""
+        predictions = self._predict(workers)
+        if not predictions:
+            return Predictions()
+        references = [expected for _, expected in self.examples]
+        shown = zip(self.examples[:NUM_SAMPLES], predictions[:NUM_SAMPLES], strict=False)
+        return Predictions(
+            scores=judge_answers(self.data.objective, references, predictions),
+            samples=tuple(
+                Sample(_one_line(text), _one_line(expected), _one_line(prediction))
+                for (text, expected), prediction in shown
+            ),
+        )
+
+    def _predict(self, workers: Workers) -> list[Any]:
+        data, texts = self.data, [text for text, _ in self.examples]
+
+        def predict(model: EncoderModel, part: int) -> list[Any]:
+            some = texts[part * PREDICTED_TOGETHER : (part + 1) * PREDICTED_TOGETHER]
+            labels, limits = self.labels, (data.max_length, data.stride, data.allow_no_answer)
+            return answers_to(ReadingEngine(model, self.tokenizer, labels, *limits), data.objective, some)
+
+        parts = -(-len(texts) // PREDICTED_TOGETHER)
+        return [one for some in workers.each(predict, parts) for one in some] if parts else []
+
+
+def _one_line(value: Any) -> str:
+    return value if isinstance(value, str) else " ".join(value)
 
 
 @dataclass(frozen=True)

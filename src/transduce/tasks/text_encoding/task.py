@@ -24,11 +24,10 @@ from transduce.nn.cpu.cross_entropy import CrossEntropy
 from transduce.rng import Rows
 from transduce.tasks.text_encoding.batches import EncoderBatch, collate_examples
 from transduce.tasks.text_encoding.config import TextEncodingConfig
-from transduce.tasks.text_encoding.defaults import choose_settings
+from transduce.tasks.text_encoding.evaluation import ExamplePredictions
 from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
 from transduce.tasks.text_encoding.preparation import ExamplePreparation
-from transduce.tasks.text_encoding.validation import ExamplePredictions
 from transduce.text.encoder_input import label_tokens
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -48,6 +47,31 @@ FOR_PAIRS = ("bpe_dropout", "source_vectors", "target_vectors")
 """Settings of [training] that do not apply to text encoders."""
 NOTED = ("objective", "language", "max_length", "stride", "allow_no_answer")
 """Settings of [data] that a model folder states."""
+
+
+def choose_settings(objective: str) -> Defaults:
+    """Choose tokenizer, model and training for an objective (Devlin et al. 2019, section A.2 and A.3)."""
+    mask = objective == "mask"
+    training: dict[str, Any] = {
+        "batch_tokens": 4096 if mask else 2048,
+        "updates": 20_000 if mask else 2000,
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "schedule": "linear",
+        "learning_rate": 5e-4 if mask else 2e-4,
+        "warmup": 1000 if mask else 200,
+        "betas": [0.9, 0.999],
+        "epsilon": 1e-6,
+        "max_grad_norm": 1.0,
+        "validate_every": 1000 if mask else 200,
+    }
+    reasons = [
+        "a text encoder of 4 layers of width 256 with WordPiece, as in BERT",
+        f"AdamW with a peak learning rate of {training['learning_rate']:g} and linear decay, as in BERT",
+    ]
+    tokenizer = {"kind": "wordpiece", "vocab_size": 8000, "joint": True}
+    model = {"name": "bert", "preset": "bert_mini"}
+    return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
 class TextEncoding(Task[TextEncodingConfig]):

@@ -1,7 +1,7 @@
-"""Settings chosen from the corpus, for a person who gives two files and nothing else: what, and why.
+"""Default settings for pairs, chosen by the size and kind of the corpus, with reasons.
 
-The rules follow what is published for small data (Araabi and Monz 2020; Wu et al. 2021; Sennrich and Zhang 2019):
-small models with much dropout and few merges, larger ones as the corpus grows; and what was measured
+The rules follow publications about small data (Araabi and Monz 2020; Wu et al. 2021; Sennrich and Zhang 2019): small
+models with much dropout and few BPE merges, larger ones as the corpus grows; and our own measurements
 (docs/explanation/decisions/0018-small-corpus-defaults.md).
 """
 

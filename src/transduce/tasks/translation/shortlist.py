@@ -67,7 +67,7 @@ def tokenise(
 def build_shortlist(
     lexicon: Lexicon, source: AnyTokenizer, target: AnyTokenizer, per_token: int = PER_TOKEN, frequent: int = FREQUENT
 ) -> Shortlist:
-    """Take the likeliest translations of each source token, and the most frequent target tokens for all.
+    """Take the most probable translations of each source token, and the most frequent target tokens for all.
 
     With one tokenizer for both sides a token is its own candidate too: names and numbers are often copied, those that
     the corpus lacks as well. Special tokens always are: the end must be possible, and every softmax is over them.
@@ -89,13 +89,13 @@ def build_shortlist(
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the references of some pairs a shortlist allows."""
+    """How much of the references a shortlist covers."""
 
     pairs: int
     tokens: int
     covered_tokens: int
     covered_pairs: int
-    """Pairs whose whole reference could be written."""
+    """Pairs whose whole reference is covered."""
     candidates: int
     """Sum of the lists' sizes."""
 
@@ -113,7 +113,7 @@ class Coverage:
 
 
 def measure_coverage(shortlist: Shortlist, sources: Ragged, targets: Ragged, most: int = MOST_MEASURED) -> Coverage:
-    """Look whether the references of pairs could be written from the candidates of their sources."""
+    """Count the reference tokens that are among the candidates of their sources."""
     rows = Sample(min(most, len(sources)), len(sources)).rows(0, most)
     tokens = covered_tokens = covered_pairs = candidates = 0
     for row in rows.tolist():
@@ -128,7 +128,7 @@ def measure_coverage(shortlist: Shortlist, sources: Ragged, targets: Ragged, mos
 
 @dataclass(frozen=True)
 class Listing:
-    """A shortlist that was made, and what is to be said about it."""
+    """A new shortlist and its statistics."""
 
     path: Path
     shortlist: Shortlist
@@ -136,10 +136,10 @@ class Listing:
     target_size: int
     sample: Sample
     coverage: Coverage | None
-    """None where there is nothing to measure it on."""
+    """None if there is nothing to measure it on."""
 
     def lines(self) -> Iterator[str]:
-        """Say what was counted, how long lists are, and how much they cover."""
+        """Return the lines to print."""
         sample, always = self.sample, len(self.shortlist.always)
         part = "" if sample.taken == sample.all else f" of {sample.all:,}, evenly spread"
         yield f"counted      {sample.taken:,} pairs{part}"

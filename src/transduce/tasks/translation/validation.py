@@ -10,7 +10,7 @@ from transduce.inference.torch_engine import TorchEngine
 from transduce.models.interface import AnyTransducer
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Sample
-from transduce.training.validation import SAMPLES, Predictions
+from transduce.training.validation import NUM_SAMPLES, Predictions
 from transduce.training.workers import Workers
 
 DECODED_TOGETHER = 64
@@ -44,7 +44,7 @@ class GreedyTranslations:
         references = [[target] for _, target in texts]
         names = REPORTED.get(self.metric, (self.metric, "exact_match"))
         scores = {name: METRICS[name].score(translations, references) for name in names}
-        samples = zip(texts[:SAMPLES], translations[:SAMPLES], strict=True)
+        samples = zip(texts[:NUM_SAMPLES], translations[:NUM_SAMPLES], strict=True)
         return Predictions(
             scores={name: score.value for name, score in scores.items()},
             samples=tuple(Sample(source, reference, translation) for (source, reference), translation in samples),
