@@ -79,7 +79,7 @@ SETTINGS = {
     ),
     "a setting of 100,000 characters": Case(f"{TRAIN} --set model.norm={'x' * 100_000}", 2, "norm = 'xxx"),
     "a name of 100,000 characters": Case(f"{TRAIN} --set model.{'x' * 100_000}=1", 2, "'xxx"),
-    "a device that is not there": Case(f"{TRAIN} --set training.device=mps", 2, "'mps'"),
+    "a device that is not there": Case(f"{TRAIN} --set training.device=mps", 2, "training.device mps"),
     "one matrix for two vocabularies": Case(f"{TRAIN} --set tokenizer.joint=false", 2, "tied_embeddings"),
     "vectors that are not there": Case(f"{TRAIN} --set training.source_vectors=none", 66, "none: "),
     "vectors of another width": Case(

@@ -14,6 +14,7 @@ from transduce.cli.options import (
     model_argument,
     pair_corpus,
     pair_options,
+    place,
 )
 from transduce.cli.terminal import note, print_json
 
@@ -39,12 +40,11 @@ def command(run: str, device: str, output_format: str, **options: Any) -> None:
     from transduce.inference.alignment import pharaoh
     from transduce.inference.load import load_translator
     from transduce.inference.padding import windows
-    from transduce.nn.device import move
     from transduce.text.corpus import read_pairs
 
     corpus = pair_corpus(options)
     translator, too_long = load_translator(run), 0
-    move(translator.model, device)
+    place(translator.model, device, run)
     translator.languages.select(options["target_language"], options["source_language"])
     for window in windows((pair.source, pair.target) for pair in read_pairs(corpus)):
         for links in translator.align(window):

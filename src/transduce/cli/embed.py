@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from transduce.cli.options import device_option, file_argument, make_command, model_argument, option_group
+from transduce.cli.options import device_option, file_argument, make_command, model_argument, option_group, place
 from transduce.cli.terminal import note, print_json
 
 _EXAMPLES = """
@@ -41,13 +41,12 @@ def command(run: str, file: str, output: str | None, pool: str, normalise: bool,
     from transduce.inference.load import load_text_encoder
     from transduce.inference.padding import windows
     from transduce.inference.text_encoder import VectorFile, of_lines
-    from transduce.nn.device import move
     from transduce.text.lines import read_lines
 
     if output is not None and not output.endswith(".npy"):
         raise SettingsError(f"--output {output}: must end in .npy; leave it out to print JSON lines")
     reader = load_text_encoder(run)
-    move(reader.model, device)
+    place(reader.model, device, run)
     numbered = ((number, line.split("\t", 1)) for number, line in enumerate(read_lines(file), start=1))
     found = (
         of_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows(numbered)

@@ -17,6 +17,7 @@ from transduce.cli.options import (
     make_command,
     model_argument,
     option_group,
+    place,
     search_method,
     search_options,
 )
@@ -55,14 +56,13 @@ def command(run: str, prompt: str | None, n_best: int | None, output_format: str
     search and several samples stop there.
     """
     from transduce.inference.load import load_generator
-    from transduce.nn.device import move
 
     given = {**options, "n_best": n_best, "format json": output_format == "json"}
     if prompt is not None and (options["file"] is not None or options["whole"]):
         raise click.UsageError("PROMPT excludes --input and --whole")
     check_exclusive(given, "stream", "n_best", "format json")
     generator = load_generator(run)
-    move(generator.model, options["device"])
+    place(generator.model, options["device"], run)
     method = search_method(options)
     search = generator.options(n_best=n_best, method=method, **{name: options.get(name) for name in SEARCH})
     constraints = generator.constraints(options["forbid"], options["stop_at"])

@@ -18,6 +18,7 @@ from transduce.cli.options import (
     make_command,
     model_argument,
     option_group,
+    place,
 )
 from transduce.cli.terminal import note, print_json, visible
 from transduce.errors import SettingsError
@@ -62,7 +63,6 @@ def command(run: str, text: str, **options: Any) -> None:
     from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
     from transduce.inspection.tape import has_tape
-    from transduce.nn.device import move
 
     if not text.strip():
         raise SettingsError("TEXT is empty; give some words")
@@ -72,14 +72,14 @@ def command(run: str, text: str, **options: Any) -> None:
         _reject("a text encoder", options, "target_language", "source_language", "beam_size", "top")
         if loaded.head == "tags":
             _reject("a tagger", options, "second")
-        move(loaded.model, options["device"])
+        place(loaded.model, options["device"], run)
         _inspect_encoder(loaded, text if second is None else [text, second], picture)
         return
     translator = loaded if isinstance(loaded, Translator) else load_translator(run)
     _reject("a translation model", options, "second")
     if has_tape(translator.model) or translator.model.image_size is not None:
         _reject("a model that is drawn in one figure", options, "kind", "layer", "head", "top")
-    move(translator.model, options["device"])
+    place(translator.model, options["device"], run)
     translator.languages.select(options["target_language"], options["source_language"])
     if has_tape(translator.model):
         _inspect_tape(translator, text, picture, beam_size)

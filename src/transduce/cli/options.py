@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from transduce.cli.terminal import detail, set_verbosity
+from transduce import __version__
+from transduce.cli.terminal import detail, set_verbosity, verbosity
 from transduce.config import Table
 from transduce.errors import SettingsError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from transduce.text.corpus import CorpusFiles
 
 GENERAL = "General options"
@@ -86,6 +89,10 @@ class Command(click.Command):
 
     def invoke(self, context: click.Context) -> Any:
         began = time.monotonic()
+        if verbosity() > 0:
+            import torch
+
+            detail(f"transduce {__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads")
         result = super().invoke(context)
         detail(f"finished in {time.monotonic() - began:.1f} s")
         return result
@@ -149,6 +156,16 @@ def device_option(title: str = "Model options") -> Callable[[Any], Any]:
         show_default=True,
         help="Device of the PyTorch engine; auto takes a GPU if there is one.",
     )
+
+
+def place(model: nn.Module, device: str, run: str) -> str:
+    """Move a model to the device of `--device` and return the device; `--verbose` prints both."""
+    from transduce.nn.device import move
+
+    device = move(model, device)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    detail(f"{run}: {type(model).__name__} with {size:,} parameters on {device}")
+    return device
 
 
 def language_options(function: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from transduce.cli.options import device_option, file_argument, format_option, make_command, model_argument
+from transduce.cli.options import device_option, file_argument, format_option, make_command, model_argument, place
 from transduce.cli.terminal import note, print_json
 
 _EXAMPLES = """
@@ -35,11 +35,10 @@ def command(run: str, file: str, device: str, output_format: str) -> None:
     """
     from transduce.inference.load import load_text_encoder
     from transduce.inference.text_encoder import Answer, as_json, as_text, of_lines
-    from transduce.nn.device import move
     from transduce.text.lines import read_lines
 
     encoder = load_text_encoder(run)
-    move(encoder.model, device)
+    place(encoder.model, device, run)
     lines = enumerate(read_lines(file), start=1)
 
     def show(prediction: Answer | None) -> None:

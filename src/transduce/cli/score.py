@@ -18,6 +18,7 @@ from transduce.cli.options import (
     option_group,
     pair_corpus,
     pair_options,
+    place,
 )
 from transduce.cli.terminal import note, print_json
 
@@ -72,10 +73,9 @@ def command(run: str, text: str | None, rerank: str | None, output_format: str, 
         if not options["source"]:
             raise click.UsageError("--rerank needs --source")
     from transduce.inference.load import load_translator
-    from transduce.nn.device import move
 
     translator = load_translator(run, *options["ensemble"])
-    move(translator.model, options["device"])
+    place(translator.model, options["device"], run)
     translator.languages.select(options["target_language"], options["source_language"])
     if rerank is None:
         _score(translator, as_json, options)
@@ -115,11 +115,10 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, d
     from transduce.errors import DataError
     from transduce.evaluation.metrics import bits_per_byte, finite, perplexity
     from transduce.inference.load import load_generator
-    from transduce.nn.device import move
     from transduce.text.plain import TextFile, read_documents
 
     generator = load_generator(run)
-    move(generator.model, device)
+    place(generator.model, device, run)
     rule = document or generator.notes.get("document", "blank")
     file = TextFile.from_table({"text": path, "document": rule}, "the command line")
     pieces = (piece for piece in read_documents(file) if piece.text.strip() or file.document == "file")

@@ -21,6 +21,7 @@ from transduce.cli.options import (
     make_command,
     model_argument,
     option_group,
+    place,
     search_method,
     search_options,
 )
@@ -120,13 +121,12 @@ def _job(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> Tr
     from transduce.inference.load import load_translator
     from transduce.inference.ranking import consensus
     from transduce.inference.translation import TranslationOptions
-    from transduce.nn.device import move
 
     translator = load_translator(run, *options["ensemble"])
     translator.languages.select(options["target_language"], options["source_language"])
     if options["target_language_field"] is None:
         translator.languages.prefix()  # check before anything is read or written
-    device = move(translator.model, options["device"])
+    device = place(translator.model, options["device"], run)
     if device != "cpu" and (_wants_ctranslate2(options) or options["workers"] is not None):
         raise click.UsageError(f"--device {device} is for PyTorch; CTranslate2 runs on the CPU here")
     engine: Any = "torch" if device != "cpu" else "ctranslate2" if options["int8"] else options["engine"]

@@ -14,8 +14,8 @@ def choose_device(name: str, where: str) -> str:
     if name == "auto":
         return next(device for device, is_there in available.items() if is_there)
     if not available.get(name, False):
-        usable = ", ".join(device for device, is_there in available.items() if is_there)
-        raise SettingsError(f"{where}: device '{name}' is not available; torch can use here: {usable}")
+        usable = " or ".join(["auto", *(device for device, is_there in available.items() if is_there)])
+        raise SettingsError(f"{where} {name}: torch finds no such device on this machine; use {usable}")
     return name
 
 

@@ -83,7 +83,7 @@ def test_impossible_options_are_rejected(writer: str, capsys: Capture) -> None:
         (["x", "--greedy", "--temperature", "0.5"], "temperature"),
         (["x", "--min-length", "9", "--max-length", "3"], "min_length"),
         (["--input", "none.txt"], "none.txt"),
-        (["x", "--device", "cuda"], "'cuda' is not available"),
+        (["x", "--device", "cuda"], "--device cuda"),
     ]
     check_rejected(capsys, cases, "generate", writer, codes=(2, 66))
 
