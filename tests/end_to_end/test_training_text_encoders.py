@@ -217,22 +217,22 @@ def test_readers_learn_what_they_are_taught_and_the_folder_says_it_again(
     recipe = recipe_of(tmp_path, task, **changes)
     folder = train(recipe, tmp_path / "run")
     contents = load_model(folder)
-    assert contents.notes["task"] == task
+    assert contents.task == "text_encoding" and contents.notes["objective"] == task
     final = json.loads((folder / "journal.jsonl").read_text().splitlines()[-1])
     assert final["event"] == "final" and final[metric] >= least
-    assert f"for the task {task}" in (folder / "model/README.md").read_text()
+    assert f"# bert, {task}" in (folder / "model/README.md").read_text()
     again = score_encoder(TextEncoder(contents), recipe.data.of_split("train")[0].path)  # type: ignore[union-attr]
     assert again[metric] >= least
 
 
 def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> None:
     for changes, said in (
-        ({"model": {"name": "transformer", "model_dim": 14, "num_heads": 2, "ffn_dim": 19}}, "is for readers"),
+        ({"model": {"name": "transformer", "model_dim": 14, "num_heads": 2, "ffn_dim": 19}}, "is for text encoders"),
         ({"model": {"head": "span"}}, "needs model.head = 'labels'"),
-        ({"data": {"max_length": 99}}, "more than the 17 positions"),
-        ({"training": {"bpe_dropout": 0.1}}, "bpe_dropout is for pairs"),
-        ({"training": {"metric": "bleu"}}, "the task classify is measured by loss, label_accuracy, macro_f1, micro_f1"),
-        ({"training": {"metric": "span_f1"}}, "the task classify is measured by"),
+        ({"data": {"max_length": 99}}, "exceeds the model's 17 learned positions"),
+        ({"training": {"bpe_dropout": 0.1}}, "training.bpe_dropout"),
+        ({"training": {"metric": "bleu"}}, "classify is measured by loss, label_accuracy, macro_f1, micro_f1"),
+        ({"training": {"metric": "span_f1"}}, "classify is measured by"),
     ):
         tables = dict(TABLES)
         if changes.get("model", {}).get("name"):
@@ -241,7 +241,7 @@ def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> N
         data = {"data": {"objective": "classify", "train": {"path": str(path)}}}
         with pytest.raises(SettingsError, match=said):
             Recipe.from_tables(merge(merge(tables, data), changes), "a test")  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="reads texts and writes none"):
+    with pytest.raises(SettingsError, match="encodes texts and writes none"):
         Recipe.from_tables({"data": {"train": {"source": "a", "target": "b"}}, "model": {"preset": "bert_mini"}}, "it")
 
 
@@ -256,7 +256,7 @@ def test_spans_are_not_measured_where_labels_mark_none(
 
 def test_a_recipe_with_data_alone_gets_the_settings_of_bert(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    path.write_text('[data]\ntask = "tag"\ntrain = {path = "a.conllu"}\n', encoding="utf-8")
+    path.write_text('[data]\nobjective = "tag"\ntrain = {path = "a.conllu"}\n', encoding="utf-8")
     recipe, reasons = read_recipe(path)
     assert recipe.tokenizer.kind == "wordpiece" and recipe.training.optimizer == "adamw" and len(reasons) == 2
     assert recipe.model.model_dump()["head"] == "tags"

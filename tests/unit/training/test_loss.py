@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transduce.training.objective import batch_loss
 
 from transduce.data.batching import PairBatch, collate
 from transduce.data.store import PairStore

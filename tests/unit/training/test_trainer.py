@@ -249,4 +249,4 @@ def test_without_a_checkpoint_there_is_nowhere_to_go_back_to(
     monkeypatch.setattr("transduce.training.checkpoint.Divergence.observe", lambda _, loss: True)
     heard = run(trainer(prepared, tmp_path, max_rollbacks=2, updates=3))
     assert len(heard.warnings) == 3
-    assert all("if it stays, lower" in warning for warning in heard.warnings)
+    assert all("if it does not recover" in warning for warning in heard.warnings)

@@ -105,7 +105,7 @@ def test_an_assessment_is_json_and_lines_to_read() -> None:
     assert table["scores"]["bleu"]["signature"] == found.scores["bleu"].signature
     text = "\n".join(found.lines(METRICS))
     assert found.scores["bleu"].signature in text
-    assert "95 % interval" in text
+    assert "95 % confidence interval" in text
     assert "token accuracy" in text
 
 
