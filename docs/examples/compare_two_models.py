@@ -16,7 +16,7 @@ import transduce
 from transduce.data.synthetic import SyntheticTask
 from transduce.evaluation.metrics import choose
 from transduce.recipe import Recipe
-from transduce.tasks.translation.evaluation import TestSet, score_translator, compare_scores
+from transduce.tasks.translation.evaluation import TestSet, compare_scores, score_translator
 
 TASK: dict[str, Any] = {"task": "copy", "max_length": 4, "symbols": 6}
 MODELS: dict[str, dict[str, Any]] = {

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from transduce.config import Config, Table, merge, override, read_toml, write_toml
-from transduce.data.config import DataConfig
 from transduce.data.prepared import Prepared
+from transduce.data.settings import DataConfig
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError, brief, suggestion
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog

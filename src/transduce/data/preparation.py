@@ -15,9 +15,9 @@ from typing import ClassVar, Generic, TypeVar
 
 from transduce.config import Table
 from transduce.data.audit import Progress
-from transduce.data.config import DataConfig
 from transduce.data.prepared import GivenTokenizers, new_folder, write_manifest
 from transduce.data.report import REASONS, CorpusCounter, Issue, Report, SplitReport
+from transduce.data.settings import DataConfig
 from transduce.data.split import token_bytes
 from transduce.errors import DataError
 from transduce.storage.json_file import write_json

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from transduce.config import Config, Table
-from transduce.data.config import SPLITS, DataConfig
 from transduce.data.report import Report, SplitReport
+from transduce.data.settings import SPLITS, DataConfig
 from transduce.data.store import Split
 from transduce.errors import CannotCreate, DataError, MissingInput, SettingsError
 from transduce.storage import json_file, manifest

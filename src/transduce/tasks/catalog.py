@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Table
-from transduce.data.config import DEFAULT_BLOCK_SIZE, DataConfig, PlainTextConfig
 from transduce.data.prepared import GivenTokenizers, Prepared, open_prepared, read_manifest
 from transduce.data.report import Report
+from transduce.data.settings import DEFAULT_BLOCK_SIZE, DataConfig, PlainTextConfig
 from transduce.data.store import BlockStore, ExampleStore, PairStore
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.tasks.language_modeling.config import LanguageModelingConfig

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from transduce.config import Config, Table
-from transduce.data.config import DEFAULT_BLOCK_SIZE, PlainTextConfig, reads_once
 from transduce.data.prepared import Prepared
+from transduce.data.settings import DEFAULT_BLOCK_SIZE, PlainTextConfig, reads_once
 from transduce.errors import SettingsError
 from transduce.inference.search.options import SearchOptions
 from transduce.model_folder import ModelFolder

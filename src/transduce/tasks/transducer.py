@@ -9,8 +9,8 @@ import torch
 
 from transduce.config import Config, Table
 from transduce.data.batching import PairBatch, collate
-from transduce.data.config import DataConfig
 from transduce.data.prepared import Prepared
+from transduce.data.settings import DataConfig
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from transduce.config import Config
-from transduce.data.config import DataConfig
 from transduce.data.prepared import Prepared
+from transduce.data.settings import DataConfig
 from transduce.data.store import PairStore
 from transduce.errors import SettingsError, brief
 from transduce.inference.search.options import SearchOptions

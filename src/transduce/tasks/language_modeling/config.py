@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from transduce.data.config import PlainTextConfig
+from transduce.data.settings import PlainTextConfig
 
 
 class LanguageModelingConfig(PlainTextConfig):

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from transduce.data.audit import Progress
-from transduce.data.config import PlainTextConfig
 from transduce.data.preparation import Preparation
 from transduce.data.prepared import GivenTokenizers
 from transduce.data.ragged import RaggedWriter, read_strings
 from transduce.data.report import CorpusCounter, SideStatistics, SplitReport, TextStatistics, split_report
+from transduce.data.settings import PlainTextConfig
 from transduce.data.split import token_bytes
 from transduce.data.store import STREAM
 from transduce.errors import DataError, SettingsError

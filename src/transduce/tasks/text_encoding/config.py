@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import pydantic
 
 from transduce.config import Config
-from transduce.data.config import SPLITS, FilteredDataConfig, corpus_reader
+from transduce.data.settings import SPLITS, FilteredDataConfig, corpus_reader
 from transduce.errors import SettingsError
 
 Objective = Literal["mask", "classify", "tag", "answer"]

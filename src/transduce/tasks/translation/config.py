@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal, Self
 import pydantic
 
 from transduce.config import Config, Table
-from transduce.data.config import SPLITS, FilteredDataConfig, PlainTextConfig, Rule, corpus_reader
 from transduce.data.pictures import SyntheticPictures
+from transduce.data.settings import SPLITS, FilteredDataConfig, PlainTextConfig, Rule, corpus_reader
 from transduce.data.synthetic import SyntheticTask
 from transduce.errors import brief
 from transduce.tasks.translation.corpus import PairCorpus, PreparedPairs

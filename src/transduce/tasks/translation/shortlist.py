@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transduce.data.config import PlainTextConfig
 from transduce.data.lexicon import Lexicon, Sample, learn_lexicon
 from transduce.data.prepared import Prepared
 from transduce.data.ragged import Ragged, RaggedWriter
+from transduce.data.settings import PlainTextConfig
 from transduce.errors import DataError, MissingInput
 from transduce.model_folder import load_model
 from transduce.storage.layout import DATA, SHORTLIST

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from transduce.config import Config, Table
-from transduce.data.config import reads_once
 from transduce.data.order import BUCKET_SIZE
 from transduce.data.prepared import Prepared
+from transduce.data.settings import reads_once
 from transduce.data.store import PairStore
 from transduce.errors import SettingsError
 from transduce.evaluation.metrics import METRICS
