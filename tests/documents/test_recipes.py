@@ -77,7 +77,7 @@ def test_a_recipe_trains_and_its_model_translates(path: Path, tmp_path: Path) ->
         (tmp_path / "stories").write_text("\n".join(simple_stories(20, seed=1)))
         recipe, _ = read_recipe(path, [*changes, f"data.train=[{{path='{tmp_path / 'stories'}', format='babi'}}]"])
         reader = load_text_encoder(train(recipe, tmp_path / "run"))
-        assert len(reader.read(["Anna went to the attic. Where is Anna?"])) == 1
+        assert len(reader.predict(["Anna went to the attic. Where is Anna?"])) == 1
         return
     if isinstance(read_recipe(path)[0].data.train, SyntheticTask | SyntheticPictures):
         changes += ["data.train.size=300", "data.validation.size=20"]

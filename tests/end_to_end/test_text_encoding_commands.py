@@ -113,7 +113,7 @@ def test_json_is_what_python_says(readers: Path, tmp_path: Path, capsys: pytest.
     first, blank = lines(capsys)
     reader = transduce.load(readers / "classify")
     assert isinstance(reader, transduce.TextEncoder)
-    (said,) = reader.read(["the film was fine"])
+    (said,) = reader.predict(["the film was fine"])
     assert json.loads(first) == said._asdict()  # type: ignore[union-attr]
     assert blank == "null"
 

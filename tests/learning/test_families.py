@@ -96,7 +96,7 @@ def test_a_reader_labels_every_word_with_the_one_that_stands_opposite(tmp_path: 
     }
     reader = transduce.load(train(Recipe.from_tables(merge(TRAINING, tables), "a test"), tmp_path / "run"))
     assert isinstance(reader, TextEncoder)
-    answers = reader.read([source for source, _ in unseen])
+    answers = reader.predict([source for source, _ in unseen])
     right = sum(as_text(answer) == target for answer, (_, target) in zip(answers, unseen, strict=True)) / len(unseen)
     print(f"{model['preset']}: {right:.4f} of {len(unseen)} unseen sequences wholly right")
     assert right >= 0.95

@@ -55,7 +55,7 @@ def test_it_reverses_sequences_it_has_never_seen(tmp_path: Path) -> None:
     }
     reader = transduce.load(train(Recipe.from_tables({**TABLES, "data": data}, "a test"), tmp_path / "run"))
     assert isinstance(reader, TextEncoder)
-    answers = reader.read([source for source, _ in unseen])
+    answers = reader.predict([source for source, _ in unseen])
     right = sum(as_text(answer) == target for answer, (_, target) in zip(answers, unseen, strict=True)) / len(unseen)
     print(f"reverse: {right:.4f} of {len(unseen)} unseen sequences wholly right")
     assert right >= 0.95

@@ -19,7 +19,7 @@ from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.inference.generator import Generator
 from transduce.inference.text_encoder import TextEncoder
-from transduce.inference.text_encoding import Said
+from transduce.inference.encoder_engine import LabelPrediction
 from transduce.inference.translator import Translator
 from transduce.interop.export_model import export, target_of
 from transduce.interop.import_model import import_model
@@ -257,8 +257,8 @@ def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path
         with torch.no_grad():
             chance = theirs(**known(*texts, return_tensors="pt")).logits.softmax(dim=-1).max()
         for one in (TextEncoder(contents), back):
-            (said,) = one.read([list(texts)])
-            assert isinstance(said, Said)
+            (said,) = one.predict([list(texts)])
+            assert isinstance(said, LabelPrediction)
             assert said.probability == pytest.approx(float(chance), abs=1e-6)
 
 

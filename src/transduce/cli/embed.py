@@ -40,7 +40,7 @@ def command(run: str, file: str, output: str | None, pool: str, normalise: bool,
     from transduce.errors import SettingsError
     from transduce.inference.load import load_text_encoder
     from transduce.inference.padding import windows
-    from transduce.inference.text_encoder import VectorFile, of_lines
+    from transduce.inference.text_encoder import VectorFile, for_lines
     from transduce.text.lines import read_lines
 
     if output is not None and not output.endswith(".npy"):
@@ -49,7 +49,7 @@ def command(run: str, file: str, output: str | None, pool: str, normalise: bool,
     place(reader.model, device, run)
     numbered = ((number, line.split("\t", 1)) for number, line in enumerate(read_lines(file), start=1))
     found = (
-        of_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows(numbered)
+        for_lines(lambda texts: reader.embed(texts, pool, normalise), dict(some), file) for some in windows(numbered)
     )
     if output is not None:
         with VectorFile(Path(output), reader.model.width) as vectors:
@@ -60,5 +60,5 @@ def command(run: str, file: str, output: str | None, pool: str, normalise: bool,
         for some in found:
             for vector in some.tolist():
                 print_json({"vector": vector})
-    if reader.cut:
-        note(f"{reader.cut:,} texts were longer than the model's maximum and lost {reader.lost}")
+    if reader.truncated:
+        note(f"{reader.truncated:,} texts were longer than the model's maximum and lost {reader.truncated_part}")

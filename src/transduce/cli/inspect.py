@@ -189,8 +189,8 @@ def _inspect_encoder(encoder: TextEncoder, text: str | list[str], picture: Pictu
         hops = [maps.head(own, hop + 1, 1)[0] for hop in range(len(maps.maps[own]))]
         for fact, *weights in zip(maps.columns(own), *hops, strict=True):
             lines.append(f"  {'  '.join(f'{weight:.3f}' for weight in weights)}  {visible(fact)}")
-    if encoder.cut:
-        note(f"the text is longer than the model's maximum and lost {encoder.lost}")
+    if encoder.truncated:
+        note(f"the text is longer than the model's maximum and lost {encoder.truncated_part}")
     maps.save_png(image, own, picture.layer, picture.head)
     values = {"source": maps.source, "prediction": maps.translation, "page": str(page), "picture": str(image)}
     picture.show([*lines, f"page     {page}", f"picture  {image}"], values)

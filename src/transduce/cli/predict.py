@@ -34,14 +34,14 @@ def command(run: str, file: str, device: str, output_format: str) -> None:
     of question, tab and context; or the most probable word for each <mask>.
     """
     from transduce.inference.load import load_text_encoder
-    from transduce.inference.text_encoder import Answer, as_json, as_text, of_lines
+    from transduce.inference.text_encoder import Prediction, as_json, as_text, for_lines
     from transduce.text.lines import read_lines
 
     encoder = load_text_encoder(run)
     place(encoder.model, device, run)
     lines = enumerate(read_lines(file), start=1)
 
-    def show(prediction: Answer | None) -> None:
+    def show(prediction: Prediction | None) -> None:
         if output_format == "json":
             print_json(None if prediction is None else as_json(prediction))
         else:
@@ -49,25 +49,25 @@ def command(run: str, file: str, device: str, output_format: str) -> None:
 
     while window := list(islice(lines, WINDOW)):
         inputs = {
-            number: _input(encoder.head, line, file, number, encoder.reads_stories)
+            number: _input(encoder.head, line, file, number, encoder.reads_context)
             for number, line in window
             if line.strip()
         }
-        predictions = dict(zip(inputs, of_lines(encoder.read, inputs, file), strict=True))
+        predictions = dict(zip(inputs, for_lines(encoder.predict, inputs, file), strict=True))
         for number, _ in window:
             show(predictions.get(number))
-    if encoder.cut:
-        note(f"{encoder.cut:,} texts were longer than the model's maximum and lost {encoder.lost}")
+    if encoder.truncated:
+        note(f"{encoder.truncated:,} texts were longer than the model's maximum and lost {encoder.truncated_part}")
 
 
-def _input(head: str, line: str, file: str, number: int, reads_stories: bool) -> Any:
+def _input(head: str, line: str, file: str, number: int, reads_context: bool) -> Any:
     from transduce.errors import DataError
     from transduce.text.lines import shown
 
     parts = [part.strip() for part in line.split("\t")]
     if head == "span" and len(parts) != 2:
         raise DataError(f"{shown(file)}:{number}: needs a question and a context, separated by a tab")
-    if head == "labels" and not reads_stories and len(parts) > 2:
+    if head == "labels" and not reads_context and len(parts) > 2:
         raise DataError(f"{shown(file)}:{number}: has {len(parts)} columns; give one text, or two separated by a tab")
     return line if head in ("tags", "language") else parts if len(parts) > 1 else line
 

@@ -1,10 +1,9 @@
-"""Texts in, what a reader makes of them out: labels, tags, answers, missing words, vectors, and where it looked."""
+"""Text in, predictions out: a text encoder with its head gives labels, tags, answers, masked tokens or vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from transduce.config import Table
 from transduce.errors import DataError, SettingsError
-from transduce.inference.text_encoding import Found, Guess, ReadingEngine, Said
+from transduce.inference.encoder_engine import AnswerSpan, EncoderEngine, LabelPrediction, MaskFill
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import hops_of, self_attention_of
 from transduce.model_folder import ModelFolder
@@ -28,10 +27,10 @@ Text = str | Sequence[str]
 """A text; a pair of texts; the words of a sentence."""
 
 TASKS = {"labels": "classify", "tags": "tag", "span": "answer", "language": "mask", "none": "none"}
-"""What a reader was trained for, by its head."""
+"""The objective that an encoder was trained with, by its head."""
 
 
-class Tagged(NamedTuple):
+class WordTag(NamedTuple):
     """A word with its label."""
 
     word: str
@@ -39,23 +38,23 @@ class Tagged(NamedTuple):
     probability: float
 
 
-Answer = Said | list[Tagged] | Found | list[list[Guess]]
-"""What is said of a text: its label, a label per word, an answer with its place, or guesses for every `<mask>`."""
+Prediction = LabelPrediction | list[WordTag] | AnswerSpan | list[list[MaskFill]]
+"""The label of a text, a tag per word, an answer span, or candidates for every `<mask>`."""
 
 
 class TextEncoder:
-    """Asks one reader. What it can say depends on the head it was trained with."""
+    """Predicts with one text encoder; what it predicts depends on the head that it was trained with."""
 
     def __init__(self, contents: ModelFolder) -> None:
         self.model, self.notes = contents.encoder, contents.notes
         self.tokenizer = contents.source_tokenizer
         self.head = str(getattr(contents.config, "head", "none"))
         self.task = TASKS[self.head]
-        told_stories = (self.notes.get("columns") or {}).get("format") == "babi"
-        self.reads_stories = self.model.attends_to_facts or (self.model.max_texts is None and told_stories)
-        """Whether a text is a story: facts, and a question as the last sentence."""
+        is_babi = (self.notes.get("columns") or {}).get("format") == "babi"
+        self.reads_context = self.model.attends_to_facts or (self.model.max_texts is None and is_babi)
+        """Whether a text is a context of facts with a question as the last sentence."""
         labels = self.notes.get("labels") or [f"LABEL_{n}" for n in range(getattr(contents.config, "num_labels", 0))]
-        self.engine = ReadingEngine(
+        self.engine = EncoderEngine(
             self.model,
             self.tokenizer,
             labels,
@@ -65,19 +64,19 @@ class TextEncoder:
         )
 
     @property
-    def cut(self) -> int:
-        """How many texts so far were too long and lost a part."""
-        return self.engine.cut
+    def truncated(self) -> int:
+        """Number of texts so far that were too long and were truncated."""
+        return self.engine.truncated
 
     @property
-    def lost(self) -> str:
+    def truncated_part(self) -> str:
         """What those texts lost."""
         parts = {"tags": "the end of a word", "span": "the end of their question"}
-        return "their oldest facts" if self.reads_stories else parts.get(self.head, "their end")
+        return "their oldest facts" if self.reads_context else parts.get(self.head, "their end")
 
-    def read(self, texts: Sequence[Text]) -> list[Answer]:
-        """Say what the head says: of texts or pairs (labels), of sentences, as text or as words (tags), of pairs of
-        question and context (span), of texts with `<mask>` (language)."""
+    def predict(self, texts: Sequence[Text]) -> list[Prediction]:
+        """Return what the head predicts for texts or pairs (labels), sentences, as text or as words (tags), pairs of
+        question and context (span), or texts with `<mask>` (language)."""
         if self.head == "labels":
             return list(self.engine.label([self._several(text) for text in texts]))
         if self.head == "tags":
@@ -87,78 +86,78 @@ class TextEncoder:
             return list(self.engine.answer([_question(text) for text in texts]))
         if self.head == "language":
             return [self.fill(text if isinstance(text, str) else " ".join(text)) for text in texts]
-        raise SettingsError("this reader has no head and says nothing; take its vectors with `transduce embed`")
+        raise SettingsError("this text encoder has no head; take its vectors with `transduce embed`")
 
     def embed(self, texts: Sequence[Text], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
         """Return a vector for each text or pair.  -> (texts, D).
 
-        mean: of all its tokens; first: the start token's; pooled: what the model itself makes of that.
+        mean: of all tokens; first: the start token's; pooled: the output of the model's pooler.
         """
         return self.engine.embed([self._several(text) for text in texts], pool, normalise)
 
-    def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
-        """Return what could stand at every `<mask>` of a text, the likeliest first."""
+    def fill(self, text: str, top: int = 5) -> list[list[MaskFill]]:
+        """Return the candidates for every `<mask>` of a text, the likeliest first."""
         return self.engine.fill(text, top)
 
     def attention(self, text: Text) -> AttentionMaps:
-        """Read one text or pair and return where every head looked; of a story, what each hop looked at."""
+        """Encode one text or pair and return its attention maps; for a context of facts, those of each hop."""
         texts = self._several(text)
         inputs = self.engine.tensors([self.engine.row(texts)])
-        said = ""
+        predicted = ""
         if self.head in ("labels", "tags", "span"):
-            said = as_text(self.read([texts[0] if len(texts) == 1 else texts])[0])
+            predicted = as_text(self.predict([texts[0] if len(texts) == 1 else texts])[0])
         if self.model.attends_to_facts:
-            return hops_of(self.model, inputs, texts, said)
+            return hops_of(self.model, inputs, texts, predicted)
         return self_attention_of(
-            self.model, inputs, self.tokenizer.pieces(inputs[0][0].tolist()), " | ".join(texts), said
+            self.model, inputs, self.tokenizer.pieces(inputs[0][0].tolist()), " | ".join(texts), predicted
         )
 
     def _several(self, text: Text) -> list[str]:
-        """One text or a pair; for a reader of stories the facts, then the question."""
-        if not self.reads_stories:
+        """One text or a pair; of a context, the facts and then the question."""
+        if not self.reads_context:
             return _pair(text)
-        story = split_context(text if isinstance(text, str) else "\t".join(text))
-        if not story:
-            raise DataError("a story has facts and a question behind them; there is none here")
-        return story
+        context = split_context(text if isinstance(text, str) else "\t".join(text))
+        if not context:
+            raise DataError("the text has no facts followed by a question; give both")
+        return context
 
 
-def of_lines(ask: Callable[[list[Text]], T], texts: Mapping[int, Text], file: str) -> T:
-    """Ask about the texts in some lines of a file; of one that cannot be read, say in which line it stands."""
+def for_lines(predict: Callable[[list[Text]], T], texts: Mapping[int, Text], file: str) -> T:
+    """Predict for the texts of some lines of a file; an error names the line."""
     try:
-        return ask(list(texts.values()))
+        return predict(list(texts.values()))
     except DataError:
         for line, text in texts.items():
             try:
-                ask([text])
+                predict([text])
             except DataError as error:
                 raise DataError(f"{shown(file)}:{line}: {error}") from None
         raise
 
 
-def as_text(answer: Answer) -> str:
-    """One line that says an answer."""
-    if isinstance(answer, Found | Said):
-        return answer.text if isinstance(answer, Found) else answer.label
-    if answer and isinstance(answer[0], Tagged):
-        return " ".join(word.label for word in answer if isinstance(word, Tagged))
-    return " ".join(guesses[0].piece for guesses in answer if isinstance(guesses, list))
+def as_text(prediction: Prediction) -> str:
+    """Return a prediction as one line."""
+    if isinstance(prediction, AnswerSpan | LabelPrediction):
+        return prediction.text if isinstance(prediction, AnswerSpan) else prediction.label
+    if prediction and isinstance(prediction[0], WordTag):
+        return " ".join(word.label for word in prediction if isinstance(word, WordTag))
+    return " ".join(guesses[0].piece for guesses in prediction if isinstance(guesses, list))
 
 
-def as_json(answer: Answer) -> Table | list[Any]:
-    """An answer as plain values."""
-    if isinstance(answer, Found | Said):
-        return answer._asdict()
+def as_json(prediction: Prediction) -> Table | list[Any]:
+    """Return a prediction as plain values."""
+    if isinstance(prediction, AnswerSpan | LabelPrediction):
+        return prediction._asdict()
     return [
-        one._asdict() if isinstance(one, Tagged) else [guess._asdict() for guess in one if isinstance(guess, Guess)]
-        for one in answer
+        one._asdict() if isinstance(one, WordTag) else [guess._asdict() for guess in one if isinstance(guess, MaskFill)]
+        for one in prediction
     ]
 
 
 def _pair(text: Text) -> list[str]:
     texts = [text] if isinstance(text, str) else list(text)
     if len(texts) not in (1, 2):
-        raise SettingsError(f"a reader reads one text or two side by side, not {len(texts)}")
+        raise SettingsError(f"a text encoder takes one text or a pair, not {len(texts)} texts")
     return texts
 
 
@@ -168,25 +167,15 @@ def _question(text: Text) -> tuple[str, str]:
     return text[0], text[1]
 
 
-def _tagged(words: Sequence[str], said: Sequence[Said]) -> list[Tagged]:
-    return [Tagged(word, *one) for word, one in zip(words, said, strict=True)]
+def _tagged(words: Sequence[str], labels: Sequence[LabelPrediction]) -> list[WordTag]:
+    return [WordTag(word, *one) for word, one in zip(words, labels, strict=True)]
 
 
-# Vectors into an `.npy` file, row after row: how many there will be is known at the end only.
-
-TOGETHER = 1024
-"""Lines that are read together: similar lengths are then put next to each other."""
-
-
-def windows_of(lines: Iterable[T]) -> Iterator[list[T]]:
-    """Yield lines a window at a time."""
-    rest = iter(lines)
-    while window := list(islice(rest, TOGETHER)):
-        yield window
+# Vectors in an `.npy` file, written row by row: their number is known at the end only.
 
 
 class VectorFile:
-    """Writes float32 rows; the file is there, whole, when the context ends without an error."""
+    """Writes float32 rows; the file appears when the context ends without an error."""
 
     def __init__(self, path: Path, width: int) -> None:
         self.path, self.width, self.count = path, width, 0
@@ -197,7 +186,7 @@ class VectorFile:
         self.count += len(rows)
 
     def _header(self) -> None:
-        """numpy leaves room in a header for its first axis to grow, so that one can be written over another."""
+        """numpy leaves room in a header for the first axis to grow, so that it can be overwritten."""
         npy.write_array_header_1_0(
             self._file, {"descr": "<f4", "fortran_order": False, "shape": (self.count, self.width)}
         )

@@ -19,8 +19,8 @@ from transduce.errors import DataError, SettingsError, brief, suggestion
 from transduce.evaluation.labels import JUDGEMENTS, judge_answers
 from transduce.evaluation.metrics import finite, perplexity, show_score
 from transduce.evaluation.significance import SAMPLES, intervals
+from transduce.inference.encoder_engine import EncoderEngine, predict_examples
 from transduce.inference.text_encoder import TextEncoder
-from transduce.inference.text_encoding import ReadingEngine, answers_to
 from transduce.models.head import LanguageHead
 from transduce.models.interface import EncoderModel
 from transduce.tasks.text_encoding.batches import collate_examples
@@ -74,7 +74,7 @@ class ExamplePredictions:
         def predict(model: EncoderModel, part: int) -> list[Any]:
             some = texts[part * PREDICTED_TOGETHER : (part + 1) * PREDICTED_TOGETHER]
             labels, limits = self.labels, (data.max_length, data.stride, data.allow_no_answer)
-            return answers_to(ReadingEngine(model, self.tokenizer, labels, *limits), data.objective, some)
+            return predict_examples(EncoderEngine(model, self.tokenizer, labels, *limits), data.objective, some)
 
         parts = -(-len(texts) // PREDICTED_TOGETHER)
         return [one for some in workers.each(predict, parts) for one in some] if parts else []
@@ -160,7 +160,7 @@ def score_encoder(encoder: TextEncoder, path: str, columns: Table | None = None,
     left_out: dict[str, int] = {}
     while some := list(islice(examples, TOGETHER)):
         usable = [example for example in some if _reason(example, data, left_out) is None]
-        predictions += answers_to(encoder.engine, data.objective, [example.texts for example in usable])
+        predictions += predict_examples(encoder.engine, data.objective, [example.texts for example in usable])
         references += [reference(example.record, data.objective) for example in usable]
     if not references:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) or "it is empty"

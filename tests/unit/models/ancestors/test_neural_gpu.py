@@ -78,7 +78,7 @@ def recipe(folder: Path, task: str = "tag", text: str = TAGS) -> Recipe:
 def test_a_neural_gpu_is_trained_and_asked_like_any_reader(tmp_path: Path) -> None:
     reader = transduce.load(train(recipe(tmp_path), tmp_path / "run"))
     assert isinstance(reader, TextEncoder)
-    (said,) = reader.read(["a3 b"])
+    (said,) = reader.predict(["a3 b"])
     assert {word.label for word in said} <= {"x", "y"} and len(said) == 2  # type: ignore[union-attr]
     with pytest.raises(SettingsError, match="no attention to look at"):
         reader.attention("a3 b")

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from transduce.errors import DataError, SettingsError
-from transduce.inference import text_encoding as reading
-from transduce.inference.text_encoder import Tagged, TextEncoder, VectorFile, as_json, as_text
-from transduce.inference.text_encoding import Found, Guess, ReadingEngine, Said
+from transduce.inference import encoder_engine as reading
+from transduce.inference.encoder_engine import AnswerSpan, EncoderEngine, LabelPrediction, MaskFill
+from transduce.inference.text_encoder import TextEncoder, VectorFile, WordTag, as_json, as_text
 from transduce.model_folder import ModelFolder
 from transduce.models.bert import BertConfig
 from transduce.models.catalog import build
@@ -46,9 +46,9 @@ def test_answers_come_in_order_and_do_not_depend_on_the_batch(
 ) -> None:
     model = reader(tokenizer, head)
     asked: Any = [("wo ?", text) for text in TEXTS] if head == "span" else TEXTS
-    together = model.read(asked)
-    monkeypatch.setattr(reading, "TOKENS_TOGETHER", 17)
-    alone = [model.read([one])[0] for one in asked]
+    together = model.predict(asked)
+    monkeypatch.setattr(reading, "BATCH_TOKENS", 17)
+    alone = [model.predict([one])[0] for one in asked]
     for first, second in zip(together, alone, strict=True):
         assert as_text(first) == as_text(second)
     assert str(as_json(together[0]))
@@ -60,8 +60,8 @@ def test_a_label_is_the_likeliest_with_its_probability(tokenizer: Tokenizer) -> 
     state: Encoding = model.model(framed["input_ids"], framed["attention_mask"].bool(), framed["token_type_ids"])
     assert model.model.head is not None
     expected = model.model.head(state).softmax(dim=-1)[0]
-    (said,) = model.read([(TEXTS[0], "eine katze")])
-    assert isinstance(said, Said)
+    (said,) = model.predict([(TEXTS[0], "eine katze")])
+    assert isinstance(said, LabelPrediction)
     assert said.label == "abc"[int(expected.argmax())]
     assert said.probability == pytest.approx(float(expected.max().detach()))
 
@@ -69,9 +69,9 @@ def test_a_label_is_the_likeliest_with_its_probability(tokenizer: Tokenizer) -> 
 def test_tags_are_one_for_each_word_however_long_the_sentence(tokenizer: Tokenizer) -> None:
     model = reader(tokenizer, "tags")
     words = [word for text in TEXTS * 5 for word in text.split()]
-    found = model.read([words, " ".join(words), []])
+    found = model.predict([words, " ".join(words), []])
     assert as_text(found[0]) == as_text(found[1]) and found[2] == []
-    assert [one.word for one in found[0] if isinstance(one, Tagged)] == words
+    assert [one.word for one in found[0] if isinstance(one, WordTag)] == words
     rows = tagging_inputs([[7] * 3, [8] * 2, [9] * 40, [5]], 8)
     assert rows == [([7, 7, 7, 8, 8], [1, 4]), ([9] * 6, [1]), ([5], [1])]
 
@@ -108,7 +108,7 @@ class Echo(EncoderModel):
 def test_an_answer_is_found_in_whichever_window_it_stands(tokenizer: Tokenizer, limit: int) -> None:
     context = "bellt der hund am tor eine katze steht am alten baum ein hund steht am tor sehr alter"
     for answer in ("alten baum", "bellt", "sehr alter"):
-        engine = ReadingEngine(Echo(Pointing(tokenizer.encode(answer)), limit), tokenizer, stride=5)
+        engine = EncoderEngine(Echo(Pointing(tokenizer.encode(answer)), limit), tokenizer, stride=5)
         (found,) = engine.answer([("wo ?", context)])
         assert (found.text, context[found.start : found.end]) == (answer, answer)
 
@@ -117,7 +117,7 @@ def test_places_are_those_of_the_text_as_it_was_given(tokenizer: Tokenizer) -> N
     """Characters that are several until NFC makes them one: accents, and the parts of Korean syllables."""
     for before in ("zoe\u0308 bellt e\u0301", "\u1112\u1161\u11ab", "a\u0302\u0323"):
         context = f"{before} am alten baum {before}"
-        engine = ReadingEngine(Echo(Pointing(tokenizer.encode("alten baum")), 64), tokenizer)
+        engine = EncoderEngine(Echo(Pointing(tokenizer.encode("alten baum")), 64), tokenizer)
         (found,) = engine.answer([("wo ?", context)])
         assert (found.text, context[found.start : found.end]) == ("alten baum", "alten baum")
         _, places = tokenizer.encode_with_offsets(context)
@@ -153,9 +153,9 @@ def test_windows_do_not_multiply_however_much_they_should_overlap(tokenizer: Tok
 def test_no_answer_is_said_only_where_that_was_taught(tokenizer: Tokenizer) -> None:
     nowhere = Pointing([tokenizer.start])
     for taught, expected in ((False, True), (True, False)):
-        engine = ReadingEngine(Echo(nowhere, 30), tokenizer, may_be_empty=taught)
+        engine = EncoderEngine(Echo(nowhere, 30), tokenizer, allow_no_answer=taught)
         (found,) = engine.answer([("wo ?", "am tor")])
-        assert bool(found.text) is expected and isinstance(found, Found)
+        assert bool(found.text) is expected and isinstance(found, AnswerSpan)
         assert (found.probability > 0.9) is taught
 
 
@@ -163,13 +163,13 @@ def test_what_is_missing_is_guessed_at_every_mask(tokenizer: Tokenizer) -> None:
     model = reader(tokenizer, "language", {})
     found = model.fill("der <mask> bellt am <mask>", top=3)
     assert len(found) == 2 and all(len(guesses) == 3 for guesses in found)
-    assert isinstance(found[0][0], Guess) and found[0][0].probability >= found[0][1].probability
-    assert model.read(["der <mask> bellt am <mask>"])[0] == model.fill("der <mask> bellt am <mask>")
+    assert isinstance(found[0][0], MaskFill) and found[0][0].probability >= found[0][1].probability
+    assert model.predict(["der <mask> bellt am <mask>"])[0] == model.fill("der <mask> bellt am <mask>")
     with pytest.raises(DataError, match="nothing to fill in"):
         model.fill("der hund")
     with pytest.raises(DataError, match="shorten it"):
         model.fill("<mask> " * 30)
-    with pytest.raises(SettingsError, match="not trained to guess"):
+    with pytest.raises(SettingsError, match="not trained to fill"):
         reader(tokenizer, "tags").fill("<mask>")
 
 
@@ -188,14 +188,14 @@ def test_vectors_are_means_over_real_tokens(tokenizer: Tokenizer) -> None:
     assert not np.allclose(model.embed([("der hund", "eine katze")]), model.embed(["der hund eine katze"]))
     with pytest.raises(SettingsError, match="mean, first or pooled"):
         model.embed(TEXTS, "max")
-    with pytest.raises(SettingsError, match="no pooled vector"):
+    with pytest.raises(SettingsError, match="no pooler"):
         reader(tokenizer, "tags").embed(TEXTS, "pooled")
 
 
 def test_long_texts_are_cut_and_counted(tokenizer: Tokenizer) -> None:
     model = reader(tokenizer, "labels", {"labels": ["a", "b", "c"], "max_length": 9})
-    assert model.read([" ".join(TEXTS)])[0] == model.read([" ".join(TEXTS) + " der"])[0]
-    assert model.cut == 2
+    assert model.predict([" ".join(TEXTS)])[0] == model.predict([" ".join(TEXTS) + " der"])[0]
+    assert model.truncated == 2
 
 
 def test_attention_of_a_pair_is_shown_by_layer_and_head(tokenizer: Tokenizer) -> None:
@@ -210,12 +210,12 @@ def test_attention_of_a_pair_is_shown_by_layer_and_head(tokenizer: Tokenizer) ->
 
 
 def test_what_a_reader_cannot_be_asked_is_said(tokenizer: Tokenizer) -> None:
-    with pytest.raises(SettingsError, match="no head and says nothing"):
-        reader(tokenizer, "none").read(TEXTS)
+    with pytest.raises(SettingsError, match="has no head"):
+        reader(tokenizer, "none").predict(TEXTS)
     with pytest.raises(SettingsError, match="one text or two"):
-        reader(tokenizer, "labels").read([["a", "b", "c"]])
+        reader(tokenizer, "labels").predict([["a", "b", "c"]])
     with pytest.raises(SettingsError, match="give a question and the text"):
-        reader(tokenizer, "span").read(["wo ?"])
+        reader(tokenizer, "span").predict(["wo ?"])
 
 
 def test_an_npy_file_is_written_row_by_row(tmp_path: Path) -> None:
