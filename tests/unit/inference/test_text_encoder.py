@@ -212,7 +212,7 @@ def test_attention_of_a_pair_is_shown_by_layer_and_head(tokenizer: Tokenizer) ->
 def test_what_a_reader_cannot_be_asked_is_said(tokenizer: Tokenizer) -> None:
     with pytest.raises(SettingsError, match="has no head"):
         reader(tokenizer, "none").predict(TEXTS)
-    with pytest.raises(SettingsError, match="one text or two"):
+    with pytest.raises(SettingsError, match="one text or a pair"):
         reader(tokenizer, "labels").predict([["a", "b", "c"]])
     with pytest.raises(SettingsError, match="give a question and the text"):
         reader(tokenizer, "span").predict(["wo ?"])
