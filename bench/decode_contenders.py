@@ -11,7 +11,7 @@ from torch import nn
 from transduce.config import Config
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
-from transduce.interop.export_model import as_theirs
+from transduce.interop.export_model import to_huggingface
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, LanguageModel, Transducer, VocabularySizes
 from transduce.text.tokenizer.special import Specials
@@ -36,12 +36,12 @@ def our_model(config: Config) -> AnyTransducer:
 
 def peer_of(model: AnyTransducer, config: Config) -> nn.Module:
     """The same weights as a model of `transformers`."""
-    theirs = as_theirs(model, config)
+    theirs = to_huggingface(model, config)
     special = {"pad_token_id": PAD, "bos_token_id": START, "eos_token_id": END, "decoder_start_token_id": START}
     settings = transformers.AutoConfig.for_model(**{**theirs.settings, **special}, forced_eos_token_id=None)
-    peer: nn.Module = getattr(transformers, theirs.architecture)(settings).eval()
+    peer: nn.Module = getattr(transformers, theirs.class_name)(settings).eval()
     unknown = peer.load_state_dict(theirs.weights, strict=False).unexpected_keys  # what is tied is there once
-    assert not unknown, f"{theirs.architecture} has no {unknown}"
+    assert not unknown, f"{theirs.class_name} has no {unknown}"
     return peer
 
 

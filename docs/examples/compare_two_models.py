@@ -14,7 +14,7 @@ from typing import Any
 
 import transduce
 from transduce.data.synthetic import SyntheticTask
-from transduce.evaluation.metrics import choose
+from transduce.evaluation.metrics import select_metrics
 from transduce.recipe import Recipe
 from transduce.tasks.translation.evaluation import TestSet, compare_scores, score_translator
 
@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
     """Train both, translate one test set with both, compare."""
     pairs = list(SyntheticTask(**TASK, size=100, seed=3).pairs())
     test = TestSet([pair.source for pair in pairs], [[pair.target] for pair in pairs])
-    metrics = choose(["exact_match", "chrf"])
+    metrics = select_metrics(["exact_match", "chrf"])
     found = {}
     for name in MODELS:
         run = transduce.train(recipe(name), folder / name)

@@ -14,7 +14,7 @@ import torch
 from transduce.config import Table, difference, merge, write_toml
 from transduce.data.prepared import Prepared
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
-from transduce.evaluation.metrics import choose
+from transduce.evaluation.metrics import select_metrics
 from transduce.evaluation.significance import SAMPLES
 from transduce.inference.generator import Generator
 from transduce.inference.load import load, load_translator
@@ -163,7 +163,7 @@ def evaluate(
     first = loaded if isinstance(loaded, Translator) else load_translator(name)
     models = {name: first} | ({} if against is None else {str(against): load_translator(against)})
     test = read_test_set(source, [target] if isinstance(target, str) else target, path)
-    chosen = choose(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
+    chosen = select_metrics(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
     for translator in models.values():
         move(translator.model, device)
         translator.languages.select(*languages)

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
-from transduce.interop.export_model import as_theirs
+from transduce.interop.export_model import to_huggingface
+from transduce.interop.huggingface.architecture import Settings
 from transduce.interop.huggingface.bert import BERT
-from transduce.interop.huggingface.family import Settings
-from transduce.interop.huggingface.rename import Loaded
 from transduce.interop.huggingface.seq2seq import M2M100
+from transduce.interop.huggingface.weight_map import InMemoryWeights
 from transduce.model_folder import save_weights
 from transduce.models.bert import Bert, BertConfig
 from transduce.models.catalog import build
@@ -99,13 +99,13 @@ def said_by_both(config: Config, folder: Path, pad: int = 0) -> tuple[Tensor, Te
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
     try:
-        theirs = as_theirs(model, config, pad)
+        theirs = to_huggingface(model, config, pad)
     except SettingsError:
         return None
     special = {"pad_token_id": pad, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
     (folder / "config.json").write_text(json.dumps({**theirs.settings, **special}))
     save_weights(folder / "model.safetensors", theirs.weights)
-    other = getattr(transformers, theirs.architecture).from_pretrained(folder).eval()
+    other = getattr(transformers, theirs.class_name).from_pretrained(folder).eval()
     source, target = (torch.randint(3, VOCABULARY, (2, length), generator=generator) for length in (23, 13))
     everything = torch.ones_like(source, dtype=torch.bool)
     with torch.no_grad():
@@ -143,6 +143,6 @@ def test_what_would_be_read_as_another_model_is_refused() -> None:
     sizes = {"hidden_size": 12, "num_attention_heads": 2, "intermediate_size": 20, "num_hidden_layers": 2}
     relu = {**sizes, "max_position_embeddings": 64, "hidden_act": "relu", "architectures": ["BertForMaskedLM"]}
     with pytest.raises(ModelFolderError, match="hidden_act = 'relu' is not possible here"):
-        BERT.read(Settings(relu, "config.json"), Loaded({}))
+        BERT.read(Settings(relu, "config.json"), InMemoryWeights({}))
     with pytest.raises(ModelFolderError, match="pad_token_id = 0 is not possible here"):
-        M2M100.read(Settings({"pad_token_id": 0}, "config.json"), Loaded({}))
+        M2M100.read(Settings({"pad_token_id": 0}, "config.json"), InMemoryWeights({}))

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
-from transduce.interop.huggingface.family import Family, Settings
+from transduce.interop.huggingface.architecture import Architecture, Settings
 from transduce.interop.huggingface.language_model import GPT2, LLAMA
-from transduce.interop.huggingface.rename import Loaded, read_renamed, write_renamed
 from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
+from transduce.interop.huggingface.weight_map import InMemoryWeights, export_mapped, load_mapped
 from transduce.model_folder import weights_of
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, LanguageModel, VocabularySizes
@@ -38,7 +38,7 @@ class Case:
     """One architecture at one size."""
 
     name: str
-    family: Family
+    family: Architecture
     make: Callable[[], Any]
     start: int = PAD
 
@@ -139,10 +139,10 @@ def theirs_of(case: Case) -> Any:
 
 def ours_of(case: Case, theirs: Any) -> tuple[AnyTransducer, Config]:
     """The same model here, by what the importer does."""
-    found = Loaded(theirs.state_dict())
+    found = InMemoryWeights(theirs.state_dict())
     config = case.family.read(Settings(theirs.config.to_dict(), "config.json"), found)
     model = build(config, VocabularySizes(VOCABULARY, VOCABULARY))
-    taken = read_renamed(case.family.renames(config), found, case.family.ignored, "weights")
+    taken = load_mapped(case.family.weight_map(config), found, case.family.ignored, "weights")
     assert taken.keys() == weights_of(model).keys()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -199,8 +199,8 @@ def test_gradients_are_theirs(case: Case) -> None:
         weight = torch.randn(logits.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
         (logits.log_softmax(-1) * weight).sum().backward()
     mine = {name: parameter.grad for name, parameter in ours.named_parameters() if parameter.grad is not None}
-    renames = [rename for rename in case.family.renames(config) if rename.ours in mine]
-    found = write_renamed(renames, mine)
+    weight_map = [rename for rename in case.family.weight_map(config) if rename.ours in mine]
+    found = export_mapped(weight_map, mine)
     expected = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
     assert expected.keys() <= found.keys()
     for name, gradient in expected.items():
@@ -245,20 +245,20 @@ def test_searches_find_what_theirs_find(case: Case, beam: int) -> None:
 def test_names_and_settings_come_back_bit_by_bit(case: Case) -> None:
     theirs = theirs_of(case)
     ours, config = ours_of(case, theirs)
-    written = write_renamed(case.family.renames(config), weights_of(ours)) | case.family.added(config, {})
+    written = export_mapped(case.family.weight_map(config), weights_of(ours)) | case.family.added(config, {})
     again = type(theirs.config)(
         **{**theirs.config.to_dict(), **case.family.write(config, VocabularySizes(VOCABULARY, VOCABULARY))}
     )
     copy: nn.Module = type(theirs)(again)
     lacking, foreign = copy.load_state_dict(written, strict=False)
     assert not foreign
-    known = {name for rename in case.family.renames(config) for names in rename.theirs for name in names.split("|")}
+    known = {name for rename in case.family.weight_map(config) for names in rename.theirs for name in names.split("|")}
     assert set(lacking) <= known  # other names of one tensor
     copy.tie_weights()
     for name, weight in theirs.state_dict().items():
         if "embed_positions" not in name:
             assert torch.equal(copy.state_dict()[name], weight), name
-    assert case.family.read(Settings(again.to_dict(), "config.json"), Loaded(written)) == config
+    assert case.family.read(Settings(again.to_dict(), "config.json"), InMemoryWeights(written)) == config
 
 
 @pytest.mark.parametrize(
@@ -269,17 +269,17 @@ def test_names_and_settings_come_back_bit_by_bit(case: Case) -> None:
     ],
     ids=["gpt2", "t5-small"],
 )
-def test_public_sizes_are_counted_exactly(make: Callable[[], Any], family: Family, count: int) -> None:
+def test_public_sizes_are_counted_exactly(make: Callable[[], Any], family: Architecture, count: int) -> None:
     with torch.device("meta"):
         theirs = make()
         settings = Settings(theirs.config.to_dict(), "config.json")
-        config = family.read(settings, Loaded({}) if family is GPT2 else _OnlyShapes(theirs.state_dict()))
+        config = family.read(settings, InMemoryWeights({}) if family is GPT2 else _OnlyShapes(theirs.state_dict()))
         size = theirs.config.vocab_size
         ours = build(config, VocabularySizes(size, size))
     assert sum(parameter.numel() for parameter in ours.parameters()) == count
 
 
-class _OnlyShapes(Loaded):
+class _OnlyShapes(InMemoryWeights):
     """Weights without values, none of which is another's copy by name."""
 
     @property

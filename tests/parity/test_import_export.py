@@ -17,11 +17,11 @@ import transduce
 from tests.unit.interop.huggingface import folders
 from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
+from transduce.inference.encoder_engine import LabelPrediction
 from transduce.inference.generator import Generator
 from transduce.inference.text_encoder import TextEncoder
-from transduce.inference.encoder_engine import LabelPrediction
 from transduce.inference.translator import Translator
-from transduce.interop.export_model import export, target_of
+from transduce.interop.export_model import choose_architecture, export
 from transduce.interop.import_model import import_model
 from transduce.model_folder import ModelFolder, load_model, save_model
 from transduce.models.bert import BertConfig
@@ -285,21 +285,21 @@ def test_what_no_architecture_of_theirs_has_is_refused() -> None:
         (RnnConfig(), "rnn"),
     ):
         with pytest.raises(SettingsError, match=said):
-            target_of(config)
+            choose_architecture(config)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"model_type": "mamba"}, "model_type = 'mamba' cannot be imported"),
-        ({"n_embd": "wide"}, "n_embd should be a whole number"),
+        ({"n_embd": "wide"}, "n_embd must be an integer"),
         ({"n_embd": 8}, "has shape"),
         ({"n_layer": 1}, "has no place in such a model"),
-        ({"n_layer": 3}, "lacks the weight"),
+        ({"n_layer": 3}, "missing weight"),
         ({"activation_function": "mish"}, "activation_function = 'mish' is not known"),
         ({"activation_function": ["gelu"]}, "activation_function = .'gelu'. is not known"),
         ({"layer_norm_epsilon": 10**400}, "layer_norm_epsilon should be a number, not 1000"),
-        ({"layer_norm_epsilon": float("nan")}, "norm_eps = nan is not possible"),
+        ({"layer_norm_epsilon": float("nan")}, "norm_eps = nan"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True is not possible"),
     ],
     ids=str,

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from transduce.errors import ModelFolderError
-from transduce.interop.huggingface.family import Settings
-from transduce.interop.huggingface.rename import Loaded, read_renamed
+from transduce.interop.huggingface.architecture import Settings
+from transduce.interop.huggingface.weight_map import InMemoryWeights, load_mapped
 from transduce.interop.import_model import import_model
-from transduce.interop.torch_transformer import family
+from transduce.interop.torch_transformer import architecture
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.nn.position import sinusoids
@@ -51,11 +51,11 @@ def test_scores_are_the_modules_own(norm_first: bool, activation: str) -> None:
         nn.init.normal_(parameter, std=0.3)
     named = {"prefix": "core.", "source_embedding": "source.weight", "target_embedding": "target.weight"}
     table = {"nhead": 2, "norm_first": norm_first, "activation": activation, "output": "out", **named}
-    settings, weights = Settings(table, "config.json"), Loaded(theirs.state_dict())
-    known = family(settings)
+    settings, weights = Settings(table, "config.json"), InMemoryWeights(theirs.state_dict())
+    known = architecture(settings)
     config = known.read(settings, weights)
     ours = build(config, SIZES)
-    taken = read_renamed(known.renames(config), weights, known.ignored, "weights")
+    taken = load_mapped(known.weight_map(config), weights, known.ignored, "weights")
     ours = ours.double().eval()
     with torch.no_grad():
         for name, parameter in ours.named_parameters():
@@ -89,7 +89,7 @@ def test_a_vocabulary_is_of_characters_or_of_words(tmp_path: Path) -> None:
     words = import_model(program_folder(tmp_path / "words", tokens="words"), tmp_path / "too").source_tokenizer
     assert words.encode("ab a  c") == [6, 4, 3]
     assert words.decode([6, 4]) == "ab a"
-    with pytest.raises(ModelFolderError, match="tokens = 'char' is not possible here; it must be 'characters' or 'w"):
+    with pytest.raises(ModelFolderError, match="tokens = 'char' must be 'characters' or 'w"):
         import_model(program_folder(tmp_path / "none", tokens="char"), tmp_path / "never")
 
 
@@ -97,11 +97,11 @@ def test_a_vocabulary_is_of_characters_or_of_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vocabulary", "says"),
     [
-        ({"<PAD>": "0", "<SOS>": "1", "<EOS>": "2", "<UNK>": "3"}, "does not number its pieces from 0 without a gap"),
-        ({"<PAD>": 0, "<SOS>": 1, "<EOS>": 2, "<UNK>": True}, "does not number its pieces from 0 without a gap"),
+        ({"<PAD>": "0", "<SOS>": "1", "<EOS>": "2", "<UNK>": "3"}, "must number its pieces from 0 without a gap"),
+        ({"<PAD>": 0, "<SOS>": 1, "<EOS>": 2, "<UNK>": True}, "must number its pieces from 0 without a gap"),
         (
             {piece: n for n, piece in enumerate(["<PAD>", "<SOS>", "<EOS>", "<UNK>", *"abcdefgh"])},
-            "has 12 pieces, but the weights are for 8",
+            "has 12 pieces, but the embeddings have 8",
         ),
     ],
 )

@@ -33,7 +33,7 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
     from transduce.errors import CannotCreate
     from transduce.inference.ctranslate2 import export as ctranslate2
     from transduce.interop import export_model as exporting
-    from transduce.interop.huggingface.generation import left_out
+    from transduce.interop.huggingface.generation import unsupported_options
     from transduce.model_folder import load_model
     from transduce.text.shortlist import Shortlist
 
@@ -46,7 +46,7 @@ def command(run: str, kind: str, output: str, quantize: str | None, shortlist: s
     if kind == "huggingface":
         exporting.export(contents, Path(output))
         search = contents.notes.get("search")
-        for setting in left_out(search) if search else ():
+        for setting in unsupported_options(search) if search else ():
             note(f"search.{setting} has no counterpart in Hugging Face's generation config and was not exported")
     else:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer

@@ -1,11 +1,11 @@
-"""How sure one can be: bootstrap intervals, and a paired test between two systems (Koehn 2004).
+"""Bootstrap confidence intervals, and a paired test between two systems (Koehn 2004).
 
-The test set is drawn again from itself, many times, and scored each time. For BLEU and chrF the draws, the scores
-and the interval are sacreBLEU's own to the last digit for the same seed and number of samples.
+The test set is resampled with replacement, and scored each time. For BLEU and chrF the resamples, scores and intervals
+equal sacreBLEU's to the last digit for the same seed and number of samples.
 
 The p-value differs from sacreBLEU's. It answers: if both systems were equally good, how often would a test set like
-this one show a difference of at least this size, in either direction? The bootstrapped differences are moved to a
-mean of zero and those at least as large as the real one are counted (Efron and Tibshirani 1993, section 16.4).
+this one show a difference of at least this size, in either direction? The bootstrapped differences are shifted to a
+mean of zero, and those at least as large as the observed one are counted (Efron and Tibshirani 1993, section 16.4).
 sacreBLEU counts absolute differences above their own mean, strictly, which calls a system significantly different
 from itself.
 """
@@ -30,10 +30,10 @@ SEED = 12345
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a score lies in 95 of 100 test sets like this one."""
+    """A score with its 95 % bootstrap interval."""
 
     score: float
-    """On the test set itself."""
+    """Score of the test set itself."""
     mean: float
     low: float
     high: float
@@ -55,10 +55,10 @@ class Comparison:
     high: float
     """The 95 % interval of the difference."""
     p_value: float
-    """How often a difference of this size would come by chance between equally good systems."""
+    """Probability of a difference of this size or more between equally good systems."""
     samples: int
     better: str
-    """ "first" or "second" where the p-value is below 0.05, otherwise "neither"."""
+    """ "first" or "second" if the p-value is below 0.05, otherwise "neither"."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,12 +79,12 @@ def intervals(
 ) -> dict[str, Interval]:
     """Return several scores of the same examples, each with its interval.
 
-    `scores` says what they are when each example stands so many times in the test set.  (N) -> by name.
+    `scores` computes them for a test set in which each example occurs so often.  (N) -> by name.
     """
-    real = scores(np.ones(examples))
+    observed = scores(np.ones(examples))
     drawn = [scores(weight) for weight in _resamples(examples, samples, seed)]
     found = {}
-    for name, score in real.items():
+    for name, score in observed.items():
         values = np.array([several[name] for several in drawn])
         found[name] = Interval(score, float(values.mean()), *_middle(values), samples)
     return found
@@ -98,7 +98,7 @@ def compare(
     samples: int = SAMPLES,
     seed: int = SEED,
 ) -> Comparison:
-    """Test whether two systems' outputs for the same sources differ by more than chance."""
+    """Test whether the outputs of two systems for the same sources differ significantly."""
     counts_a, counts_b = metric.statistics(first, references), metric.statistics(second, references)
     a, b = metric.value(counts_a.sum(axis=0)), metric.value(counts_b.sum(axis=0))
     deltas = np.array(
@@ -109,7 +109,7 @@ def compare(
     )
     low, high = _middle(deltas)
     by_chance = np.abs(deltas - deltas.mean()) >= abs(a - b)
-    p_value = (int(by_chance.sum()) + 1) / (samples + 1)  # never 0: the real test set is one draw too
+    p_value = (int(by_chance.sum()) + 1) / (samples + 1)  # never 0: the observed test set is one sample too
     better = "neither"
     if p_value < 0.05:
         better = "first" if (a > b) == metric.higher_is_better else "second"
@@ -117,14 +117,14 @@ def compare(
 
 
 def _resamples(sentences: int, samples: int, seed: int) -> Iterator[Counts]:
-    """Yield, per draw, how often each sentence was drawn.  -> (N), `samples` times.
+    """Yield, per resample, how often each sentence was drawn.  -> (N), `samples` times.
 
-    Drawn one at a time: all at once, as an array of indices, would be gigabytes for a large test set.
+    One at a time: an array of all indices would be gigabytes for a large test set.
     """
     if samples < 1:
-        raise SettingsError(f"{samples} bootstrap samples are not possible; give at least 1, better {SAMPLES}")
+        raise SettingsError(f"{samples} bootstrap samples are too few; give at least 1, better {SAMPLES}")
     if seed < 0:
-        raise SettingsError(f"a seed of {seed} is not possible; give a whole number from 0")
+        raise SettingsError(f"seed = {seed} is invalid; give an integer of at least 0")
     generator = numpy_generator(seed)
     for _ in range(samples):
         drawn = generator.choice(sentences, size=sentences, replace=True)

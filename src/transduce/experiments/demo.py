@@ -15,7 +15,7 @@ from pathlib import Path
 from transduce.config import Table, merge, read_toml
 from transduce.data.cmudict import write_demo_corpus
 from transduce.errors import CannotCreate, TransduceError
-from transduce.evaluation.metrics import choose
+from transduce.evaluation.metrics import select_metrics
 from transduce.inference.load import load_translator
 from transduce.recipe import Recipe
 from transduce.run import train
@@ -74,7 +74,7 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     seconds = time.monotonic() - began
     translator = load_translator(folder)
     test = read_test_set(None, (), str(corpus / "test.tsv"))
-    found = score_translator(translator, test, choose(METRICS))
+    found = score_translator(translator, test, select_metrics(METRICS))
     maps = translator.attention(LOOKED_AT)
     page, picture = folder / "attention.html", folder / "attention.png"
     maps.save_html(page)

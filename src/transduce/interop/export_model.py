@@ -1,8 +1,8 @@
-"""Our models as folders that Hugging Face's `transformers` loads, with the same answers.
+"""Export models to folders that Hugging Face's `transformers` loads, with the same outputs.
 
-A family is chosen by what a model is made of; what none of them has is refused with the reason. Where a family has
-biases and our model has none, they are zeros. Sinusoids are laid out in another way there, so the folder brings them as
-a table.
+The architecture is chosen by the model's config; a config that no architecture can express is an error with the reason.
+Biases that the architecture has and our model lacks are zeros. `transformers` lays sinusoids out differently, so the
+folder stores them as a table.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch import Tensor
 
 from transduce.config import Config, Table
 from transduce.errors import SettingsError
-from transduce.interop.huggingface.bert import BERT, HEAD_BENDS
-from transduce.interop.huggingface.family import BENDS, Family
+from transduce.interop.huggingface.architecture import ACTIVATIONS, Architecture
+from transduce.interop.huggingface.bert import BERT, HEAD_ACTIVATIONS
 from transduce.interop.huggingface.folder import CONFIG
 from transduce.interop.huggingface.generation import write_generation
 from transduce.interop.huggingface.language_model import GPT2, LLAMA
-from transduce.interop.huggingface.rename import write_renamed
 from transduce.interop.huggingface.seq2seq import FAIRSEQ_PAD, M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer_export import Frame, export_tokenizers
-from transduce.interop.import_model import GENERATION, HABITS, OUR_HABITS
+from transduce.interop.huggingface.weight_map import export_mapped
+from transduce.interop.import_model import ENCODER_NOTES, GENERATION, TRANSDUCE_KEY
 from transduce.model_folder import ModelFolder, save_weights, weights_of
 from transduce.models import catalog
 from transduce.models.bert import BertConfig
@@ -38,54 +38,54 @@ from transduce.storage.json_file import write_json
 from transduce.storage.layout import MODEL_CARD, WEIGHTS
 
 MOST_TOKENS = 513
-"""Of a translation, its start among them; told nothing, `transformers` stops at 20."""
+"""Default maximum length of a translation, start token included; without one, `transformers` stops at 20."""
 
 
-class Target(NamedTuple):
-    """A family, and our settings as it would have them."""
+class ExportTarget(NamedTuple):
+    """An architecture, and our config in the form that it can express."""
 
-    family: Family
+    architecture: Architecture
     config: Config
 
 
-class Theirs(NamedTuple):
-    """A model as `transformers` has it: its class, its settings without those of a tokenizer, and its weights."""
+class HuggingFaceModel(NamedTuple):
+    """A model as `transformers` represents it: class, config without the tokenizer's settings, and weights."""
 
-    architecture: str
+    class_name: str
     settings: Table
     weights: dict[str, Tensor]
 
 
-def as_theirs(model: Model, config: Config, pad: int = FAIRSEQ_PAD) -> Theirs:
-    """Return a model by the names and shapes of the family that can express it; `pad` is its padding's token."""
-    family, config = target_of(config, pad)
+def to_huggingface(model: Model, config: Config, pad: int = FAIRSEQ_PAD) -> HuggingFaceModel:
+    """Return a model under the names and shapes of the architecture that can express it."""
+    architecture, config = choose_architecture(config, pad)
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in weights_of(catalog.build(config, model.sizes)).items()}
     own = weights_of(model)
     weights = {name: own[name].float().cpu() if name in own else torch.zeros(shape) for name, shape in shapes.items()}
-    written = write_renamed(family.renames(config), weights) | family.added(config, weights)
-    settings = family.write(config, model.sizes)
-    (architecture,) = settings.setdefault("architectures", [family.architecture])
-    return Theirs(architecture, settings, written)
+    written = export_mapped(architecture.weight_map(config), weights) | architecture.added(config, weights)
+    settings = architecture.write(config, model.sizes)
+    (class_name,) = settings.setdefault("architectures", [architecture.class_name])
+    return HuggingFaceModel(class_name, settings, written)
 
 
 def export(contents: ModelFolder, folder: Path) -> None:
-    """Write a folder that `transformers` loads, whole or not at all."""
-    architecture, settings, weights = as_theirs(contents.model, contents.config, contents.source_tokenizer.pad)
+    """Write a folder that `transformers` loads, atomically."""
+    class_name, settings, weights = to_huggingface(contents.model, contents.config, contents.source_tokenizer.pad)
     with atomic_folder(folder) as temporary:
         save_weights(temporary / WEIGHTS, weights)
         write_json(temporary / CONFIG, {**settings, **_further(contents)})
         if not isinstance(contents.model, EncoderModel):
             write_json(temporary / GENERATION, _generation(contents, settings.get("max_position_embeddings")))
         export_tokenizers(contents.source_tokenizer, contents.target_tokenizer, temporary, _frame(contents))
-        card = f"---\nlibrary_name: transformers\n---\n\nA {architecture}, exported from transduce.\n"
+        card = f"---\nlibrary_name: transformers\n---\n\nA {class_name}, exported from transduce.\n"
         (temporary / MODEL_CARD).write_text(card, encoding="utf-8")
 
 
-def target_of(config: Config, pad: int = FAIRSEQ_PAD) -> Target:
-    """Return the family that can express a model, or say why none can."""
+def choose_architecture(config: Config, pad: int = FAIRSEQ_PAD) -> ExportTarget:
+    """Return the architecture that can express a model; an error says why none can."""
     if isinstance(config, BlockConfig):
-        _refuse(config, attention=("full",))
+        _check(config, attention=("full",))
     if isinstance(config, T5Config):
         return _t5(config)
     if isinstance(config, TransformerConfig):
@@ -93,16 +93,16 @@ def target_of(config: Config, pad: int = FAIRSEQ_PAD) -> Target:
     if isinstance(config, GptConfig):
         return _language_model(config)
     if isinstance(config, BertConfig):
-        return _reader(config)
+        return _text_encoder(config)
     raise SettingsError(
-        f"Hugging Face's transformers have no place for the model '{catalog.name_of(config)}'; Transformers, "
-        "T5, GPT and BERT are exported"
+        f"a model of type '{catalog.name_of(config)}' cannot be exported to Hugging Face; "
+        "Transformer, T5, GPT and BERT can"
     )
 
 
-def _t5(config: T5Config) -> Target:
-    _refuse_widths(config)
-    _refuse(
+def _t5(config: T5Config) -> ExportTarget:
+    _check_widths(config)
+    _check(
         config,
         decoder_attention=(None, "full"),
         norm=("pre",),
@@ -117,17 +117,17 @@ def _t5(config: T5Config) -> Target:
         output_bias=(False,),
         tied_embeddings=("all", "sides"),
     )
-    return Target(T5, config)
+    return ExportTarget(T5, config)
 
 
-def _encoder_decoder(config: TransformerConfig, pad: int) -> Target:
-    _refuse_shared(config)
-    _refuse(
+def _encoder_decoder(config: TransformerConfig, pad: int) -> ExportTarget:
+    _check_heads(config)
+    _check(
         config,
         decoder_attention=(None, "full"),
         norm_kind=("layer",),
         norm_eps=(1e-5,),
-        activation=tuple(BENDS.values()),
+        activation=tuple(ACTIVATIONS.values()),
         ffn_bias=(None, True),
         scale_attention=(True,),
         scale_output=(False,),
@@ -136,70 +136,70 @@ def _encoder_decoder(config: TransformerConfig, pad: int) -> Target:
     )
     full = config.but(attention_bias=True)
     if config.norm == "post":
-        _refuse(config, tied_embeddings=("all", "target"))
-        return Target(MARIAN, full.but(output_bias=True))
-    _refuse(config, tied_embeddings=("all",))
+        _check(config, tied_embeddings=("all", "target"))
+        return ExportTarget(MARIAN, full.but(output_bias=True))
+    _check(config, tied_embeddings=("all",))
     if config.positions == "sinusoidal_fairseq" and not config.output_bias and pad == FAIRSEQ_PAD:
-        return Target(M2M100, full)
-    return Target(PEGASUS, full.but(output_bias=True))
+        return ExportTarget(M2M100, full)
+    return ExportTarget(PEGASUS, full.but(output_bias=True))
 
 
-def _language_model(config: GptConfig) -> Target:
-    _refuse(config, norm=("pre",), final_norm=(None, True), output_bias=(False,))
+def _language_model(config: GptConfig) -> ExportTarget:
+    _check(config, norm=("pre",), final_norm=(None, True), output_bias=(False,))
     if config.positions == "rotary":
-        _refuse_widths(config)
-        _refuse(config, norm_kind=("rms",), activation=("swiglu",), ffn_bias=(None, False), scale_attention=(True,))
-        return Target(LLAMA, config)
-    _refuse(config, positions=("learned",), norm_kind=("layer",), activation=tuple(BENDS.values()))
-    _refuse_shared(config)
-    return Target(GPT2, config.but(attention_bias=True, ffn_bias=None))
+        _check_widths(config)
+        _check(config, norm_kind=("rms",), activation=("swiglu",), ffn_bias=(None, False), scale_attention=(True,))
+        return ExportTarget(LLAMA, config)
+    _check(config, positions=("learned",), norm_kind=("layer",), activation=tuple(ACTIVATIONS.values()))
+    _check_heads(config)
+    return ExportTarget(GPT2, config.but(attention_bias=True, ffn_bias=None))
 
 
-def _reader(config: BertConfig) -> Target:
-    _refuse_shared(config)
-    bends = HEAD_BENDS if config.head == "language" else tuple(BENDS.values())
-    _refuse(config, norm_kind=("layer",), activation=bends, scale_attention=(True,))
-    return Target(BERT, config.but(attention_bias=True, ffn_bias=None))
+def _text_encoder(config: BertConfig) -> ExportTarget:
+    _check_heads(config)
+    activations = HEAD_ACTIVATIONS if config.head == "language" else tuple(ACTIVATIONS.values())
+    _check(config, norm_kind=("layer",), activation=activations, scale_attention=(True,))
+    return ExportTarget(BERT, config.but(attention_bias=True, ffn_bias=None))
 
 
-def _refuse_shared(config: BlockConfig) -> None:
-    """Say no to heads of other widths than the model's own, and to those that share keys."""
-    usual = config.model_dim // config.num_heads
-    _refuse(config, key_value_heads=(None, config.num_heads), key_dim=(None, usual), value_dim=(None, usual))
+def _check_heads(config: BlockConfig) -> None:
+    """Check that heads have the default width and do not share keys and values."""
+    width = config.model_dim // config.num_heads
+    _check(config, key_value_heads=(None, config.num_heads), key_dim=(None, width), value_dim=(None, width))
 
 
-def _refuse_widths(config: BlockConfig) -> None:
-    """Say no to keys and values of two widths: theirs have one number for both."""
+def _check_widths(config: BlockConfig) -> None:
+    """Check that keys and values have the same width: `transformers` has one setting for both."""
     key_dim, value_dim = config.head_dims
     if key_dim != value_dim:
         raise SettingsError(
-            f"no architecture of Hugging Face's has keys of {key_dim} and values of {value_dim} in one head; train "
-            "with key_dim and value_dim alike"
+            f"key_dim = {key_dim} and value_dim = {value_dim} cannot be exported to Hugging Face; "
+            "train with equal key_dim and value_dim"
         )
 
 
-def _refuse(config: Config, **possible: tuple[object, ...]) -> None:
+def _check(config: Config, **possible: tuple[object, ...]) -> None:
     for name, values in possible.items():
         if getattr(config, name) not in values:
             listed = ", ".join(str(value) for value in dict.fromkeys(values) if value is not None)
             raise SettingsError(
-                f"no architecture of Hugging Face's has {name} = {getattr(config, name)} in such a model; "
-                f"it could be {listed}"
+                f"{name} = {getattr(config, name)} cannot be exported to Hugging Face for this model; "
+                f"supported: {listed}"
             )
 
 
 def _frame(contents: ModelFolder) -> Frame:
-    """What the model reads around a text."""
+    """Which special tokens the model reads around a text."""
     if isinstance(contents.model, EncoderModel):
         return "both"
     if not isinstance(contents.model, LanguageModel):
-        return "end behind"
-    known: dict[str, Frame] = {"start": "start before", "nothing": "none"}
-    return known.get(str(contents.notes.get("opens_with")), "end before")
+        return "append end"
+    known: dict[str, Frame] = {"start": "prepend start", "nothing": "none"}
+    return known.get(str(contents.notes.get("opens_with")), "prepend end")
 
 
 def _further(contents: ModelFolder) -> Table:
-    """Settings that follow from the tokenizers and labels."""
+    """Settings that depend on the tokenizers and labels."""
     if not isinstance(contents.model, EncoderModel):
         return _special(contents) | {"dtype": "float32"}
     table: Table = {"pad_token_id": contents.source_tokenizer.pad, "dtype": "float32"}
@@ -207,8 +207,8 @@ def _further(contents: ModelFolder) -> Table:
     if isinstance(labels, list):
         table["id2label"] = {str(number): str(name) for number, name in enumerate(labels)}
         table["label2id"] = {str(name): number for number, name in enumerate(labels)}
-    kept = {name: contents.notes[name] for name in HABITS if contents.notes.get(name) is not None}
-    return {**table, **({OUR_HABITS: kept} if kept else {})}
+    kept = {name: contents.notes[name] for name in ENCODER_NOTES if contents.notes.get(name) is not None}
+    return {**table, **({TRANSDUCE_KEY: kept} if kept else {})}
 
 
 def _special(contents: ModelFolder) -> Table:
@@ -226,11 +226,11 @@ def _special(contents: ModelFolder) -> Table:
 
 def _generation(contents: ModelFolder, positions: int | None) -> Table:
     search = contents.notes.get("search")
-    wishes = write_generation(search) if isinstance(search, dict) else {}
-    if not isinstance(contents.model, LanguageModel):  # for whom it is the prompter's to say
-        wishes.setdefault("max_new_tokens", min(positions or MOST_TOKENS, MOST_TOKENS) - 1)
+    settings = write_generation(search) if isinstance(search, dict) else {}
+    if not isinstance(contents.model, LanguageModel):  # whose length depends on the prompt
+        settings.setdefault("max_new_tokens", min(positions or MOST_TOKENS, MOST_TOKENS) - 1)
     never = {contents.target_tokenizer.pad, contents.target_tokenizer.start} - {contents.target_tokenizer.end}
     banned = (
         {} if isinstance(contents.model, LanguageModel) else {"bad_words_ids": [[token] for token in sorted(never)]}
     )
-    return {**wishes, **_special(contents), **banned, "transformers_version": "5.0.0"}
+    return {**settings, **_special(contents), **banned, "transformers_version": "5.0.0"}

@@ -1,7 +1,7 @@
-"""A GGUF file (llama.cpp's format) of a decoder built like Llama: settings, weights and tokenizer in one file.
+"""GGUF files (llama.cpp's format) of the Llama architecture: config, weights and tokenizer in one file.
 
-Read through the `gguf` package (extra `gguf`). Quantized weights are unpacked to float32, so that what is imported is
-what the file says and no smaller; llama.cpp keeps the rows of queries and keys in another order, which is put back.
+Read with the `gguf` package (extra `gguf`). Quantized weights are dequantized to float32. llama.cpp permutes the rows
+of queries and keys; the permutation is undone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTINGS = {
     "rope_theta": "rope.freq_base",
     "vocab_size": "vocab_size",
 }
-"""What Hugging Face's `config.json` of such a model says, and what the file calls it."""
+"""Keys of Hugging Face's `config.json` -> keys of the GGUF file."""
 
 LAYER = {
     "attn_norm": "input_layernorm",
@@ -42,45 +42,48 @@ LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-AROUND = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+TOP_LEVEL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""How GPT-2 splits; the last of all here too, where it leaves what it has split before as it is."""
-FOUR_TIMES = (r"[\p{P}$+<=>^~|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
+"""GPT-2's pre-tokenization."""
+DEFAULT_SPLITS = (r"[\p{P}$+<=>^~|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
 SPLITS: dict[str, list[Any]] = {
     "gpt-2": [],
-    "default": [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in FOUR_TIMES],
+    "default": [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in DEFAULT_SPLITS],
     "smollm": [pre_tokenizers.Digits(individual_digits=True)],
 }
-"""What is split off before bytes are joined, by the file's name for it. llama.cpp's default is not GPT-2's but nearly
-Falcon's: signs, then as GPT-2, then numbers, then those by three digits."""
+"""Pre-tokenization before byte-level BPE, by its name in the file. llama.cpp's default is not GPT-2's but close to
+Falcon's: punctuation, then GPT-2's pattern, then numbers, then groups of three digits."""
 
 CONTROL, USER_DEFINED = 3, 4
-"""Types of tokens beside the usual ones: no text spells the first; the second are one token wherever they stand."""
+"""Token types besides normal ones: control tokens are never found in text, user-defined ones always as a whole."""
 
 
 class GgufFile:
-    """One file, under the names of Hugging Face's Llama."""
+    """One file, with the names of Hugging Face's Llama."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_file():
-            raise MissingInput(f"{self.path}: there is no such file; give a .gguf file")
+            raise MissingInput(f"{self.path}: no such file; give a .gguf file")
         self._gguf = _library()
         try:
             self._reader = self._gguf.GGUFReader(self.path)
             self._fields = {name: field.contents() for name, field in self._reader.fields.items()}
-        except Exception as error:  # whatever the package stumbles over: the file is a stranger's
-            raise ModelFolderError(f"{self.path}: is not a whole GGUF file ({one_line(error)}); get it again") from None
+        except Exception as error:  # the package may raise anything on an untrusted file
+            raise ModelFolderError(
+                f"{self.path}: is not a complete GGUF file ({one_line(error)}); download it again"
+            ) from None
         if self._fields.get("general.architecture") != "llama":
             raise ModelFolderError(
-                f"{self.path}: holds a {brief(self._fields.get('general.architecture'))}; only llama is read from GGUF"
+                f"{self.path}: general.architecture = {brief(self._fields.get('general.architecture'))} is not "
+                "supported; only llama is"
             )
-        self._tensors = {_theirs(tensor.name): tensor for tensor in self._reader.tensors}
+        self._tensors = {_huggingface_name(tensor.name): tensor for tensor in self._reader.tensors}
 
     @property
     def table(self) -> Table:
-        """What `config.json` would say."""
+        """The equivalent of `config.json`."""
         found = {name: self._fields.get(f"llama.{key}") for name, key in SETTINGS.items()}
         table = {name: value for name, value in found.items() if value is not None}
         if f"{self._fields.get('llama.rope.scaling.type', 'none')}" != "none":
@@ -96,7 +99,9 @@ class GgufFile:
         try:
             values = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         except Exception as error:
-            raise ModelFolderError(f"{self.path}: the weight '{name}' cannot be unpacked ({one_line(error)})") from None
+            raise ModelFolderError(
+                f"{self.path}: the weight '{name}' cannot be dequantized ({one_line(error)})"
+            ) from None
         weight = torch.from_numpy(values)
         part = next((part for part in ("q_proj", "k_proj") if part in name.split(".")), None)
         if part is None:
@@ -106,14 +111,14 @@ class GgufFile:
             heads = self.table.get("num_key_value_heads", heads)
         if weight.dim() == 0 or len(weight) % (2 * heads):
             raise ModelFolderError(
-                f"{self.path}: the weight '{name}' has shape {tuple(weight.shape)}, which is not for {heads} heads; "
-                "get the file again"
+                f"{self.path}: the weight '{name}' has shape {tuple(weight.shape)}, which does not fit {heads} heads; "
+                "download the file again"
             )
-        return _halves(weight, heads)
+        return _to_huggingface_rows(weight, heads)
 
     @property
     def special(self) -> dict[str, int | None]:
-        """Ids of the tokens that begin, end and fill up a text; None where the file names none."""
+        """Ids of the start, end, padding and unknown tokens; None where the file has none."""
         named = {"start": "bos", "end": "eos", "pad": "padding", "unknown": "unknown"}
         return {ours: self._fields.get(f"tokenizer.ggml.{theirs}_token_id") for ours, theirs in named.items()}
 
@@ -123,22 +128,22 @@ class GgufFile:
         return bool(self._fields.get("tokenizer.ggml.add_bos_token", False))
 
     def tokenizer(self) -> tokenizers.Tokenizer:
-        """The tokenizer, as the library has it, which may raise anything where the file's lists do not fit."""
+        """Return the library tokenizer; the library may raise anything on invalid lists."""
         model, split = (self._fields.get(f"tokenizer.ggml.{name}") for name in ("model", "pre"))
         if model == "gpt2" and split is None:
             raise ModelFolderError(
-                f"{self.path}: does not say how text is split (tokenizer.ggml.pre), as files from before May 2024; get "
-                "a newer file of this model, or convert it again"
+                f"{self.path}: has no tokenizer.ggml.pre, like files from before May 2024; "
+                "use a newer file of this model, or convert it again"
             )
         if model != "gpt2" or not isinstance(split, str) or split not in SPLITS:
             raise ModelFolderError(
-                f"{self.path}: its tokenizer is {brief(model)} with splitting {brief(split)}; only gpt2 with "
-                f"{', '.join(SPLITS)} is read from GGUF"
+                f"{self.path}: tokenizer {brief(model)} with pre-tokenizer {brief(split)} is not supported; "
+                f"supported: gpt2 with {', '.join(SPLITS)}"
             )
         pieces = self._list("tokens", str)
         merges = [tuple(merge.split(" ", 1)) for merge in self._list("merges", str)]
         if len(set(pieces)) < len(pieces):
-            raise ValueError("two of its tokens have the same text")
+            raise ValueError("two tokens have the same text")
         made = tokenizers.Tokenizer(models.BPE({piece: token for token, piece in enumerate(pieces)}, merges))
         bytes_joined = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.pre_tokenizer = pre_tokenizers.Sequence([*SPLITS[split], bytes_joined])
@@ -154,26 +159,26 @@ class GgufFile:
         return made
 
     def _list(self, name: str, kind: type) -> list[Any]:
-        """One of the tokenizer's lists."""
+        """Return one of the tokenizer's lists."""
         values = self._fields.get(f"tokenizer.ggml.{name}")
         if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-            raise ValueError(f"its {name} are no list of {'texts' if kind is str else 'numbers'}")
+            raise ValueError(f"{name} is not a list of {'strings' if kind is str else 'numbers'}")
         return values
 
 
-def _halves(weight: Tensor, heads: int) -> Tensor:
-    """Put back the rows of each head, which llama.cpp keeps in pairs: first halves, then second halves."""
+def _to_huggingface_rows(weight: Tensor, heads: int) -> Tensor:
+    """Undo llama.cpp's permutation of each head's rows, which interleaves their two halves."""
     paired = weight.view(heads, -1, 2, *weight.shape[1:])
     return paired.transpose(1, 2).reshape(weight.shape)
 
 
-def _theirs(name: str) -> str:
-    """The name that Hugging Face's files have for a tensor; what is not known keeps its own, and is refused later."""
+def _huggingface_name(name: str) -> str:
+    """Return Hugging Face's name of a tensor; an unknown one keeps its own and is rejected later."""
     if "." not in name:
         return name
     *path, part, kind = name.split(".")
-    if not path and part in AROUND:
-        return f"{AROUND[part]}.{kind}"
+    if not path and part in TOP_LEVEL:
+        return f"{TOP_LEVEL[part]}.{kind}"
     if len(path) == 2 and path[0] == "blk" and part in LAYER:
         return f"model.layers.{path[1]}.{LAYER[part]}.{kind}"
     return name
@@ -184,5 +189,5 @@ def _library() -> Any:
         import gguf
         import gguf.quants
     except ImportError:
-        raise SettingsError("reading GGUF files needs a package; `pip install 'transduce[gguf]'`") from None
+        raise SettingsError("GGUF files need the gguf package; run `pip install 'transduce[gguf]'`") from None
     return gguf

@@ -1,4 +1,4 @@
-"""Other people's models as model folders of ours: Hugging Face's folders, torch's own Transformer, GGUF files."""
+"""Import models into our model folders: Hugging Face folders, `torch.nn.Transformer` weights, GGUF files."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from transduce.config import Config, Table
 from transduce.errors import ModelFolderError, SettingsError, brief, suggestion
 from transduce.interop import torch_transformer
 from transduce.interop.gguf import GgufFile
+from transduce.interop.huggingface.architecture import Architecture, Settings
 from transduce.interop.huggingface.bert import BERT
-from transduce.interop.huggingface.family import Family, Settings
-from transduce.interop.huggingface.folder import CONFIG, ForeignFolder
+from transduce.interop.huggingface.folder import CONFIG, HuggingFaceFolder
 from transduce.interop.huggingface.generation import read_search
 from transduce.interop.huggingface.language_model import GPT2, LLAMA
-from transduce.interop.huggingface.rename import Rename, Weights, matrix, names_of, read_renamed
 from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer import Pair, import_tokenizers
+from transduce.interop.huggingface.weight_map import WeightMapping, Weights, load_mapped, matrix, source_names
 from transduce.interop.torch_transformer import torch_tokenizers
 from transduce.model_folder import ModelFolder, put_weights, save_model, weights_of
 from transduce.models import catalog
@@ -30,7 +30,7 @@ from transduce.text.tokenizer.file import wrap_errors
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import LibraryCodec
 
-FAMILIES: Mapping[str, Family] = {
+ARCHITECTURES: Mapping[str, Architecture] = {
     "marian": MARIAN,
     "pegasus": PEGASUS,
     "m2m_100": M2M100,
@@ -43,22 +43,22 @@ FAMILIES: Mapping[str, Family] = {
 TORCH = "torch_transformer"
 
 GENERATION = "generation_config.json"
-OUR_HABITS = "transduce"
-"""Where `config.json` of a reader that we exported keeps what `transformers` leave to the asker, …"""
-HABITS = {"max_length": 8, "stride": 1, "allow_no_answer": True}
-"""… which is this, each with the least that makes sense."""
+TRANSDUCE_KEY = "transduce"
+"""Key in `config.json` of an exported text encoder for the notes that `transformers` has no setting for, …"""
+ENCODER_NOTES = {"max_length": 8, "stride": 1, "allow_no_answer": True}
+"""… which are these, each with its smallest valid value."""
 EMBEDDINGS = (
     ("source_embedding.weight", "embedding.weight", "embedding.tokens.weight"),
     ("target_embedding.weight", "source_embedding.weight", "embedding.weight", "embedding.tokens.weight"),
 )
-"""Our weights that say how many tokens the source and the target have, the first of them that a model has."""
+"""Weights whose rows are the source and the target vocabulary: the first one that a model has counts."""
 
 
-class Origin(NamedTuple):
-    """A stranger's model, opened."""
+class SourceModel(NamedTuple):
+    """An untrusted model, opened."""
 
     path: Path
-    family: Family
+    architecture: Architecture
     settings: Settings
     weights: Weights
 
@@ -66,43 +66,43 @@ class Origin(NamedTuple):
 def import_model(
     path: str | Path, output: str | Path, source_language: str | None = None, target_language: str | None = None
 ) -> ModelFolder:
-    """Make a model folder out of a folder of Hugging Face's, or a GGUF file, and return what it holds.
+    """Write a model folder from a Hugging Face folder or a GGUF file, and return its contents.
 
-    Where a model knows several languages, `source_language` and `target_language` say which it is to translate.
+    `source_language` and `target_language` select the languages of a multilingual model.
     """
     path = Path(path)
     if path.suffix == ".gguf" and (source_language or target_language):
-        raise SettingsError(f"{path}: holds a language model, which translates nothing; leave out its languages")
+        raise SettingsError(f"{path}: holds a language model, not a translation model; leave out the languages")
     contents = _from_gguf(path) if path.suffix == ".gguf" else _from_folder(path, source_language, target_language)
     save_model(Path(output), contents, _card(contents, path))
     return contents
 
 
 def _from_folder(path: Path, source_language: str | None, target_language: str | None) -> ModelFolder:
-    folder = ForeignFolder(path)
+    folder = HuggingFaceFolder(path)
     settings = Settings(folder.config, str(folder.path / CONFIG))
-    origin = Origin(folder.path, _family(settings), settings, folder.weights)
-    config, sizes, renames = _shape(origin)
+    source = SourceModel(folder.path, _architecture(settings), settings, folder.weights)
+    config, sizes, weight_map = _read_config(source)
     if settings.table["model_type"] == TORCH:
         tokenizers = torch_tokenizers(folder, settings, sizes)
     else:
         tokenizers = import_tokenizers(folder, sizes, source_language, target_language)
     table = folder.table(GENERATION) if folder.find(GENERATION) is not None else folder.config
     notes: Table = {"source_language": source_language, "target_language": target_language}
-    notes |= {"opens_with": _opening(tokenizers[1])}
+    notes |= {"opens_with": _prompt_start(tokenizers[1])}
     if getattr(config, "head", None) in ("labels", "tags"):
         notes["labels"] = _labels(settings)
-    notes |= _habits(settings)
-    return _made(origin, config, sizes, renames, tokenizers, table, notes)
+    notes |= _encoder_notes(settings)
+    return _build(source, config, sizes, weight_map, tokenizers, table, notes)
 
 
 def _from_gguf(path: Path) -> ModelFolder:
     file = GgufFile(path)
-    origin = Origin(path, LLAMA, Settings(file.table, str(path)), file)
-    config, sizes, renames = _shape(origin)
+    source = SourceModel(path, LLAMA, Settings(file.table, str(path)), file)
+    config, sizes, weight_map = _read_config(source)
     special = file.special
     end = special["end"] if special["end"] is not None else 0
-    with wrap_errors(str(path), "a GGUF file with a tokenizer that can be read", "get it again"):
+    with wrap_errors(str(path), "a GGUF file with a tokenizer that can be read", "download it again"):
         codec = LibraryCodec(json.loads(file.tokenizer().to_str()))
         known: Table = {
             "family": "llama",
@@ -115,89 +115,89 @@ def _from_gguf(path: Path) -> ModelFolder:
         }
         tokenizer = ImportedTokenizer(ImportedConfig.from_table(known, "its tokens"), codec)
     notes = {"opens_with": "start" if file.adds_start else "nothing"}
-    return _made(origin, config, sizes, renames, (tokenizer, tokenizer), {}, notes)
+    return _build(source, config, sizes, weight_map, (tokenizer, tokenizer), {}, notes)
 
 
-def _opening(tokenizer: ImportedTokenizer) -> str:
-    """What stands before a text that a language model goes on with."""
+def _prompt_start(tokenizer: ImportedTokenizer) -> str:
+    """Return which token precedes the prompt of a language model."""
     prefix = tokenizer.config.prefix
     return "nothing" if not prefix else "end" if prefix == (tokenizer.end,) else "start"
 
 
-def _habits(settings: Settings) -> Table:
-    """How a reader of ours read before it was exported, as far as that makes sense."""
-    found = settings.table.get(OUR_HABITS)
+def _encoder_notes(settings: Settings) -> Table:
+    """Return the notes of a text encoder that was exported from here, as far as they are valid."""
+    found = settings.table.get(TRANSDUCE_KEY)
     table = found if isinstance(found, dict) else {}
     return {
         name: table[name]
-        for name, least in HABITS.items()
+        for name, least in ENCODER_NOTES.items()
         if type(table.get(name)) is type(least) and table[name] >= least
     }
 
 
 def _labels(settings: Settings) -> list[str] | None:
-    """The names of a reader's labels in their order, None where it has no names for them."""
+    """Return the label names of a text encoder in order, None if it has none."""
     labels = settings.table.get("id2label")
     if not isinstance(labels, dict):
         return None
     numbers = [str(number) for number in range(len(labels))]
     if labels.keys() != set(numbers):
         raise ModelFolderError(
-            f"{settings.where}: id2label should number its labels from 0 on, not by {brief(sorted(labels))}"
+            f"{settings.where}: id2label must number its labels from 0, not by {brief(sorted(labels))}"
         )
     return [str(labels[number]) for number in numbers]
 
 
-def _family(settings: Settings) -> Family:
+def _architecture(settings: Settings) -> Architecture:
     kind = str(settings.table.get("model_type"))
     if kind == TORCH:
-        return torch_transformer.family(settings)
-    if kind not in FAMILIES:
+        return torch_transformer.architecture(settings)
+    if kind not in ARCHITECTURES:
         raise ModelFolderError(
-            f"{settings.where}: model_type = {kind!r} cannot be imported{suggestion(kind, [*FAMILIES, TORCH])}"
+            f"{settings.where}: model_type = {kind!r} cannot be imported{suggestion(kind, [*ARCHITECTURES, TORCH])}"
         )
-    return FAMILIES[kind]
+    return ARCHITECTURES[kind]
 
 
-def _shape(origin: Origin) -> tuple[Config, VocabularySizes, list[Rename]]:
-    """What the model is, how many tokens it knows, and where its weights are; nothing large is made for that."""
+def _read_config(source: SourceModel) -> tuple[Config, VocabularySizes, list[WeightMapping]]:
+    """Return config, vocabulary sizes and weight map, without allocating a model."""
     try:
-        config = origin.family.read(origin.settings, origin.weights)
+        config = source.architecture.read(source.settings, source.weights)
     except SettingsError as error:
-        raise ModelFolderError(f"{error}; get {CONFIG} and the weights from one place") from None
-    renames = origin.family.renames(config)
-    by_name = {rename.ours: rename for rename in renames}
+        raise ModelFolderError(f"{error}; take {CONFIG} and the weights from one checkpoint") from None
+    weight_map = source.architecture.weight_map(config)
+    by_name = {mapping.name: mapping for mapping in weight_map}
     sizes = []
     for names in EMBEDDINGS:
-        rename = next(by_name[name] for name in names if name in by_name)
-        there = next((name for name in names_of(rename) if name in origin.weights.names), None)
+        mapping = next(by_name[name] for name in names if name in by_name)
+        there = next((name for name in source_names(mapping) if name in source.weights.names), None)
         if there is None:
-            raise ModelFolderError(f"{origin.path}: has no weight '{next(iter(names_of(rename)))}'")
-        sizes.append(len(matrix(origin.weights, there, str(origin.path))))
-    return config, VocabularySizes(*sizes), renames
+            raise ModelFolderError(f"{source.path}: missing weight '{next(iter(source_names(mapping)))}'")
+        sizes.append(len(matrix(source.weights, there, str(source.path))))
+    return config, VocabularySizes(*sizes), weight_map
 
 
-def _made(
-    origin: Origin,
+def _build(
+    source: SourceModel,
     config: Config,
     sizes: VocabularySizes,
-    renames: list[Rename],
+    weight_map: list[WeightMapping],
     tokenizers: Pair,
     generation: Table,
     notes: Table,
 ) -> ModelFolder:
-    """Put everything together, shapes compared before memory is taken for a model of a stranger's sizes."""
-    weights = read_renamed(renames, origin.weights, origin.family.ignored, str(origin.path))
+    """Build the model folder's contents; shapes are checked before memory is allocated for an untrusted config."""
+    weights = load_mapped(weight_map, source.weights, source.architecture.ignored, str(source.path))
     with torch.device("meta"):
         expected = {name: weight.shape for name, weight in weights_of(catalog.build(config, sizes)).items()}
     for name, weight in weights.items():
         if weight.shape != expected.get(name):
             raise ModelFolderError(
-                f"{origin.path}: the weight '{name}' has shape {tuple(weight.shape)}, but the settings say "
-                f"{tuple(expected.get(name, ()))}; get {CONFIG} and the weights from one place"
+                f"{source.path}: the weight '{name}' has shape {tuple(weight.shape)}, but the config requires "
+                f"{tuple(expected.get(name, ()))}; take {CONFIG} and the weights from one checkpoint"
             )
     model = catalog.build(config, sizes)
-    put_weights(model, {name: weight.float() for name, weight in weights.items()}, origin.path)
+    put_weights(model, {name: weight.float() for name, weight in weights.items()}, source.path)
     if not isinstance(model, EncoderModel):
         notes["search"] = read_search(generation, model)
     kept = {name: value for name, value in notes.items() if value is not None}
@@ -212,7 +212,7 @@ def _card(contents: ModelFolder, path: Path) -> str:
     if isinstance(contents.model, LanguageModel):
         verb = "generate"
     elif isinstance(contents.model, EncoderModel):
-        verb = "embed" if contents.model.head is None else "read"
+        verb = "embed" if contents.model.head is None else "predict"
     return "\n".join(
         [
             "---",
@@ -221,8 +221,8 @@ def _card(contents: ModelFolder, path: Path) -> str:
             "",
             f"# {path.stem}, imported",
             "",
-            f"A {catalog.name_of(contents.config)} of {parameters:,} parameters, trained elsewhere. Its own card "
-            "says what on, how good it is and what one may do with it.",
+            f"A {catalog.name_of(contents.config)} of {parameters:,} parameters, trained elsewhere. Its original card "
+            "has its training data, scores and license.",
             "",
             f"Use it: `transduce {verb} THIS_FOLDER`.",
             "",

@@ -16,7 +16,7 @@ from tests.unit.cli.example import check_rejected, complaint
 from transduce.cli.main import run
 from transduce.errors import DataError
 from transduce.inference.translator import Translator
-from transduce.interop.huggingface.generation import left_out
+from transduce.interop.huggingface.generation import unsupported_options
 
 
 def test_a_file_and_standard_input_give_what_python_gives(
@@ -283,12 +283,12 @@ def test_an_export_says_which_wishes_are_lost_on_the_way(place: Path, capsys: py
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("note: search.length_normalization = 'gnmt'")
     kept = {"method": "beam", "length_normalization": "power", "length_penalty": 1.6, "repetition_penalty": 1.2}
-    assert left_out(kept) == []
-    assert left_out({**kept, "coverage_penalty": 0.2, "presence_penalty": 1.0}) == [
+    assert unsupported_options(kept) == []
+    assert unsupported_options({**kept, "coverage_penalty": 0.2, "presence_penalty": 1.0}) == [
         "coverage_penalty = 0.2",
         "presence_penalty = 1.0",
     ]
-    assert left_out({"method": "greedy", "length_penalty": 0.9}) == []
+    assert unsupported_options({"method": "greedy", "length_penalty": 0.9}) == []
 
 
 def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,7 +102,7 @@ def test_references_that_are_all_empty_are_refused() -> None:
 
 def test_unequal_and_empty_corpora_are_refused() -> None:
     for rate in (exact_match, word_error_rate, phoneme_error_rate):
-        with pytest.raises(DataError, match="2 hypotheses stand against 1"):
+        with pytest.raises(DataError, match="2 hypotheses but 1"):
             rate(["a", "b"], [["a"]])
         with pytest.raises(DataError, match="nothing to score"):
             rate([], [])

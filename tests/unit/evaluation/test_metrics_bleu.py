@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.errors import DataError, SettingsError
-from transduce.evaluation.metrics import bleu, bleu_metric, checked, choose, chrf, reference_count
+from transduce.evaluation.metrics import bleu, bleu_metric, check_references, chrf, reference_count, select_metrics
 
 HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him.", "", "Über 1,000 Wörter!"]
 FIRST = ["The dog bit the man.", "It was not unexpected.", "The man bit him first.", "Nothing.", "Über 1,000 Wörter?"]
@@ -68,7 +68,7 @@ def test_line_and_signature_are_those_of_sacrebleu() -> None:
 def test_a_plain_string_is_one_reference_and_not_many_letters() -> None:
     assert bleu(HYPOTHESES, FIRST).value == bleu(HYPOTHESES, [[line] for line in FIRST]).value
     assert reference_count(FIRST) == "1"
-    assert checked(["x"], ["whole"]) == [("whole",)]
+    assert check_references(["x"], ["whole"]) == [("whole",)]
 
 
 def test_tokenised_text_is_said_in_the_score_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -96,8 +96,8 @@ def test_a_tokenizer_that_cannot_be_downloaded_is_said_before_anything_is_scored
     with pytest.raises(
         SettingsError, match=r"'flores200' is a model that has to be downloaded once, which failed \(no network\)"
     ):
-        choose(["bleu"], "flores200")
-    assert list(choose(["exact_match"], "flores200")) == ["exact_match"]
+        select_metrics(["bleu"], "flores200")
+    assert list(select_metrics(["exact_match"], "flores200")) == ["exact_match"]
 
 
 def test_a_tokenizer_whose_package_is_missing_is_one_sentence() -> None:
@@ -114,7 +114,7 @@ def test_a_tokenizer_whose_package_is_missing_is_one_sentence() -> None:
     ("hypotheses", "references", "says"),
     [
         ([], [], "nothing to score"),
-        (["a"], [["a"], ["b"]], "1 hypotheses stand against 2"),
+        (["a"], [["a"], ["b"]], "1 hypotheses but 2"),
         (["a", "b"], [["a"], []], "sentence 2 has no reference"),
     ],
 )

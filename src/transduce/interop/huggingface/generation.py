@@ -1,4 +1,4 @@
-"""How a model searches unless asked: Hugging Face's `generation_config.json`, and our `[search]` table."""
+"""A model's default search options: Hugging Face's `generation_config.json` <-> our `[search]` table."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ NUMBERS = {
     "min_new_tokens": "min_length",
     "max_new_tokens": "max_length",
 }
-"""Their wishes that mean the same here under another name."""
+"""Generation settings -> search options of the same meaning."""
 SAMPLED = {"temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
-WISHES = {*NUMBERS, *SAMPLED, "num_beams", "do_sample", "length_penalty", "early_stopping", "max_length"}
-"""All of theirs that mean something here."""
+GENERATION_SETTINGS = {*NUMBERS, *SAMPLED, "num_beams", "do_sample", "length_penalty", "early_stopping", "max_length"}
+"""All generation settings that are read."""
 
-OURS = ("coverage_penalty", "beam_groups", "presence_penalty", "frequency_penalty", "seed")
-"""Wishes of ours that they have not."""
+UNSUPPORTED = ("coverage_penalty", "beam_groups", "presence_penalty", "frequency_penalty", "seed")
+"""Search options without a counterpart in `transformers`."""
 
 
 def read_search(table: Table, model: Model) -> Table:
-    """Return the `[search]` table that stands for their wishes; what has no meaning here is left out."""
+    """Return the `[search]` table of a `generation_config.json`; settings without a counterpart are left out."""
     beam = _number(table.get("num_beams"), 1)
     found: Table = {ours: table[theirs] for theirs, ours in NUMBERS.items() if _is_number(table.get(theirs))}
     if table.get("do_sample") is True:
@@ -44,31 +44,32 @@ def read_search(table: Table, model: Model) -> Table:
 
 
 def write_generation(search: Table) -> Table:
-    """Return their wishes for a `[search]` table of ours."""
+    """Return the `generation_config.json` of a `[search]` table."""
     options = SearchOptions.from_table(search, "the model folder's search")
-    wishes: Table = {
+    settings: Table = {
         theirs: getattr(options, ours) for theirs, ours in NUMBERS.items() if getattr(options, ours) is not None
     }
-    wishes = {name: value for name, value in wishes.items() if name != "min_new_tokens" or value}
+    settings = {name: value for name, value in settings.items() if name != "min_new_tokens" or value}
     if options.method == "sample":
-        return wishes | {"do_sample": True} | {theirs: getattr(options, ours) for theirs, ours in SAMPLED.items()}
-    wishes |= {"do_sample": False, "num_beams": options.width}
+        return settings | {"do_sample": True} | {theirs: getattr(options, ours) for theirs, ours in SAMPLED.items()}
+    settings |= {"do_sample": False, "num_beams": options.width}
     if options.method == "beam":
-        power = options.length_normalization == "power"  # they have no other
-        wishes |= {
+        power = options.length_normalization == "power"  # the only one in transformers
+        settings |= {
             "length_penalty": options.length_penalty if power else 1.0,
             "early_stopping": options.stop_rule == "beam_finished",
         }
-    return wishes
+    return settings
 
 
-def left_out(search: Table) -> list[str]:
-    """Say which wishes of a `[search]` table they have nothing for, so that their answers may be others."""
-    options, usual = SearchOptions.from_table(search, "the model folder's search"), SearchOptions()
-    lost = [f"{name} = {value}" for name in OURS if (value := getattr(options, name)) != getattr(usual, name)]
+def unsupported_options(search: Table) -> list[str]:
+    """List options of a `[search]` table that `transformers` lacks, so that its translations may differ."""
+    options, defaults = SearchOptions.from_table(search, "the model folder's search"), SearchOptions()
+    lost = [f"{name} = {value}" for name in UNSUPPORTED if (value := getattr(options, name)) != getattr(defaults, name)]
     if options.method == "beam" and options.length_normalization != "power" and options.length_penalty:
         lost.append(
-            f"length_normalization = '{options.length_normalization}' with length_penalty = {options.length_penalty} (1.0 of theirs instead)"
+            f"length_normalization = '{options.length_normalization}' with length_penalty = {options.length_penalty} "
+            "(replaced by power with 1.0)"
         )
     return lost
 
@@ -77,5 +78,5 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number(value: Any, otherwise: Any) -> Any:
-    return value if _is_number(value) else otherwise
+def _number(value: Any, default: Any) -> Any:
+    return value if _is_number(value) else default

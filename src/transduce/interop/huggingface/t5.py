@@ -1,11 +1,11 @@
-"""T5 of Hugging Face's, versions 1.0 (ReLU, the output is the embedding) and 1.1 (GeGLU, an output of its own)."""
+"""Hugging Face's T5, versions 1.0 (ReLU, tied output) and 1.1 (GeGLU, untied output)."""
 
 from __future__ import annotations
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError
-from transduce.interop.huggingface.family import Family, Settings, are_one
-from transduce.interop.huggingface.rename import Rename, Weights, matrix
+from transduce.interop.huggingface.architecture import Architecture, Settings, are_tied
+from transduce.interop.huggingface.weight_map import WeightMapping, Weights, matrix
 from transduce.models.interface import VocabularySizes
 from transduce.models.t5 import T5Config
 
@@ -18,28 +18,28 @@ def _read(settings: Settings, weights: Weights) -> T5Config:
     kind = str(settings.table.get("feed_forward_proj", "relu"))
     if kind not in FEED_FORWARD:
         raise ModelFolderError(
-            f"{settings.where}: feed_forward_proj = {kind!r} is not one of {', '.join(FEED_FORWARD)}"
+            f"{settings.where}: feed_forward_proj = {kind!r} is not supported; supported: {', '.join(FEED_FORWARD)}"
         )
-    layers = settings.number("num_layers")
-    decoder_layers = settings.number("num_decoder_layers", layers)
+    layers = settings.integer("num_layers")
+    decoder_layers = settings.integer("num_decoder_layers", layers)
     first = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-    said = settings.table.get("scale_decoder_outputs", settings.table.get("tie_word_embeddings", True))
+    scale_output = settings.table.get("scale_decoder_outputs", settings.table.get("tie_word_embeddings", True))
     return T5Config.from_table(
         {
-            "model_dim": settings.number("d_model"),
-            "num_heads": settings.number("num_heads"),
-            "key_dim": settings.number("d_kv"),
-            "value_dim": settings.number("d_kv"),
-            "ffn_dim": settings.number("d_ff"),
+            "model_dim": settings.integer("d_model"),
+            "num_heads": settings.integer("num_heads"),
+            "key_dim": settings.integer("d_kv"),
+            "value_dim": settings.integer("d_kv"),
+            "ffn_dim": settings.integer("d_ff"),
             "num_layers": layers,
             "decoder_layers": None if decoder_layers == layers else decoder_layers,
-            "norm_eps": settings.share("layer_norm_epsilon", 1e-6),
+            "norm_eps": settings.number("layer_norm_epsilon", 1e-6),
             "activation": FEED_FORWARD[kind],
-            "buckets": settings.number("relative_attention_num_buckets", len(matrix(weights, first, settings.where))),
-            "max_distance": settings.number("relative_attention_max_distance", 128),
-            "tied_embeddings": "all" if are_one(weights, SHARED.split("|"), OUTPUT) else "sides",
-            "scale_output": bool(said),
-            "dropout": settings.share("dropout_rate", 0.1),
+            "buckets": settings.integer("relative_attention_num_buckets", len(matrix(weights, first, settings.where))),
+            "max_distance": settings.integer("relative_attention_max_distance", 128),
+            "tied_embeddings": "all" if are_tied(weights, SHARED.split("|"), OUTPUT) else "sides",
+            "scale_output": bool(scale_output),
+            "dropout": settings.number("dropout_rate", 0.1),
         },
         settings.where,
     )
@@ -61,55 +61,59 @@ def _write(config: T5Config, sizes: VocabularySizes) -> Table:
         "dropout_rate": config.dropout,
         "layer_norm_epsilon": config.norm_eps,
         "feed_forward_proj": next(theirs for theirs, ours in FEED_FORWARD.items() if ours == config.activation),
-        "tie_word_embeddings": config.scale_output,  # what they read from it is whether the output is scaled
+        "tie_word_embeddings": config.scale_output,  # T5 reads from it whether the output is scaled
     }
 
 
-def _renames(config: T5Config) -> list[Rename]:
+def _weight_map(config: T5Config) -> list[WeightMapping]:
     tied = f"|{OUTPUT}" if config.tied_embeddings == "all" else ""
-    found = [Rename("source_embedding.weight", (f"{SHARED}{tied}",))]
+    found = [WeightMapping("source_embedding.weight", (f"{SHARED}{tied}",))]
     if config.tied_embeddings == "sides":
-        found.append(Rename("output.weight", (OUTPUT,)))
+        found.append(WeightMapping("output.weight", (OUTPUT,)))
     for side, layers, kind in (
         ("encoder", config.num_layers, "source"),
         ("decoder", config.decoder_layers or config.num_layers, "target"),
     ):
         bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        found.append(Rename(f"{kind}_relative_positions.weight", (bias,)))
-        found.append(Rename(f"{side}_norm.weight", (f"{side}.final_layer_norm.weight",)))
+        found.append(WeightMapping(f"{kind}_relative_positions.weight", (bias,)))
+        found.append(WeightMapping(f"{side}_norm.weight", (f"{side}.final_layer_norm.weight",)))
         for layer in range(layers):
             found += _block(f"{side}.{layer}", f"{side}.block.{layer}.layer", config, side == "decoder")
     return found
 
 
-def _block(ours: str, theirs: str, config: T5Config, crosses: bool) -> list[Rename]:
+def _block(ours: str, theirs: str, config: T5Config, crosses: bool) -> list[WeightMapping]:
     widths, last = tuple(config.head_shape.widths), 2 if crosses else 1
     own, inner = f"{theirs}.0.SelfAttention", f"{theirs}.{last}.DenseReluDense"
     up = "gate_up" if config.is_gated else "up"
     wide = ("wi_0", "wi_1") if config.is_gated else ("wi",)
     found = [
-        Rename(f"{ours}.self_attention.qkv_proj.weight", tuple(f"{own}.{x}.weight" for x in "qkv"), widths=widths),
-        Rename(f"{ours}.self_attention.out_proj.weight", (f"{own}.o.weight",)),
-        Rename(f"{ours}.self_attention_residual.norm.weight", (f"{theirs}.0.layer_norm.weight",)),
-        Rename(f"{ours}.feed_forward.{up}.weight", tuple(f"{inner}.{name}.weight" for name in wide)),
-        Rename(f"{ours}.feed_forward.down.weight", (f"{inner}.wo.weight",)),
-        Rename(f"{ours}.feed_forward_residual.norm.weight", (f"{theirs}.{last}.layer_norm.weight",)),
+        WeightMapping(
+            f"{ours}.self_attention.qkv_proj.weight", tuple(f"{own}.{x}.weight" for x in "qkv"), widths=widths
+        ),
+        WeightMapping(f"{ours}.self_attention.out_proj.weight", (f"{own}.o.weight",)),
+        WeightMapping(f"{ours}.self_attention_residual.norm.weight", (f"{theirs}.0.layer_norm.weight",)),
+        WeightMapping(f"{ours}.feed_forward.{up}.weight", tuple(f"{inner}.{name}.weight" for name in wide)),
+        WeightMapping(f"{ours}.feed_forward.down.weight", (f"{inner}.wo.weight",)),
+        WeightMapping(f"{ours}.feed_forward_residual.norm.weight", (f"{theirs}.{last}.layer_norm.weight",)),
     ]
     if crosses:
         cross, keys = f"{theirs}.1.EncDecAttention", widths[1:]
         found += [
-            Rename(f"{ours}.cross_attention.q_proj.weight", (f"{cross}.q.weight",)),
-            Rename(f"{ours}.cross_attention.kv_proj.weight", tuple(f"{cross}.{x}.weight" for x in "kv"), widths=keys),
-            Rename(f"{ours}.cross_attention.out_proj.weight", (f"{cross}.o.weight",)),
-            Rename(f"{ours}.cross_attention_residual.norm.weight", (f"{theirs}.1.layer_norm.weight",)),
+            WeightMapping(f"{ours}.cross_attention.q_proj.weight", (f"{cross}.q.weight",)),
+            WeightMapping(
+                f"{ours}.cross_attention.kv_proj.weight", tuple(f"{cross}.{x}.weight" for x in "kv"), widths=keys
+            ),
+            WeightMapping(f"{ours}.cross_attention.out_proj.weight", (f"{cross}.o.weight",)),
+            WeightMapping(f"{ours}.cross_attention_residual.norm.weight", (f"{theirs}.1.layer_norm.weight",)),
         ]
     return found
 
 
-T5 = Family(
-    architecture="T5ForConditionalGeneration",
+T5 = Architecture(
+    class_name="T5ForConditionalGeneration",
     read=_read,
     write=_write,
-    renames=_renames,
-    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),  # of old files, never used
+    weight_map=_weight_map,
+    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),  # in old files, never used
 )

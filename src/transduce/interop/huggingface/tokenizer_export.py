@@ -1,8 +1,8 @@
-"""Tokenizers as files that `transformers` loads: ours as a `tokenizer.json`, imported ones as what they came from.
+"""Export tokenizers to files that `transformers` loads: ours as `tokenizer.json`, imported ones as they came.
 
-It then gives our texts, and our tokens as the model reads them: a translator's with the end token behind them, a
-reader's between start and end, a language model's behind the end of another text. Two tokenizers stand in two folders,
-that of targets within the other: `AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")`.
+It then gives the same texts, and tokens with the special tokens that the model expects: end appended for translation,
+start and end for text encoders, end prepended for language models. With two tokenizers, the target's is in a subfolder:
+`AutoTokenizer.from_pretrained(folder, subfolder="target_tokenizer")`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from transduce.text.tokenizer.special import END, PAD, START, UNKNOWN
 from transduce.text.tokenizer.tokenizer import Tokenizer
 
 MODEL_FILES = {"m2m_100": "sentencepiece.bpe.model", "t5": SPIECE, "llama": "tokenizer.model"}
-"""What each family calls its SentencePiece model."""
+"""File name of each family's SentencePiece model."""
 
 ROLES = {PAD: "pad_token", START: "bos_token", END: "eos_token", "<mask>": "mask_token"}
 
+ENCODER_ROLES = {"cls_token": START, "sep_token": END}
+"""Further roles of the special tokens of text encoders."""
 
-FRAMED = {"cls_token": START, "sep_token": END}
-"""What their readers call what stands around a text."""
-
-Frame = Literal["end behind", "end before", "start before", "both", "none"]
-"""Which special tokens a model reads around a text. An imported tokenizer brings its own."""
+Frame = Literal["append end", "prepend end", "prepend start", "both", "none"]
+"""Special tokens that a model expects around a text. An imported tokenizer has its own."""
 
 
-def export_tokenizers(source: AnyTokenizer, target: AnyTokenizer, folder: Path, frame: Frame = "end behind") -> None:
+def export_tokenizers(source: AnyTokenizer, target: AnyTokenizer, folder: Path, frame: Frame = "append end") -> None:
     """Write the files of a model's tokenizers into an existing folder."""
     if isinstance(source, ImportedTokenizer) and isinstance(source.codec, RenumberedCodec):
         _write_models(source, target, folder)
@@ -58,22 +57,22 @@ def _write_one(tokenizer: AnyTokenizer, folder: Path, frame: Frame) -> None:
 
 
 def _own(tokenizer: Tokenizer, frame: Frame) -> tuple[Table, dict[SettingsFile, Table]]:
-    """One of our tokenizers as theirs: NFC first, its frame last, special pieces not read from text.
+    """Convert one of our tokenizers: NFC first, special tokens added last, none parsed from text.
 
-    The unknown piece is not called special, so that it stays visible in decoded text, as it does here.
+    The unknown token is not marked special, so that it stays visible in decoded text.
     """
     content: Table = json.loads(tokenizer.to_json())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != UNKNOWN]
     own = content["normalizer"]
     content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}, *([] if own is None else [own])]}
-    before = {"end before": [(END, tokenizer.end)], "start before": [(START, tokenizer.start)]}
-    before["both"] = before["start before"]
-    behind = [(END, tokenizer.end)] if frame in ("end behind", "both") else []
+    before = {"prepend end": [(END, tokenizer.end)], "prepend start": [(START, tokenizer.start)]}
+    before["both"] = before["prepend start"]
+    behind = [(END, tokenizer.end)] if frame in ("append end", "both") else []
     content["post_processor"] = template(before.get(frame, []), behind)
     special = [token["content"] for token in content["added_tokens"] if token["special"]]
     named: Table = {ROLES[piece]: piece for piece in special if piece in ROLES}
     if frame == "both":
-        named |= FRAMED
+        named |= ENCODER_ROLES
     if others := [piece for piece in special if piece not in ROLES]:
         named["additional_special_tokens"] = others
     settings: Table = {
@@ -88,14 +87,16 @@ def _own(tokenizer: Tokenizer, frame: Frame) -> tuple[Table, dict[SettingsFile, 
 
 
 def _write_models(source: ImportedTokenizer, target: AnyTokenizer, folder: Path) -> None:
-    """Write the SentencePiece models that tokenizers came from, with their tables."""
+    """Write the original SentencePiece models with their vocabularies."""
     family = source.config.family
     sides = {MODEL_FILES[family]: source} if family in MODEL_FILES else {"source.spm": source, "target.spm": target}
     tables: list[Table] = []
     for name, tokenizer in sides.items():
         codec = tokenizer.codec if isinstance(tokenizer, ImportedTokenizer) else None
         if not isinstance(codec, RenumberedCodec):
-            raise SettingsError("a SentencePiece tokenizer cannot be exported together with one of another kind")
+            raise SettingsError(
+                "a SentencePiece tokenizer cannot be exported together with a tokenizer of another kind"
+            )
         (folder / name).write_bytes(codec.model_file)
         if codec.vocabulary is not None and codec.vocabulary not in tables:
             tables.append(codec.vocabulary)

@@ -1,4 +1,4 @@
-"""The files that hold a tokenizer's pieces, and what finds them in text: one function for each kind of file."""
+"""Read vocabulary files of tokenizers into codecs: one function for each file format."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from transduce.text.tokenizer.sentencepiece import MAX_BYTES, read_sentencepiece
 TOKENIZER, VOCABULARY, MERGES, WORDS = "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt"
 ADDED = "added_tokens.json"
 
-Framing = tuple[str, int]
-"""A special piece that stands before or behind a text, and its token."""
+SpecialToken = tuple[str, int]
+"""A special token that is added to a text: piece and id."""
 
 MAX_TOKENIZER_BYTES = 128 * 2**20
-"""Largest `tokenizer.json`, table or list of a stranger's that is read; vocabularies of 256,000 pieces have a fifth."""
+"""Largest vocabulary file that is read; those of 256,000 pieces have a fifth of it."""
 
 
 def library_codec(settings: TokenizerSettings) -> LibraryCodec:
@@ -31,16 +31,16 @@ def library_codec(settings: TokenizerSettings) -> LibraryCodec:
 
 
 def bert_codec(settings: TokenizerSettings) -> LibraryCodec:
-    """Read `vocab.txt`, one piece a line; how BERT splits words is in its settings."""
+    """Read `vocab.txt`, one piece per line; how BERT splits words is in its settings."""
     lines = _lines(settings, WORDS)
     vocabulary = {piece: token for token, piece in enumerate(lines)}
     made = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=settings.piece("unk")))
     strip_accents = settings.get("strip_accents")
     made.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=settings.flag("tokenize_chinese_chars", otherwise=True),
+        handle_chinese_chars=settings.flag("tokenize_chinese_chars", default=True),
         strip_accents=strip_accents if isinstance(strip_accents, bool) else None,
-        lowercase=settings.flag("do_lower_case", otherwise=True),
+        lowercase=settings.flag("do_lower_case", default=True),
     )
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.decoder = decoders.WordPiece(prefix="##")
@@ -48,14 +48,14 @@ def bert_codec(settings: TokenizerSettings) -> LibraryCodec:
 
 
 def gpt2_codec(settings: TokenizerSettings) -> LibraryCodec:
-    """Read `vocab.json` and `merges.txt`: the pieces, and in which order they are made of others."""
+    """Read `vocab.json` and `merges.txt`."""
     lines = _lines(settings, MERGES)
     merges = [_merge(line) for line in lines if line and not line.startswith("#version")]
     made = tokenizers.Tokenizer(models.BPE(table_of(settings, VOCABULARY), merges))
-    space = settings.flag("add_prefix_space", otherwise=False)
+    space = settings.flag("add_prefix_space", default=False)
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     made.decoder = decoders.ByteLevel()
-    before, behind = ([role] if settings.flag(f"add_{role}_token", otherwise=False) else [] for role in ("bos", "eos"))
+    before, behind = ([role] if settings.flag(f"add_{role}_token", default=False) else [] for role in ("bos", "eos"))
     return _from_library(made, settings, before, behind)
 
 
@@ -73,23 +73,23 @@ def sentencepiece_codec(
     added = {token["content"]: token["id"] for token in _added(settings) if token["id"] not in codec.names}
     if not added:
         return codec
-    if unheard := added.keys() - set(settings.special()):
-        raise ValueError(f"the piece {brief(min(unheard))} was added to {name}; it needs a {TOKENIZER}")
+    if unknown := added.keys() - set(settings.special()):
+        raise ValueError(f"the piece {brief(min(unknown))} was added to {name}, which needs a {TOKENIZER}")
     return RenumberedCodec(content, vocabulary, {**(further or {}), **added}, trim, where)
 
 
 def count_pieces(settings: TokenizerSettings, name: str) -> int:
-    """Return how many pieces a SentencePiece model has."""
+    """Return the number of pieces of a SentencePiece model."""
     return len(read_sentencepiece(settings.read(name, MAX_BYTES), settings.path(name)).pieces)
 
 
 def table_of(settings: TokenizerSettings, name: str) -> dict[str, int]:
-    """Read a table of pieces and their tokens."""
+    """Read a vocabulary: piece -> token."""
     return checked_table(settings.table(name, MAX_TOKENIZER_BYTES))
 
 
 def _lines(settings: TokenizerSettings, name: str) -> list[str]:
-    """The lines of a text file."""
+    """Return the lines of a text file."""
     text = settings.read(name, MAX_TOKENIZER_BYTES).decode("utf-8")
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
@@ -97,19 +97,19 @@ def _lines(settings: TokenizerSettings, name: str) -> list[str]:
 def _merge(line: str) -> tuple[str, str]:
     first, _, second = line.partition(" ")
     if not first or not second or " " in second:
-        raise ValueError(f"{MERGES} has the line {brief(line)}, which is not two pieces")
+        raise ValueError(f"{MERGES} has the line {brief(line)}, which is not a pair of pieces")
     return first, second
 
 
 def _from_library(
     made: tokenizers.Tokenizer, settings: TokenizerSettings, before: Sequence[str], behind: Sequence[str]
 ) -> LibraryCodec:
-    """A codec of what the library made of older files, with the special and added pieces that stand elsewhere.
+    """Return a codec of a library tokenizer built from older files, with its special and added tokens.
 
-    Special pieces of some roles stand before and behind a text.
+    Special tokens of the roles `before` and `behind` are added to a text.
     """
     content = json.loads(made.to_str())
-    special = {*settings.special(), *settings.usual.values()}
+    special = {*settings.special(), *settings.defaults.values()}
     known = content["model"]["vocab"]
     added, tokens = _added(settings), set(known.values())
     content["added_tokens"] = [token for token in added if token["id"] not in tokens]
@@ -121,13 +121,13 @@ def _from_library(
     return LibraryCodec(content, special)
 
 
-def template(before: Sequence[Framing], behind: Sequence[Framing]) -> Table:
-    """How `tokenizer.json` says what stands before and behind a text, and behind the second one of a pair."""
+def template(before: Sequence[SpecialToken], behind: Sequence[SpecialToken]) -> Table:
+    """Return the post-processor of a `tokenizer.json` that adds special tokens to a text or a pair."""
 
     def sequence(name: str, number: int) -> Table:
         return {"Sequence": {"id": name, "type_id": number}}
 
-    def pieces(framing: Sequence[Framing], number: int) -> list[Table]:
+    def pieces(framing: Sequence[SpecialToken], number: int) -> list[Table]:
         return [{"SpecialToken": {"id": piece, "type_id": number}} for piece, _ in framing]
 
     single = [*pieces(before, 0), sequence("A", 0), *pieces(behind, 0)]
@@ -141,7 +141,7 @@ def template(before: Sequence[Framing], behind: Sequence[Framing]) -> Table:
 
 
 def _added(settings: TokenizerSettings) -> list[Table]:
-    """Pieces that were added to a vocabulary, as `tokenizer.json` would list them."""
+    """Return the added tokens in the form of `tokenizer.json`."""
     special = set(settings.special())
     listed = settings.get("added_tokens_decoder", {})
     added = settings.table(ADDED) if settings.has(ADDED) else {}

@@ -1,8 +1,8 @@
-"""Weights of a stranger's in safetensors files: names and shapes at once, the numbers of a tensor when it is wanted.
+"""Weights in untrusted safetensors files: names and shapes at once, each tensor's values on demand.
 
-A file is 8 bytes that say how long its header is, the header (JSON: type, shape and place of each tensor), and the
-numbers. The header is checked here before the library sees the file: it can name a tensor twice, be as long as memory,
-or declare shapes that nobody has room for.
+A file has 8 bytes with the length of its header, the header (JSON: dtype, shape and offsets of each tensor), and the
+data. The header is checked here before the library sees the file: it could name a tensor twice, be as long as memory,
+or declare shapes that do not fit into memory.
 """
 
 from __future__ import annotations
@@ -20,63 +20,63 @@ from torch import Tensor
 from transduce.errors import ModelFolderError, brief, one_line
 
 FLOATING = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-"""Types of numbers that weights are read from, and their bytes."""
+"""Dtypes that weights are loaded from, and their sizes in bytes."""
 OTHERS = {"I64": 8, "U64": 8, "I32": 4, "U32": 4, "I16": 2, "U16": 2, "I8": 1, "U8": 1, "BOOL": 1, "C64": 8} | {
     f"F8_{name}": 1 for name in ("E4M3", "E5M2", "E8M0", "E4M3FNUZ", "E5M2FNUZ")
 }
-"""Types that a file may hold beside them (a table of positions, say), but that are never read."""
+"""Dtypes that a file may also hold (a table of positions, say), but that are never loaded."""
 
 MAX_HEADER_BYTES = 16 * 2**20
 MAX_TENSORS = 100_000
-"""Per file; models have hundreds, or some ten thousands where they have many experts."""
+"""Per file; models have hundreds, mixtures of experts some ten thousands."""
 MAX_AXES = 8
-"""Of one tensor; it keeps the arithmetic on a hostile shape short."""
+"""Axes of one tensor; bounds the arithmetic on a malicious shape."""
 
-REMEDY = "get the file again"
+REMEDY = "download the file again"
 
 
 @dataclass(frozen=True)
 class _Tensor:
     file: Path
-    """As it is shown; the library is given where it really is."""
+    """The path shown in messages; the library gets the resolved path."""
     kind: str
     shape: tuple[int, ...]
 
 
-class ForeignWeights:
+class SafetensorsWeights:
     """The tensors of one or several safetensors files, by name."""
 
     def __init__(self, files: Mapping[Path, Path]) -> None:
-        """Read the headers of files, which are given as a person knows them and as they are opened."""
+        """Read the headers of files: path shown in messages -> resolved path."""
         self._files = dict(files)
         self._tensors: dict[str, _Tensor] = {}
         for shown, real in files.items():
             for name, tensor in _header(shown, real):
                 if name in self._tensors:
-                    raise ModelFolderError(f"{shown}: has a second weight {brief(name)}; get the files again")
+                    raise ModelFolderError(f"{shown}: has a second weight {brief(name)}; download the files again")
                 self._tensors[name] = tensor
 
     @property
     def names(self) -> frozenset[str]:
-        """What there is."""
+        """Names of all tensors."""
         return frozenset(self._tensors)
 
     def file_of(self, name: str) -> Path | None:
-        """The file that has a weight of this name, as a person knows it; None where there is no such weight."""
+        """Return the file that holds a weight, as shown in messages; None if there is no such weight."""
         tensor = self._tensors.get(name)
         return None if tensor is None else tensor.file
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a weight, without reading it."""
+        """Return the shape of a weight without loading it."""
         return self._tensor(name).shape
 
     def load(self, name: str) -> Tensor:
-        """Read one weight, in the type in which it stands there; one that is not made of floats is refused."""
+        """Load one weight in its stored dtype, which must be a floating-point one."""
         tensor = self._tensor(name)
         if tensor.kind not in FLOATING:
             raise ModelFolderError(
-                f"{tensor.file}: the weight {brief(name)} is of type {tensor.kind}; weights are read from "
-                f"{', '.join(FLOATING)} only, so get a copy that is not quantized"
+                f"{tensor.file}: the weight {brief(name)} has dtype {tensor.kind}; supported: "
+                f"{', '.join(FLOATING)}; use a copy that is not quantized"
             )
         try:
             with safe_open(self._files[tensor.file], framework="pt") as file:
@@ -88,12 +88,12 @@ class ForeignWeights:
     def _tensor(self, name: str) -> _Tensor:
         if name not in self._tensors:
             files = ", ".join(map(str, self._files))
-            raise ModelFolderError(f"{files}: lacks the weight {brief(name)}; is this a folder of this model?")
+            raise ModelFolderError(f"{files}: missing weight {brief(name)}; is this the folder of this model?")
         return self._tensors[name]
 
 
 def _header(shown: Path, real: Path) -> Iterator[tuple[str, _Tensor]]:
-    """Yield the tensors of a file after checking that it can hold them."""
+    """Yield the tensors of a file's header, checked against the size of the file."""
     try:
         with real.open("rb") as file:
             size = real.stat().st_size
@@ -115,13 +115,13 @@ def _header(shown: Path, real: Path) -> Iterator[tuple[str, _Tensor]]:
 
 
 def _checked(shown: Path, name: str, entry: Any, room: int) -> _Tensor:
-    """One tensor of a header, if it is where it says and as large as its shape."""
+    """Return one tensor of a header, if its offsets are within the file and match its shape."""
     table = dict(entry) if _is_object(entry) else {}
     kind, shape, place = table.get("dtype"), table.get("shape"), table.get("data_offsets")
     width = (FLOATING | OTHERS).get(kind) if isinstance(kind, str) else None
     if width is None or not _are_sizes(shape, MAX_AXES) or not _are_sizes(place, 2) or len(place) != 2:
         raise ModelFolderError(
-            f"{shown}: the header's entry of {brief(name)} has no known type, shape and place; {REMEDY}"
+            f"{shown}: the header's entry of {brief(name)} has no valid dtype, shape and data_offsets; {REMEDY}"
         )
     begin, end = place
     needed = math.prod(shape) * width
@@ -134,7 +134,7 @@ def _checked(shown: Path, name: str, entry: Any, room: int) -> _Tensor:
 
 
 def _is_object(value: Any) -> bool:
-    """Whether parsed JSON is an object, which is a list of pairs here: a name may stand in it twice."""
+    """Whether parsed JSON is an object, here a list of pairs: a name may occur twice."""
     return isinstance(value, list) and all(isinstance(pair, tuple) for pair in value)
 
 

@@ -16,7 +16,7 @@ from transduce.data.batching import validation_batches
 from transduce.data.prepared import Prepared
 from transduce.data.store import ExampleStore
 from transduce.errors import DataError, SettingsError, brief, suggestion
-from transduce.evaluation.labels import JUDGEMENTS, judge_answers
+from transduce.evaluation.labels import SCORERS, score_predictions
 from transduce.evaluation.metrics import finite, perplexity, show_score
 from transduce.evaluation.significance import SAMPLES, intervals
 from transduce.inference.encoder_engine import EncoderEngine, predict_examples
@@ -61,7 +61,7 @@ class ExamplePredictions:
         references = [expected for _, expected in self.examples]
         shown = zip(self.examples[:NUM_SAMPLES], predictions[:NUM_SAMPLES], strict=False)
         return Predictions(
-            scores=judge_answers(self.data.objective, references, predictions),
+            scores=score_predictions(self.data.objective, references, predictions),
             samples=tuple(
                 Sample(_one_line(text), _one_line(expected), _one_line(prediction))
                 for (text, expected), prediction in shown
@@ -165,7 +165,7 @@ def score_encoder(encoder: TextEncoder, path: str, columns: Table | None = None,
     if not references:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items()) or "it is empty"
         raise DataError(f"{path}: has no usable example ({reasons}); check its columns")
-    judgement = JUDGEMENTS[data.objective](references, predictions)
+    judgement = SCORERS[data.objective](references, predictions)
     found = intervals(judgement.scores, judgement.examples, samples)
     return {
         "examples": len(references),

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 
 from transduce.errors import MissingInput, ModelFolderError
-from transduce.interop.huggingface.folder import CONVERSION, ForeignFolder
+from transduce.interop.huggingface.folder import CONVERSION, HuggingFaceFolder
 from transduce.interop.huggingface.weights import MAX_HEADER_BYTES
 
 ONE = {"first": torch.arange(6.0).view(2, 3), "half": torch.arange(5).half()}
@@ -69,7 +69,7 @@ def refusal(folder: Path) -> str:
     """The one sentence with which a folder is refused, within a second of work."""
     begun = time.process_time()
     with pytest.raises((ModelFolderError, MissingInput)) as refused:
-        weights = ForeignFolder(folder).weights
+        weights = HuggingFaceFolder(folder).weights
         for name in weights.names:
             weights.load(name)
     assert time.process_time() - begun < 1
@@ -79,7 +79,7 @@ def refusal(folder: Path) -> str:
 
 
 def test_one_file_is_read_by_name(whole: Path) -> None:
-    folder = ForeignFolder(whole)
+    folder = HuggingFaceFolder(whole)
     assert folder.config == {"model_type": "marian"}
     assert folder.weights.names == set(ONE) and folder.weights.shape("first") == (2, 3)
     for name, tensor in ONE.items():
@@ -87,7 +87,7 @@ def test_one_file_is_read_by_name(whole: Path) -> None:
 
 
 def test_shards_are_read_as_if_they_were_one(sharded: Path) -> None:
-    weights = ForeignFolder(sharded).weights
+    weights = HuggingFaceFolder(sharded).weights
     assert weights.names == ONE.keys() | OTHER.keys()
     for name, tensor in {**ONE, **OTHER}.items():
         assert torch.equal(weights.load(name), tensor) and weights.load(name).dtype == tensor.dtype
@@ -101,7 +101,7 @@ def test_opening_reads_names_and_shapes_but_no_numbers(tmp_path: Path) -> None:
         sparse.write(content)
         sparse.truncate(len(content) + 2**32)
     begun = time.process_time()
-    assert ForeignFolder(tmp_path / "large").weights.shape("x") == (2**15, 2**15)
+    assert HuggingFaceFolder(tmp_path / "large").weights.shape("x") == (2**15, 2**15)
     assert time.process_time() - begun < 1
 
 
@@ -113,28 +113,28 @@ def test_a_snapshot_in_the_cache_of_downloads_is_read_through_its_links(sharded:
     for place, path in enumerate(sorted(sharded.iterdir())):
         path.rename(cache / "blobs" / f"hash{place}")
         (snapshot / path.name).symlink_to(f"../../blobs/hash{place}")
-    assert ForeignFolder(snapshot).weights.names == ONE.keys() | OTHER.keys()
+    assert HuggingFaceFolder(snapshot).weights.names == ONE.keys() | OTHER.keys()
     other = tmp_path / "hub" / "models--someone--else" / "blobs" / "secret"
     other.parent.mkdir(parents=True)
     (snapshot / "config.json").rename(other)
     (snapshot / "config.json").symlink_to(other)
-    assert "leads out of the folder" in refusal(snapshot)
+    assert "outside the folder" in refusal(snapshot)
 
 
 def test_a_link_within_the_folder_is_followed(whole: Path) -> None:
     (whole / "model.safetensors").rename(whole / "weights")
     (whole / "model.safetensors").symlink_to("weights")
-    assert torch.equal(ForeignFolder(whole).weights.load("half"), ONE["half"])
+    assert torch.equal(HuggingFaceFolder(whole).weights.load("half"), ONE["half"])
 
 
 def test_a_folder_may_itself_be_a_link(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(whole)
-    assert ForeignFolder(tmp_path / "link").weights.names == set(ONE)
+    assert HuggingFaceFolder(tmp_path / "link").weights.names == set(ONE)
 
 
 def test_what_is_no_folder_of_theirs_is_refused(tmp_path: Path) -> None:
-    assert "there is no such folder" in refusal(tmp_path / "nowhere")
-    assert "there is no such folder" in refusal(Path("a\0b"))
+    assert "no such folder" in refusal(tmp_path / "nowhere")
+    assert "no such folder" in refusal(Path("a\0b"))
     (tmp_path / "file").write_text("{}")
     assert "is not a folder" in refusal(tmp_path / "file")
     (tmp_path / "empty").mkdir()
@@ -148,9 +148,9 @@ CONFIGS: dict[str, tuple[bytes, str]] = {
     "a list": (b"[]", "is not a JSON object"),
     "endless depth": (b'{"a":' * 100_000, "is not valid JSON"),
     "a number without end": (b'{"a": ' + b"9" * 10_000 + b"}", "is not valid JSON"),
-    "a name twice": (b'{"model_type": "bert", "model_type": "t5"}', "names 'model_type' twice"),
-    "too much": (b'{"a": "' + b"x" * 2**24 + b'"}', "has more than 16,777,216 bytes"),
-    "code to run": (b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}', "names code of its author's"),
+    "a name twice": (b'{"model_type": "bert", "model_type": "t5"}', "'model_type' twice"),
+    "too much": (b'{"a": "' + b"x" * 2**24 + b'"}', "16,777,216 bytes"),
+    "code to run": (b'{"model_type": "llama", "auto_map": {"AutoModel": "evil.Model"}}', "auto_map"),
 }
 
 
@@ -175,27 +175,27 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: raw(json.dumps({str(n): {} for n in range(100_001)}).encode()),
         "its header lists no tensors",
     ),
-    "no entry": (lambda: raw(b'{"x": 7}'), "'x' has no known type"),
-    "no such type": (lambda: declared(dtype="F33"), "'x' has no known type"),
-    "a list of types": (lambda: declared(dtype=["F32"]), "'x' has no known type"),
+    "no entry": (lambda: raw(b'{"x": 7}'), "entry of 'x'"),
+    "no such type": (lambda: declared(dtype="F33"), "entry of 'x'"),
+    "a list of types": (lambda: declared(dtype=["F32"]), "entry of 'x'"),
     "a giant shape": (lambda: declared(shape=[10**5, 10**6]), "declares 400,000,000,000 bytes"),
     "a shape that overflows": (lambda: declared(shape=[2**62, 16]), "declares more than 10^18 bytes"),
-    "a million axes": (lambda: declared(shape=[99] * 10**6), "'x' has no known type"),
-    "a negative axis": (lambda: declared(shape=[-2, -3]), "'x' has no known type"),
-    "half an axis": (lambda: declared(shape=[2.0, 3]), "'x' has no known type"),
-    "a true axis": (lambda: declared(shape=[True, 6]), "'x' has no known type"),
+    "a million axes": (lambda: declared(shape=[99] * 10**6), "entry of 'x'"),
+    "a negative axis": (lambda: declared(shape=[-2, -3]), "entry of 'x'"),
+    "half an axis": (lambda: declared(shape=[2.0, 3]), "entry of 'x'"),
+    "a true axis": (lambda: declared(shape=[True, 6]), "entry of 'x'"),
     "more than the file holds": (lambda: declared(shape=[2, 4], data_offsets=[0, 32]), "of the 24 that the file holds"),
     "beyond the file": (lambda: declared(data_offsets=[24, 48]), "24 to 48 of the 24 that the file holds"),
     "backwards": (lambda: declared(data_offsets=[24, 0]), "24 to 0 of the 24"),
     "another size than its shape": (lambda: declared(shape=[2, 2]), "declares 16 bytes"),
-    "three offsets": (lambda: declared(data_offsets=[0, 24, 48]), "'x' has no known type"),
+    "three offsets": (lambda: declared(data_offsets=[0, 24, 48]), "entry of 'x'"),
     "a name twice": (
         lambda: raw(b"{" + b",".join([b'"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'] * 2) + b"}", bytes(4)),
         "has a second weight 'x'",
     ),
     "data that no tensor has": (lambda: declared() + b"more", "cannot be read"),
-    "whole numbers": (lambda: declared(dtype="I32"), "is of type I32"),
-    "quarter floats": (lambda: declared(dtype="F8_E4M3", shape=[24]), "is of type F8_E4M3"),
+    "whole numbers": (lambda: declared(dtype="I32"), "I32"),
+    "quarter floats": (lambda: declared(dtype="F8_E4M3", shape=[24]), "F8_E4M3"),
     "a name to fill the screen": (
         lambda: raw(json.dumps({"\x1b[2J" * 9999: {"dtype": "F32", "shape": [9], "data_offsets": [0, 1]}}).encode()),
         r"\x1b[2J",
@@ -212,15 +212,15 @@ def test_bad_weights_are_refused(name: str, tmp_path: Path) -> None:
 
 def test_the_table_of_bad_weights_starts_from_sound_ones(tmp_path: Path) -> None:
     (put_config(tmp_path / "sound") / "model.safetensors").write_bytes(declared())
-    assert torch.equal(ForeignFolder(tmp_path / "sound").weights.load("x"), torch.zeros(2, 3))
+    assert torch.equal(HuggingFaceFolder(tmp_path / "sound").weights.load("x"), torch.zeros(2, 3))
 
 
 def test_whole_numbers_that_nobody_asks_for_do_no_harm(tmp_path: Path) -> None:
     """Older checkpoints keep a table of positions among their weights."""
     tensors = {"positions": torch.arange(5), "weight": torch.ones(3)}
     save_file(tensors, put_config(tmp_path / "old") / "model.safetensors")
-    assert torch.equal(ForeignFolder(tmp_path / "old").weights.load("weight"), torch.ones(3))
-    assert "'positions' is of type I64" in refusal(tmp_path / "old")
+    assert torch.equal(HuggingFaceFolder(tmp_path / "old").weights.load("weight"), torch.ones(3))
+    assert "'positions' has dtype I64" in refusal(tmp_path / "old")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_whole_numbers_that_nobody_asks_for_do_no_harm(tmp_path: Path) -> None:
 def test_an_index_names_files_of_its_folder_only(name: Any, sharded: Path) -> None:
     save_file(OTHER, sharded.parent / "outside.safetensors")
     put_index(sharded, {"second": name})
-    assert "which is no safetensors file of this folder" in refusal(sharded)
+    assert "names the shard" in refusal(sharded)
 
 
 @pytest.mark.parametrize("listed", [None, {}, [], "x", 7])
@@ -253,9 +253,9 @@ def test_an_index_that_lists_nothing_is_refused(listed: Any, sharded: Path) -> N
 
 def test_shards_must_be_what_the_index_says(sharded: Path) -> None:
     put_index(sharded, {"third": SHARDS[1]})
-    assert f"{SHARDS[1]}: lacks the weight 'third' that {INDEX} says is there" in refusal(sharded)
+    assert f"{SHARDS[1]}: missing weight 'third' that {INDEX} says is there" in refusal(sharded)
     put_index(sharded, {"second": SHARDS[0], "first": SHARDS[1]})
-    assert f"{SHARDS[0]}: lacks the weight 'second'" in refusal(sharded)
+    assert f"{SHARDS[0]}: missing weight 'second'" in refusal(sharded)
     put_index(sharded, {"second": "model-00003-of-00003.safetensors"})
     assert "model-00003-of-00003.safetensors: is missing" in refusal(sharded)
     save_file({**OTHER, "first": ONE["first"]}, sharded / SHARDS[1])
@@ -265,7 +265,7 @@ def test_shards_must_be_what_the_index_says(sharded: Path) -> None:
 
 def test_a_name_that_the_index_has_twice_is_refused(sharded: Path) -> None:
     (sharded / INDEX).write_text(f'{{"weight_map": {{"first": "{SHARDS[0]}", "first": "{SHARDS[1]}"}}}}')
-    assert "names 'first' twice" in refusal(sharded)
+    assert "'first' twice" in refusal(sharded)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
@@ -273,7 +273,7 @@ def test_links_out_of_the_folder_are_refused(name: str, whole: Path) -> None:
     (whole / name).rename(whole.parent / "outside")
     for target in (whole.parent / "outside", "../outside", "/dev/zero", "/proc/self/environ"):
         (whole / name).symlink_to(target)
-        assert f"{name}: is a link that leads out of the folder" in refusal(whole)
+        assert f"{name}: is a link to a file outside" in refusal(whole)
         (whole / name).unlink()
 
 
@@ -281,17 +281,17 @@ def test_a_shard_behind_a_linked_folder_is_refused(sharded: Path) -> None:
     (sharded / "sub").symlink_to(sharded.parent)
     save_file(OTHER, sharded.parent / "outside.safetensors")
     put_index(sharded, {"second": "sub/outside.safetensors"})
-    assert "leads out of the folder" in refusal(sharded)
+    assert "outside the folder" in refusal(sharded)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 def test_what_is_no_plain_file_is_refused_without_waiting_for_it(name: str, whole: Path) -> None:
     (whole / name).unlink()
     os.mkfifo(whole / name)
-    assert f"{name}: is not a plain file" in refusal(whole)
+    assert f"{name}: is not a regular file" in refusal(whole)
     (whole / name).unlink()
     (whole / name).mkdir()
-    assert f"{name}: is not a plain file" in refusal(whole)
+    assert f"{name}: is not a regular file" in refusal(whole)
     (whole / name).rmdir()
     (whole / name).symlink_to(name)
     assert f"{name}: cannot be read (Too many levels of symbolic links)" in refusal(whole)
@@ -315,7 +315,7 @@ def test_pickles_are_refused_unread_with_a_way_out(name: str, tmp_path: Path) ->
     folder = put_config(tmp_path / "pickled")
     (folder / name).write_bytes(pickle.dumps(Canary(tmp_path / "canary")))
     sentence = refusal(folder)
-    assert "as pickles only, which can run code" in sentence and sentence.endswith(CONVERSION)
+    assert "pickled weights" in sentence and sentence.endswith(CONVERSION)
     assert not (tmp_path / "canary").exists()
 
 
@@ -327,22 +327,22 @@ def test_the_way_out_of_pickles_works(tmp_path: Path) -> None:
     command = shlex.split(CONVERSION)
     assert command[:2] == ["python", "-c"]
     subprocess.run([sys.executable, *command[1:]], cwd=folder, check=True, timeout=120)
-    weights = ForeignFolder(folder).weights
+    weights = HuggingFaceFolder(folder).weights
     assert weights.names == {"one", "tied_embeddings", "other"} and torch.equal(weights.load("tied_embeddings"), shared)
 
 
 def test_safetensors_go_before_pickles(whole: Path) -> None:
     (whole / "pytorch_model.bin").write_bytes(b"never read")
-    assert ForeignFolder(whole).weights.names == set(ONE)
+    assert HuggingFaceFolder(whole).weights.names == set(ONE)
 
 
 def test_a_weight_that_is_not_there_is_asked_about(whole: Path) -> None:
-    with pytest.raises(ModelFolderError, match=r"lacks the weight 'model\.shared\.weight'; is this a folder of this"):
-        ForeignFolder(whole).weights.load("model.shared.weight")
+    with pytest.raises(ModelFolderError, match=r"missing weight 'model\.shared\.weight'"):
+        HuggingFaceFolder(whole).weights.load("model.shared.weight")
 
 
 def test_a_file_that_is_damaged_after_it_was_opened_is_refused(whole: Path) -> None:
-    weights = ForeignFolder(whole).weights
+    weights = HuggingFaceFolder(whole).weights
     (whole / "model.safetensors").write_bytes(b"x" * 99)
     with pytest.raises(ModelFolderError, match="cannot be read"):
         weights.load("first")

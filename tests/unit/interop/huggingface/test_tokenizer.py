@@ -22,7 +22,7 @@ import transformers
 from tests.unit.interop.huggingface.folders import FAMILIES, SCRIPTS, WITHOUT_TRANSFORMERS, put
 from tests.unit.spoken import texts
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
-from transduce.interop.huggingface.folder import ForeignFolder
+from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.tokenizer import import_tokenizers
 from transduce.models.interface import VocabularySizes
 from transduce.text.tokenizer import load_tokenizer
@@ -40,7 +40,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def imported(folder: Path, **languages: str) -> tuple[ImportedTokenizer, ImportedTokenizer]:
-    return import_tokenizers(ForeignFolder(folder), **languages)  # type: ignore[arg-type]
+    return import_tokenizers(HuggingFaceFolder(folder), **languages)  # type: ignore[arg-type]
 
 
 def ids(theirs: Any, text: str, target: bool = False) -> list[int]:
@@ -119,7 +119,7 @@ def test_rows_are_as_many_as_the_model_has(name: str, place: Callable[[str], Pat
     rest = set(range(source.size)) - set(source.codec.names)
     assert all(source.vocabulary[token] == f"<unused_{token}>" for token in rest)
     more = VocabularySizes(source.size + 64, target.size + 128)
-    padded = import_tokenizers(ForeignFolder(place(name)), more)
+    padded = import_tokenizers(HuggingFaceFolder(place(name)), more)
     assert padded[0].size == more.source or padded[0] is padded[1]
 
 
@@ -141,7 +141,7 @@ def test_marian_reads_the_language_that_stands_first(place: Callable[[str], Path
         assert source.encode_with_specials(text) == ids(theirs, text)
     chosen, _ = imported(place("marian"), target_language="fra")
     assert chosen.encode_with_specials("The fox") == ids(theirs, ">>fra<< The fox")
-    with pytest.raises(SettingsError, match="is not told the language of its source"):
+    with pytest.raises(SettingsError, match="source language"):
         imported(place("marian"), source_language="deu")
 
 
@@ -181,11 +181,11 @@ def test_the_languages_of_m2m100_have_the_tokens_that_transformers_gives_them(pl
 
 
 def test_a_language_that_is_not_known_is_refused(place: Callable[[str], Path]) -> None:
-    with pytest.raises(SettingsError, match="knows no language 'deu_Lat'; did you mean 'deu_Latn'"):
+    with pytest.raises(SettingsError, match="'deu_Lat'.*'deu_Latn'"):
         imported(place("nllb"), target_language="deu_Lat")
-    with pytest.raises(SettingsError, match="knows no language 'zho'"):  # in two scripts
+    with pytest.raises(SettingsError, match="no language 'zho'"):  # in two scripts
         imported(place("nllb"), target_language="zho")
-    with pytest.raises(SettingsError, match="the model knows no languages by name"):
+    with pytest.raises(SettingsError, match="no language tags"):
         imported(place("t5"), target_language="de")
     assert sorted(imported(place("nllb"))[0].tags) == SCRIPTS
 
@@ -238,26 +238,26 @@ def refusal(folder: Path) -> str:
 
 T5 = {"model_type": "t5", "vocab_size": 512}
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
-    "another model": ("bert", {"config__json": {"model_type": "resnet"}}, "model type 'resnet' are not read"),
-    "no model type": ("bert", {"config__json": {}}, "model type 'None' are not read"),
-    "no size": ("bert", {"config__json": {"model_type": "bert"}}, "how many tokens its model knows"),
+    "another model": ("bert", {"config__json": {"model_type": "resnet"}}, "model type 'resnet'"),
+    "no model type": ("bert", {"config__json": {}}, "model type 'None'"),
+    "no size": ("bert", {"config__json": {"model_type": "bert"}}, "vocab_size"),
     "too few rows": ("bert", {"config__json": {"model_type": "bert", "vocab_size": 9}}, "it has the token"),
     "pieces that are no text": ("bert", {"vocab__txt": b"[PAD]\n\xff\n"}, "codec can't decode"),
-    "no special pieces": ("bert", {"vocab__txt": b"a\nb\n"}, "does not say which token is its"),
-    "a flag that is none": ("bert", {"tokenizer_config__json": {"do_lower_case": "no"}}, "should be true or false"),
-    "code to run": ("bert", {"tokenizer_config__json": {"auto_map": {}}}, "names code of its author's"),
+    "no special pieces": ("bert", {"vocab__txt": b"a\nb\n"}, "_token"),
+    "a flag that is none": ("bert", {"tokenizer_config__json": {"do_lower_case": "no"}}, "must be true or false"),
+    "code to run": ("bert", {"tokenizer_config__json": {"auto_map": {}}}, "auto_map"),
     "a table that is a list": ("gpt2", {"vocab__json": "[]"}, "is not a JSON object"),
     "a table of texts": ("gpt2", {"vocab__json": {"a": "b"}}, "its table of tokens is none"),
-    "a merge of three": ("gpt2", {"merges__txt": "a b c\n"}, "'a b c', which is not two pieces"),
+    "a merge of three": ("gpt2", {"merges__txt": "a b c\n"}, "'a b c'"),
     "a merge of unknowns": ("gpt2", {"merges__txt": "qq zzz\n"}, "out of vocabulary"),
     "no SentencePiece model": ("marian", {"source__spm": b"nothing"}, "is not a SentencePiece model"),
     "a table without an unknown": ("marian", {"vocab__json": {"</s>": 0, "<pad>": 1}}, "lacks the piece <unk>"),
     "no such languages": ("m2m100", {"tokenizer_config__json": {"language_codes": "klingon"}}, "language_codes"),
-    "too many left out": ("t5", {"tokenizer_config__json": {"extra_ids": 10**9}}, "it cannot have 1000000000"),
+    "too many left out": ("t5", {"tokenizer_config__json": {"extra_ids": 10**9}}, "1000000000"),
     "a start beyond all": ("t5", {"config__json": {**T5, "decoder_start_token_id": 9999}}, "no token 9999"),
     "no tokenizer.json": ("nllb", {"tokenizer__json": b"{}"}, "it is no tokenizer.json"),
     "a cut tokenizer.json": ("nllb", {"tokenizer__json": b'{"model":'}, "is not valid JSON"),
-    "a piece twice": ("nllb", {"tokenizer__json": b'{"model": {"vocab": {"a": 1, "a": 2}}}'}, "names 'a' twice"),
+    "a piece twice": ("nllb", {"tokenizer__json": b'{"model": {"vocab": {"a": 1, "a": 2}}}'}, "'a' twice"),
 }
 
 
@@ -287,12 +287,12 @@ def test_a_missing_file_is_named(family: str, file: str, place: Callable[[str], 
     (folder / file).unlink()
     assert f"{file}: is missing" in refusal(folder)
     (folder / file).symlink_to("/etc/hostname")
-    assert f"{file}: is a link that leads out of the folder" in refusal(folder)
+    assert f"{file}: is a link to a file outside" in refusal(folder)
 
 
 def test_nothing_of_theirs_is_imported_to_import(place: Callable[[str], Path]) -> None:
     program = (
-        "import sys; from transduce.interop.huggingface.folder import ForeignFolder as F; "
+        "import sys; from transduce.interop.huggingface.folder import HuggingFaceFolder as F; "
         "from transduce.interop.huggingface.tokenizer import import_tokenizers as i; "
         f"[i(F(name)) for name in {[str(place(name)) for name in FAMILIES]!r}]; "
         "print(*{'transformers', 'sentencepiece', 'huggingface_hub', 'sacremoses'} & sys.modules.keys())"

@@ -11,7 +11,7 @@ import transformers
 from tests.unit.interop.huggingface.folders import FAMILIES, WITHOUT_TRANSFORMERS, put
 from tests.unit.spoken import CORPUS, texts
 from transduce.errors import SettingsError
-from transduce.interop.huggingface.folder import ForeignFolder
+from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.tokenizer import import_tokenizers
 from transduce.interop.huggingface.tokenizer_export import export_tokenizers
 from transduce.text.tokenizer.special import KINDS
@@ -65,7 +65,7 @@ def test_two_tokenizers_stand_in_two_folders_and_come_back(tmp_path: Path) -> No
     export_tokenizers(source, target, tmp_path)
     put(tmp_path, config__json={"model_type": "marian", "vocab_size": source.size, "decoder_vocab_size": target.size})
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path, subfolder="target_tokenizer")
-    again = import_tokenizers(ForeignFolder(tmp_path))
+    again = import_tokenizers(HuggingFaceFolder(tmp_path))
     for text in CORPUS:
         assert theirs(text)["input_ids"] == [*target.encode(text), target.end]
     for text in texts(60):
@@ -78,7 +78,7 @@ def test_two_tokenizers_stand_in_two_folders_and_come_back(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", FAMILIES)
 def test_imported_ones_are_written_as_the_files_that_they_came_from(name: str, tmp_path: Path) -> None:
     origin = FAMILIES[name](tmp_path / "origin")
-    tokenizers = import_tokenizers(ForeignFolder(origin))
+    tokenizers = import_tokenizers(HuggingFaceFolder(origin))
     export_tokenizers(*tokenizers, new(tmp_path / "copy"))
     made = {"vocab.txt", "merges.txt"} & {path.name for path in origin.iterdir()}
     expected = {path.name for path in origin.iterdir()} - {"config.json"}
@@ -90,14 +90,14 @@ def test_imported_ones_are_written_as_the_files_that_they_came_from(name: str, t
         elif (origin / path.name).exists():
             assert json.loads(path.read_bytes()) == json.loads((origin / path.name).read_bytes())
     put(tmp_path / "copy", config__json=json.loads((origin / "config.json").read_bytes()))
-    again = import_tokenizers(ForeignFolder(tmp_path / "copy"))
+    again = import_tokenizers(HuggingFaceFolder(tmp_path / "copy"))
     assert [one.encode_batch(texts()) for one in again] == [one.encode_batch(texts()) for one in tokenizers]
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in WITHOUT_TRANSFORMERS])
 def test_transformers_loads_what_was_imported(name: str, tmp_path: Path) -> None:
     origin = FAMILIES[name](tmp_path / "origin")
-    source, target = import_tokenizers(ForeignFolder(origin))
+    source, target = import_tokenizers(HuggingFaceFolder(origin))
     export_tokenizers(source, target, new(tmp_path / "copy"))
     put(tmp_path / "copy", config__json=json.loads((origin / "config.json").read_bytes()))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "copy")
@@ -109,6 +109,6 @@ def test_transformers_loads_what_was_imported(name: str, tmp_path: Path) -> None
 
 
 def test_kinds_that_have_no_files_together_are_refused(tmp_path: Path) -> None:
-    marian, _ = import_tokenizers(ForeignFolder(FAMILIES["marian"](tmp_path / "marian")))
-    with pytest.raises(SettingsError, match="cannot be exported together with one of another kind"):
+    marian, _ = import_tokenizers(HuggingFaceFolder(FAMILIES["marian"](tmp_path / "marian")))
+    with pytest.raises(SettingsError, match="exported together"):
         export_tokenizers(marian, ours("bpe"), tmp_path)

@@ -11,7 +11,7 @@ import sacrebleu
 
 from tests.unit.copier import copier
 from transduce.errors import DataError, SettingsError
-from transduce.evaluation.metrics import choose
+from transduce.evaluation.metrics import select_metrics
 from transduce.inference.scoring import score_targets
 from transduce.tasks.translation.evaluation import TestSet, compare_scores, read_test_set, score_translator, write_lines
 
@@ -29,7 +29,7 @@ ANSWERS = [
     "an old fox",
     "over the old dog ten small cats jumps high",
 ]
-METRICS = choose(["bleu", "chrf", "exact_match"])
+METRICS = select_metrics(["bleu", "chrf", "exact_match"])
 
 
 def write(path: Path, lines: list[str]) -> str:
@@ -51,7 +51,7 @@ def test_scores_are_those_of_sacrebleu_on_the_translations() -> None:
 def test_any_of_several_references_counts() -> None:
     references = [[answer] for answer in ANSWERS]
     references[0].append(SOURCES[0])
-    found = score_translator(copier("bpe"), TestSet(SOURCES, references), choose(["exact_match"]), samples=17)
+    found = score_translator(copier("bpe"), TestSet(SOURCES, references), select_metrics(["exact_match"]), samples=17)
     assert found.scores["exact_match"].value == pytest.approx(2 / 5)
 
 

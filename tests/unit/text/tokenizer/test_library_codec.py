@@ -205,7 +205,7 @@ BAD: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_is_refused_with_one_sentence(name: str) -> None:
     what = "a tokenizer that can be read"
-    with pytest.raises(ModelFolderError) as refusal, wrap_errors("mt/tokenizer.json", what, "get it again"):
+    with pytest.raises(ModelFolderError) as refusal, wrap_errors("mt/tokenizer.json", what, "download it again"):
         LibraryCodec(BAD[name]())
     assert str(refusal.value).startswith("mt/tokenizer.json: is not a tokenizer that can be read (")
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400
