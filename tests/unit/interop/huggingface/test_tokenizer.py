@@ -181,7 +181,7 @@ def test_the_languages_of_m2m100_have_the_tokens_that_transformers_gives_them(pl
 
 
 def test_a_language_that_is_not_known_is_refused(place: Callable[[str], Path]) -> None:
-    with pytest.raises(SettingsError, match="'deu_Lat'.*'deu_Latn'"):
+    with pytest.raises(SettingsError, match=r"'deu_Lat'.*'deu_Latn'"):
         imported(place("nllb"), target_language="deu_Lat")
     with pytest.raises(SettingsError, match="no language 'zho'"):  # in two scripts
         imported(place("nllb"), target_language="zho")
