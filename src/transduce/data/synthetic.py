@@ -48,7 +48,7 @@ class SyntheticTask(Config):
     source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
     """Language name of its sources."""
     target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """Language name of its targets: with several tasks, the model is told by it which to do."""
+    """Language name of its targets: with several tasks, it selects the one to do."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
