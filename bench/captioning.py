@@ -24,7 +24,7 @@ from measuring import train_or_resume
 from transduce.data.pictures import Scene, Shape, SyntheticPictures
 from transduce.inference.load import load_translator
 from transduce.inference.translator import Translator
-from transduce.inspection.caption import Glances
+from transduce.inspection.caption import RegionAttention
 from transduce.recipe import Recipe, read_recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "captions.toml"
@@ -38,24 +38,24 @@ class Look(NamedTuple):
     chance: float
 
 
-def look(glances: Glances, word: int, shape: Shape) -> Look:
+def look(regions: RegionAttention, word: int, shape: Shape) -> Look:
     """Compare a word's attention with the regions that have pixels of the shape it names."""
-    grid = glances.weights.shape[1]
-    pixels = len(glances.colours) // grid
+    grid = regions.weights.shape[1]
+    pixels = len(regions.colours) // grid
     holds = np.zeros((grid, grid), dtype=bool)
     for row, column in shape.pixels():
         holds[row // pixels, column // pixels] = True
-    row, column, _ = glances.peak(word)
-    return Look(bool(holds[row, column]), float(glances.weights[word][holds].sum()), float(holds.mean()))
+    row, column, _ = regions.peak(word)
+    return Look(bool(holds[row, column]), float(regions.weights[word][holds].sum()), float(holds.mean()))
 
 
 def looks(translator: Translator, scenes: list[Scene]) -> list[Look]:
     """Where each word looked that names a colour or a shape, in captions that are right."""
     found: list[Look] = []
     for scene in scenes:
-        glances = translator.glances(scene.picture, method="greedy")
-        if glances.caption == scene.caption:
-            found += [look(glances, word, shape) for word, shape in scene.named.items()]
+        regions = translator.region_attention(scene.picture, method="greedy")
+        if regions.caption == scene.caption:
+            found += [look(regions, word, shape) for word, shape in scene.named.items()]
     return found
 
 
@@ -91,7 +91,7 @@ def main() -> None:
         print(
             f"seed {seed}: " + ", ".join(f"{name} {100 * value:.1f} %" for name, value in runs[-1].items()), flush=True
         )
-        translator.glances(held_out[0].picture, method="greedy").save_svg(folder / "looked.svg")
+        translator.region_attention(held_out[0].picture, method="greedy").save_svg(folder / "looked.svg")
     mean = {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
     print(json.dumps({**{name: round(value, 4) for name, value in mean.items()}, "runs": runs}))
 

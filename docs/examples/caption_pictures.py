@@ -23,10 +23,10 @@ def main(run: str, folder: str = ".") -> None:
     """Caption a few pictures; print the right caption and the model's."""
     captioner = transduce.load(run)
     for number, scene in enumerate(SyntheticPictures(pictures="held_out", size=COUNT, seed=3).scenes(), start=1):
-        glances = captioner.glances(scene.picture)
-        glances.save_svg(Path(folder) / f"picture-{number}.svg")
+        regions = captioner.region_attention(scene.picture)
+        regions.save_svg(Path(folder) / f"picture-{number}.svg")
         (Path(folder) / f"picture-{number}.txt").write_text(scene.picture + "\n", encoding="utf-8")
-        print(f"{scene.caption}: {glances.caption or '(nothing)'}")
+        print(f"{scene.caption}: {regions.caption or '(nothing)'}")
 
 
 if __name__ == "__main__":

@@ -67,21 +67,21 @@ def test_what_is_no_picture_is_refused_wherever_it_comes_from(folder: Path, text
         lambda: captioner(text),
         lambda: captioner.score([(PICTURE, "a"), (text, "a")]),
         lambda: captioner.align([(text, "a")]),
-        lambda: captioner.glances(text),
+        lambda: captioner.region_attention(text),
         lambda: list(captioner.stream(text)),
     ):
         with pytest.raises(DataError, match=said):
             ask()
 
 
-def test_attention_is_a_weight_for_each_pixel_and_glances_one_for_each_region(folder: Path) -> None:
+def test_attention_is_a_weight_for_each_pixel_and_region_attention_one_for_each_region(folder: Path) -> None:
     captioner = transduce.load(folder)
-    maps, glances = captioner.attention(PICTURE), captioner.glances(PICTURE)
+    maps, regions = captioner.attention(PICTURE), captioner.region_attention(PICTURE)
     assert "".join(maps.source_pieces[:-1]) == PICTURE
-    assert glances.weights.shape == (len(glances.words), 8, 8) and glances.caption == captioner(PICTURE)
-    assert glances.words == maps.target_pieces[1:]
+    assert regions.weights.shape == (len(regions.words), 8, 8) and regions.caption == captioner(PICTURE)
+    assert regions.words == maps.target_pieces[1:]
     for word, row in enumerate(maps.mean("cross")):
-        assert glances.over_pixels(word).flatten() == pytest.approx(row[:-1], abs=1e-6)
+        assert regions.over_pixels(word).flatten() == pytest.approx(row[:-1], abs=1e-6)
 
 
 def test_inspect_draws_the_picture_for_each_word(
@@ -131,10 +131,10 @@ def test_a_validation_split_may_be_gone(tmp_path: Path) -> None:
     check_lengths(build(recipe.model, sizes, seed=1), replace(corpus, validation=None))
 
 
-def test_a_model_that_reads_text_has_no_glances(tmp_path: Path) -> None:
+def test_a_model_that_reads_text_has_no_region_attention(tmp_path: Path) -> None:
     words = train_tokenizer("word", ["a b"], TokenizerConfig(kind="word", min_frequency=1))
     recipe = Recipe.from_tables({"data": {"train": {"task": "copy", "size": 9}}, "model": {"preset": "tiny"}}, "a test")
     model = build(recipe.model, VocabularySizes(words.size, words.size), seed=1)
     save_model(tmp_path / "model", ModelFolder(model, recipe.model, words, words), "a card")
     with pytest.raises(SettingsError, match="does not read pictures"):
-        transduce.load(tmp_path / "model").glances("a b")
+        transduce.load(tmp_path / "model").region_attention("a b")

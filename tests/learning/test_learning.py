@@ -100,10 +100,10 @@ def test_combinations_that_were_never_shown_are_captioned_and_their_shapes_looke
     found = [exact_match(captioner, pictures, captions, **search) for search in SEARCHES]
     inside = total = 0
     for scene in scenes[:50]:
-        glances = captioner.glances(scene.picture, method="greedy")
-        region = len(glances.colours) // glances.weights.shape[1]
-        for word, shape in scene.named.items() if glances.caption == scene.caption else ():
-            row, column, _ = glances.peak(word)
+        regions = captioner.region_attention(scene.picture, method="greedy")
+        region = len(regions.colours) // regions.weights.shape[1]
+        for word, shape in scene.named.items() if regions.caption == scene.caption else ():
+            row, column, _ = regions.peak(word)
             inside += (row, column) in {(pixel[0] // region, pixel[1] // region) for pixel in shape.pixels()}
             total += 1
     print(f"captions: greedy {found[0]:.4f}, beam {found[1]:.4f}; {inside} of {total} words looked at their shape")

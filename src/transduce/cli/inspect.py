@@ -150,7 +150,7 @@ def _show_maps(translator: Translator, maps: AttentionMaps, picture: Picture) ->
 def _inspect_tape(translator: Translator, text: str, picture: Picture, beam_size: int | None) -> None:
     """Draw the memory accesses of a Neural Turing Machine."""
     tape = translator.tape(text, beam_size=beam_size)
-    lines, steps = [f"{visible(tape.source)}  →  {visible(tape.answer)}"], []
+    lines, steps = [f"{visible(tape.source)}  →  {visible(tape.output)}"], []
     for step, piece in enumerate(tape.pieces):
         places = {name: [int(head[step].argmax()) for head in getattr(tape, name)] for name in ("write", "read")}
         shown = [f"{name} {place}" for name, several in places.items() for place in several]
@@ -158,21 +158,21 @@ def _inspect_tape(translator: Translator, text: str, picture: Picture, beam_size
         steps.append({"token": piece, **places})
     image = picture.path("png")
     tape.save_png(image)
-    values = {"source": tape.source, "translation": tape.answer, "steps": steps, "picture": str(image)}
+    values = {"source": tape.source, "translation": tape.output, "steps": steps, "picture": str(image)}
     picture.show([*lines, f"picture  {image}"], values)
 
 
 def _inspect_caption(translator: Translator, text: str, picture: Picture, beam_size: int | None) -> None:
     """Draw the regions that a captioner attended to for each word."""
-    glances = translator.glances(text, beam_size=beam_size)
-    lines, steps = [visible(glances.caption)], []
-    for number, word in enumerate(glances.words):
-        row, column, weight = glances.peak(number)
+    regions = translator.region_attention(text, beam_size=beam_size)
+    lines, steps = [visible(regions.caption)], []
+    for number, word in enumerate(regions.words):
+        row, column, weight = regions.peak(number)
         lines.append(f"  {visible(word)}  row {row + 1}, column {column + 1}  {weight:.3f}")
         steps.append({"word": word, "row": row + 1, "column": column + 1, "weight": weight})
     drawing = picture.path("svg")
-    glances.save_svg(drawing)
-    picture.show([*lines, f"drawing  {drawing}"], {"caption": glances.caption, "steps": steps, "drawing": str(drawing)})
+    regions.save_svg(drawing)
+    picture.show([*lines, f"drawing  {drawing}"], {"caption": regions.caption, "steps": steps, "drawing": str(drawing)})
 
 
 def _inspect_encoder(encoder: TextEncoder, text: str | list[str], picture: Picture) -> None:

@@ -27,7 +27,7 @@ from transduce.inference.scoring import ScoredTarget, score_pairs
 from transduce.inference.search.options import Hypothesis, SearchOptions, override_options, saved_options
 from transduce.inference.segment import Segment, Segmenter, Sentence
 from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions, join_translations
-from transduce.inspection.caption import Glances, glances_of
+from transduce.inspection.caption import RegionAttention, region_attention_of
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import attention_of
 from transduce.inspection.replay import next_tokens
@@ -277,15 +277,15 @@ class Translator:
         pieces = [*self.source.pieces(source_tokens), *self.target.pieces(produced)]
         with self.engine.exclusive():
             tape = tape_of(self.model, source_tokens, [self.target.start, *produced], pieces)
-        return replace(tape, source=text, answer=self.target.decode(best.tokens))
+        return replace(tape, source=text, output=self.target.decode(best.tokens))
 
-    def glances(self, picture: str, **options: Any) -> Glances:
+    def region_attention(self, picture: str, **options: Any) -> RegionAttention:
         """Caption one picture and return which regions were attended to for each word."""
         side = self.model.image_size
         if side is None:
             raise SettingsError("this model does not read pictures; inspect a captioner")
         maps = self.attention(picture, **options)
-        return glances_of(self.model, maps, colours(maps.source_pieces, side))
+        return region_attention_of(self.model, maps, colours(maps.source_pieces, side))
 
     def _best(self, segment: Segment, **options: Any) -> Hypothesis:
         return self.engine.translate([segment.request(0, self.options(**options), self.constraints())])[0][0]

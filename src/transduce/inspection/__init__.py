@@ -1,1 +1,1 @@
-"""Looking inside: what passes the taps of a model, as numbers, pictures and a page."""
+"""What passes the hook points of a model, as numbers, pictures and a page; cost estimates; reports of runs."""

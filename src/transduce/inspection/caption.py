@@ -1,4 +1,4 @@
-"""Where a captioner looked: its attention drawn over the picture, once for each word."""
+"""Where a captioner attended: its attention drawn over the picture, once for each word."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PANEL, GAP, LABEL = 160, 12, 22
 """Sizes of the drawing, in its own units: a picture, what is between two, and the word above one."""
 MOST_IN_A_ROW = 5
 SHADE = 0.8
-"""How dark a region becomes that is not looked at."""
+"""Darkness of a region with no attention."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Glances:
-    """One caption, and for each of its words how much every region was looked at when the word was chosen."""
+class RegionAttention:
+    """One caption, and the attention to every region when each of its words was chosen."""
 
     words: tuple[str, ...]
     """T, the end token's name last where the caption was ended."""
@@ -34,10 +34,10 @@ class Glances:
     colours: Sequence[Sequence[str]]
     """How each pixel is drawn, (P P) values such as #ff0000."""
     caption: str = ""
-    """The text that was written."""
+    """The generated text."""
 
     def peak(self, word: int) -> tuple[int, int, float]:
-        """Return the region that a word looked at most: row, column, and its weight; all count from 0."""
+        """Return the region with the most attention for a word: row, column (both from 0) and weight."""
         row, column = np.unravel_index(int(self.weights[word].argmax()), self.weights[word].shape)
         return int(row), int(column), float(self.weights[word][row, column])
 
@@ -48,7 +48,7 @@ class Glances:
         return spread
 
     def to_svg(self) -> str:
-        """Return the drawing: the picture, then for each word the picture with what was not looked at in the dark."""
+        """Return the drawing: the picture, then for each word the picture, darkened where it has no attention."""
         panels = len(self.words) + 1
         columns = min(panels, MOST_IN_A_ROW)
         width, height = PANEL + GAP, PANEL + GAP + LABEL
@@ -75,7 +75,7 @@ class Glances:
         return self.to_svg()
 
     def _panels(self) -> Iterator[str]:
-        """What stands side by side: the picture alone, then one for each word."""
+        """The panels: the picture alone, then one for each word."""
         place = f'<use href="#picture" transform="translate(0 {LABEL})"/>'
         yield f'<text y="14" fill="#666">the picture</text>{place}'
         for number, word in enumerate(self.words):
@@ -95,7 +95,7 @@ class Glances:
         return "".join(found)
 
     def _shade(self, word: int) -> str:
-        """The darker, the less a region was looked at, beside the one that was looked at most."""
+        """Regions are the darker the less attention they have, relative to the region with the most."""
         side = PANEL / self.weights.shape[1]
         darkness = SHADE * (1 - self.weights[word] / max(float(self.weights[word].max()), 1e-9))
         return "".join(
@@ -105,13 +105,13 @@ class Glances:
         )
 
 
-def glances_of(model: AnyTransducer, maps: AttentionMaps, colours: Sequence[Sequence[str]]) -> Glances:
+def region_attention_of(model: AnyTransducer, maps: AttentionMaps, colours: Sequence[Sequence[str]]) -> RegionAttention:
     """Return what `attention_of` found of a captioner, region by region."""
     assert isinstance(model, Captioner)
     grid, pixels = model.config.grid, model.config.region_side
     weight_TS = maps.mean("cross")[:, : model.config.side**2]
     weight_TGG: Weights = weight_TS.reshape(-1, grid, pixels, grid, pixels).sum(axis=(2, 4))
-    return Glances(maps.target_pieces[1:], weight_TGG, colours, maps.translation)
+    return RegionAttention(maps.target_pieces[1:], weight_TGG, colours, maps.translation)
 
 
 def _rectangle(x: float, y: float, width: float, height: float, rest: str) -> str:

@@ -53,7 +53,7 @@ class Workload(Config):
 
 @dataclass(frozen=True)
 class Cost:
-    """The bill."""
+    """The estimate."""
 
     parameters: int
     parts: dict[str, int]
@@ -64,7 +64,7 @@ class Cost:
     """`train` and `decode`, each by kind with its `total`."""
     table_1: list[LayerCost]
     workload: Workload
-    """What it is the bill of; a reader's target is as long as what it reads."""
+    """What the estimate is for; the target of a text encoder is as long as its input."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

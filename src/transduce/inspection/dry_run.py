@@ -1,4 +1,4 @@
-"""Running a model without numbers, to see what it does.
+"""Dry runs: a model on the meta device, to count FLOPs and bytes without computing.
 
 The model stands on torch's `meta` device, where tensors have shapes and no values. Every matrix product passes the
 counter there, also those that a CPU's fused kernels would hide from it (attention, LSTM).
@@ -22,10 +22,9 @@ Outcome = TypeVar("Outcome")
 
 
 class Unpadded(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Answers for tensors without values when a model asks about its masks and lengths.
+    """Gives values to the masks and lengths of tensors that have none: the one sentence run here has no padding.
 
-    "Is every position real?" is answered yes, "which ones are?" with all of them, and "how long is the longest?" with
-    `length`: the one sentence that is run here has no padding.
+    A boolean scalar is True, `nonzero` finds every position, and any other scalar is `length`.
     """
 
     def __init__(self, length: int) -> None:
@@ -51,7 +50,7 @@ class Observation:
     step_flops: int
     """Reading the target's last token and scoring the next, as search does."""
     kept_bytes: int
-    """What autograd keeps of the first two for the way back, weights aside."""
+    """What autograd keeps of the first two for the backward pass, without weights."""
     score_bytes: int
     """The scores over the vocabulary of the whole target."""
     state_bytes: int
@@ -59,22 +58,22 @@ class Observation:
 
 
 def observe(model: Model, source_length: int, target_length: int) -> Observation:
-    """Run one pair of sentences, or for a reader one text, through a model on the meta device."""
+    """Run one pair of sentences, or for a text encoder one text, through a model on the meta device."""
     if isinstance(model, EncoderModel):
-        return _observe_reader(model, source_length)
+        return _observe_encoder(model, source_length)
     assert isinstance(model, Transducer)
     return _observe_transducer(model, source_length, target_length)
 
 
-def _observe_reader(model: EncoderModel, length: int) -> Observation:
-    """Reading is all there is: what a head does to a token counts as a step."""
+def _observe_encoder(model: EncoderModel, length: int) -> Observation:
+    """Only encoding: the cost of the head per token counts as a step."""
     model.train()
     with Unpadded(length), kept_for_backward(model) as kept:
         allowed_BN = torch.ones(1, length, dtype=torch.bool, device="meta")
-        reading, read = counted(lambda: model(_tokens(length), allowed_BN))
-        scores, said = counted(lambda: reading.states if model.head is None else model.head(reading))
+        encoding, encoded = counted(lambda: model(_tokens(length), allowed_BN))
+        scores, headed = counted(lambda: encoding.states if model.head is None else model.head(encoding))
     kept_bytes = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
-    return Observation(read, said, (read + said) // length, kept_bytes, size([scores]), 0)
+    return Observation(encoded, headed, (encoded + headed) // length, kept_bytes, size([scores]), 0)
 
 
 def _observe_transducer(model: AnyTransducer, source_length: int, target_length: int) -> Observation:

@@ -39,7 +39,7 @@ UNDRAWABLE = ("Emoji", "Last Resort")
 def draw_attention(
     weights: npt.NDArray[np.floating[Any]], rows: Sequence[str], columns: Sequence[str], title: str
 ) -> bytes:
-    """Return a PNG of one attention map, dark where much is looked at.  (rows, columns) -> file."""
+    """Return a PNG of one attention map, dark where attention is high.  (rows, columns) -> file."""
     height, width = (min(LONGEST, max(1.0, CELL * count)) for count in weights.shape)
     figure = new_figure(width + 2.6, height + 2.2)
     axes = figure.add_subplot()
@@ -55,7 +55,7 @@ def draw_attention(
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches."""
+    """Return an empty figure of this size in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,4 +1,4 @@
-"""Attention maps of one translation: what was looked at, by whom, and how they show themselves."""
+"""Attention maps of one translation, and how they are shown: as arrays, a page or a picture."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Weights = npt.NDArray[np.float32]
 class AttentionMaps:
     """Every map of one translation. Layers and heads count from 1 in all methods, as in the paper's figures.
 
-    - `encoder` (L H S S): source tokens looking at source tokens;
-    - `decoder` (L H T T): who chose a target token, looking at the target tokens read until then;
-    - `cross` (L H T S): who chose a target token, looking at the source.
+    - `encoder` (L H S S): source tokens attending to source tokens;
+    - `decoder` (L H T T): the step that chose a target token, attending to the target tokens read so far;
+    - `cross` (L H T S): the step that chose a target token, attending to the source.
 
     A target row is named by the token it *produced*, a target column by the token that was *read*: row t of `decoder`
     stands on column t, whose token is the one before its own. Each row sums to 1.
@@ -40,13 +40,13 @@ class AttentionMaps:
     target_pieces: tuple[str, ...]
     """T + 1 names: the start token's, then the T that were produced."""
     source: str = ""
-    """The text that was read."""
+    """The source text."""
     translation: str = ""
-    """The text that was written."""
+    """The translation."""
     links: tuple[tuple[int, int], ...] = ()
     """Which word of the source each word of the translation came from, (source, target), both from 0."""
     steps: tuple[Step, ...] = ()
-    """What else could have been said at each of the T steps; empty unless `with_steps` was asked."""
+    """Next-token distributions of the T steps; empty without `with_steps`."""
 
     def __post_init__(self) -> None:
         lengths = {"source": len(self.source_pieces), "read": len(self.target_pieces) - 1}
@@ -65,12 +65,12 @@ class AttentionMaps:
         return replace(self, steps=tuple(steps))
 
     def rows(self, kind: Kind) -> tuple[str, ...]:
-        """Return the names of a map's rows, those who look."""
+        """Return the names of a map's rows: queries."""
         self._weights(kind)
         return self._names(view.SIDES[kind][0])
 
     def columns(self, kind: Kind) -> tuple[str, ...]:
-        """Return the names of a map's columns, what is looked at."""
+        """Return the names of a map's columns: keys."""
         self._weights(kind)
         return self._names(view.SIDES[kind][1])
 
@@ -94,11 +94,11 @@ class AttentionMaps:
             which = "mean of all heads" if layer is None else f"layer {layer}, mean of its heads"
             return self.mean(kind, layer), which
         if layer is None:
-            raise SettingsError(f"head {head} of which layer? give the layer too, or neither for the mean of all")
+            raise SettingsError(f"head {head} needs a layer; give both, or neither for the mean of all heads")
         return self.head(kind, layer, head), f"layer {layer}, head {head}"
 
     def to_html(self) -> str:
-        """Return one page with all maps that needs no other file and asks nothing of the network."""
+        """Return one page with all maps that needs no other file and no network."""
         return view.page(self)
 
     def save_html(self, path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""The page: attention maps as one HTML file that stands alone.
+"""The page: attention maps as one self-contained HTML file.
 
 Weights travel as square roots in 16 bits (8 where there are millions), deflated and in base64: the square root keeps
 small weights, of which a long text has nothing but, apart from zero.
@@ -19,7 +19,7 @@ import numpy as np
 
 from transduce.inspection.replay import Candidate, Step
 
-# Pages that stand alone: one HTML file that needs no other file and asks nothing of the network.
+# Self-contained pages: one HTML file that needs no other file and no network.
 #
 # What a page shows reaches it as JSON and is shown through `textContent` alone, so nothing that a token or a
 # translation spells can become markup or code; a content security policy admits the page's own script and style, by
@@ -59,9 +59,9 @@ SIDES = {"encoder": ("source", "source"), "decoder": ("produced", "read"), "cros
 TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
 
 ABOUT = {
-    "encoder": "A row is a source token; its columns are the source tokens it looked at.",
+    "encoder": "A row is a source token; its columns are the source tokens it attended to.",
     "decoder": "A row is the moment a token was produced; its columns are the tokens read until then, the start first.",
-    "cross": "A row is the moment a token was produced; its columns are the source tokens that were looked at.",
+    "cross": "A row is the moment a token was produced; its columns are the source tokens attended to.",
 }
 
 MANY_WEIGHTS = 2_000_000

@@ -1,4 +1,4 @@
-"""Every attention map of a translation, heard while the model replays what it has already said."""
+"""Attention maps of a translation, recorded while it is replayed through the model by teacher forcing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transduce.models.interface import AnyTransducer, EncoderModel
 from transduce.nn.hook import record
 from transduce.nn.twin import eval_mode
 
-WITHOUT_ATTENTION = "this model has no attention to look at; inspect one that attends (a transformer, say)"
+WITHOUT_ATTENTION = "this model has no attention maps; inspect a model with attention, such as a transformer"
 
 
 def attention_of(
@@ -32,13 +32,13 @@ def attention_of(
 
     `source_tokens` are what the encoder read, its end token included. `target_tokens` begin with the start token and
     end with the last token that was produced (the end token, unless the hypothesis was cut off); pieces name all of
-    them. The last token is never read, only produced, so a target of T + 1 tokens gives T rows: row t is what was
-    looked at when token t + 1 was chosen, while 0 … t had been read. See `AttentionMaps.rows` and `columns`.
+    them. The last token is never read, only produced, so a target of T + 1 tokens gives T rows: row t is the
+    attention when token t + 1 was chosen, after 0 … t had been read. See `AttentionMaps.rows` and `columns`.
     """
-    with record(model) as heard:
+    with record(model) as recorded:
         replay(model, source_tokens, target_tokens)
     layers: dict[Kind, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
-    for path, weight_1HQM in heard.items():
+    for path, weight_1HQM in recorded.items():
         layers[_kind(path)].append(weight_1HQM[0])
     maps = {kind: _stacked(found) for kind, found in layers.items() if found}
     if not maps:
@@ -53,45 +53,49 @@ def attention_of(
 
 
 def self_attention_of(
-    model: EncoderModel, inputs: tuple[Tensor, Tensor, Tensor], pieces: Sequence[str], text: str = "", said: str = ""
+    model: EncoderModel,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    pieces: Sequence[str],
+    text: str = "",
+    output: str = "",
 ) -> AttentionMaps:
-    """Read one framed text, or pair, and return every map: tokens looking at tokens.
+    """Encode one framed text, or pair, and return its self-attention maps.
 
-    `inputs` are tokens, which are real, and which of two texts each is of, (1 N) each; `pieces` name the tokens.
+    `inputs` are tokens, their padding mask and their segments, (1 N) each; `pieces` name the tokens.
     """
-    with record(model) as heard, eval_mode(model), torch.no_grad():
+    with record(model) as recorded, eval_mode(model), torch.no_grad():
         model(*inputs)
-    if not heard:
+    if not recorded:
         raise SettingsError(WITHOUT_ATTENTION)
     return AttentionMaps(
-        maps={"encoder": _stacked([weight_1HQM[0] for weight_1HQM in heard.values()])},
+        maps={"encoder": _stacked([weight_1HQM[0] for weight_1HQM in recorded.values()])},
         source_pieces=tuple(pieces),
-        target_pieces=("",),  # nothing is written
+        target_pieces=("",),  # nothing is generated
         source=text,
-        translation=said,
+        translation=output,
     )
 
 
 def hops_of(
-    model: EncoderModel, inputs: tuple[Tensor, Tensor, Tensor], texts: Sequence[str], said: str
+    model: EncoderModel, inputs: tuple[Tensor, Tensor, Tensor], texts: Sequence[str], prediction: str
 ) -> AttentionMaps:
-    """Read one story and return what each hop looked at: a layer for a hop, a column for a fact that was read.
+    """Encode a context and its question and return the attention of each hop: a layer per hop, a column per sentence.
 
-    `texts` are the facts and the question; the memory has the newest fact first, and the map the oldest.
+    `texts` are the sentences of the context, then the question; the memory has the newest first, the map the oldest.
     """
-    with record(model) as heard, eval_mode(model), torch.no_grad():
+    with record(model) as recorded, eval_mode(model), torch.no_grad():
         model(*inputs)
-    read = int(inputs[2].max())  # a story that is too long has lost its oldest facts
-    layers = [weight_1HQM[0] for weight_1HQM in heard.values()]
+    read = int(inputs[2].max())  # a context that is too long has lost its oldest sentences
+    layers = [weight_1HQM[0] for weight_1HQM in recorded.values()]
     count = min(read, layers[0].shape[-1])
     if not count:
-        raise SettingsError("there is nothing to look at: the story has no facts before its question")
+        raise SettingsError("the context has no sentences before its question; give some")
     return AttentionMaps(
         maps={"cross": _stacked([weight_HQM[..., :count].flip(-1) for weight_HQM in layers])},
         source_pieces=tuple(texts[-1 - count : -1]),
-        target_pieces=(texts[-1], said),
+        target_pieces=(texts[-1], prediction),
         source=". ".join(texts),
-        translation=said,
+        translation=prediction,
     )
 
 

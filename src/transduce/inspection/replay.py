@@ -1,4 +1,4 @@
-"""What a model could have said: the distribution over the next token at each step of a finished translation."""
+"""Replay of a finished translation: the distribution over the next token at each of its steps."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.models.interface import AnyTransducer
 from transduce.nn.twin import eval_mode
 
-# Taking a finished translation through the model once more, to look at it; a live search is never touched.
+# A finished translation is run through the model once more; a live search is never touched.
 
 
 def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Sequence[int]) -> Tensor:
     """Force one translation through the model as it would be used; vector t chose token t + 1.  -> (T D)."""
     if not source_tokens:
-        raise DataError("there is nothing to look at: the source has no tokens, not even an end token")
+        raise DataError("the source has no tokens, not even an end token; give a text")
     if len(target_tokens) < 2:
-        raise DataError("there is nothing to look at: the target has no token after the start token")
+        raise DataError("the target has no token after the start token; give a text")
     device = next(model.parameters()).device
     source_1S = torch.tensor([list(source_tokens)], device=device)
     target_1T = torch.tensor([list(target_tokens[:-1])], device=device)
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: what was chosen, and what the model liked most."""
+    """One step: the chosen token, and the most likely ones."""
 
     chosen: Candidate
     rank: int
@@ -59,10 +59,10 @@ def next_tokens(
 ) -> list[Step]:
     """Return a step for each token of a target after its start token; arguments as for `attention_of`.
 
-    `pieces` names tokens of the target side; without it they are called by their numbers.
+    `pieces` names tokens of the target side; without it they are named by their numbers.
     """
     if top < 1:
-        raise SettingsError(f"the {top} likeliest tokens cannot be shown; ask for at least 1")
+        raise SettingsError(f"the {top} likeliest tokens cannot be shown; request at least 1")
     hidden_TD = replay(model, source_tokens, target_tokens)
     with torch.no_grad():
         probability_TV = model.logits(hidden_TD).float().softmax(dim=-1).cpu()

@@ -1,7 +1,7 @@
-"""What a run's folder tells of the run so far: its journal, its times, its settings and its data.
+"""The record of a run so far, from its folder: journal, times, settings and data.
 
-A run that is still going on, or was killed, is read as far as it came: half a line at a journal's end is not yet
-there. Any other line that cannot be read is damage, and said with its number.
+A run that is still running, or was killed, is read as far as it got: an incomplete last line is ignored. Any other line
+that cannot be read is damage, reported with its line number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transduce.storage.json_file import read_json
 from transduce.storage.layout import DATA, JOURNAL, RECIPE, REPORT, TIMING
 
 LARGEST, LONGEST = 1e300, 1e12
-"""A value, and seconds, beyond which there is nothing to draw; sums of many stay finite below."""
+"""A value, and seconds, beyond which nothing is drawn; below them sums stay finite."""
 
 Curve = list[tuple[int, float]]
 """Values smaller than `LARGEST`, by update, in rising order."""
@@ -31,24 +31,24 @@ class Line(NamedTuple):
     path: Path
     at: int
     """Its number, from one."""
-    facts: Table
+    values: Table
 
     @property
     def event(self) -> str:
         """What happened."""
-        return str(self.facts["event"])
+        return str(self.values["event"])
 
     @property
     def update(self) -> int:
         """After how many updates."""
-        found = self.facts.get("update")
+        found = self.values.get("update")
         if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 2**53:
             raise self.damage("'update' is not a number of updates")
         return found
 
     def number(self, name: str) -> float | None:
         """Return a number, finite or not; None where there is none."""
-        found = self.facts.get(name)
+        found = self.values.get(name)
         if found is None:
             return None
         if not isinstance(found, int | float) or isinstance(found, bool):
@@ -59,7 +59,7 @@ class Line(NamedTuple):
             return math.inf if found > 0 else -math.inf
 
     def damage(self, what: str) -> ModelFolderError:
-        """Return how to refuse this line."""
+        """Return the error for this line."""
         return ModelFolderError(f"{self.path}:{self.at}: {what}; the line is damaged, restore the file from a copy")
 
 
@@ -83,7 +83,7 @@ class Check:
 
 
 class Note(NamedTuple):
-    """Something that happened besides learning."""
+    """An event other than updates and validations."""
 
     update: int | None
     event: str
@@ -92,7 +92,7 @@ class Note(NamedTuple):
 
 @dataclass
 class Times:
-    """`timing.jsonl` over updates: each process counts its seconds from zero; here they run on."""
+    """`timing.jsonl` over updates: each process counts its seconds from zero; here they add up."""
 
     hours: Curve = field(default_factory=list)
     """Since the beginning, in all processes; work that was lost and done again counts, time between them does not."""
@@ -103,7 +103,7 @@ class Times:
     resumed: list[Note] = field(default_factory=list)
     seconds: float = 0.0
     """Of all processes together."""
-    heard: float | None = None
+    last_written: float | None = None
     """When the last line was written, in seconds since 1970."""
     ended: bool = False
     """Whether the last process came to the run's end; an interrupted one writes nothing about it."""
@@ -115,7 +115,7 @@ class Times:
     """Seconds and tokens of this process's last update line."""
 
     def take(self, line: Line) -> None:
-        """Take the next line. A process that found no checkpoint begins again at the first update without a word."""
+        """Take the next line. A process that found no checkpoint starts again at the first update without an event."""
         now = line.number("seconds")
         if now is None or not 0 <= now < LONGEST:
             raise line.damage("'seconds' is not a time")
@@ -125,14 +125,14 @@ class Times:
         if line.event == "resumed":
             self._forget_after(line.update)
             self.resumed.append(_note(line))
-        elif line.event == "rolled_back":  # the same process goes on, and its clock too
+        elif line.event == "rolled_back":  # the same process continues, and so does its clock
             self._forget_after(line.update)
             self._mark = None
         elif from_nothing:
             self._forget_after(line.update - 1)
-        self._now, self.seconds, self.heard = now, self._before + now, line.number("at")
+        self._now, self.seconds, self.last_written = now, self._before + now, line.number("at")
         self.ended = line.event == "ended"
-        self.reached = line.update if "update" in line.facts else self.reached
+        self.reached = line.update if "update" in line.values else self.reached
         if line.event == "update":
             self._take_update(line, now, line.number("tokens"))
 
@@ -146,7 +146,7 @@ class Times:
         _put(self.memory, line.update, line.number("memory"))
 
     def _forget_after(self, update: int) -> None:
-        """Leave out what this process does again."""
+        """Drop what this process repeats."""
         for curve in (self.hours, self.speed, self.memory):
             while curve and curve[-1][0] > update:
                 curve.pop()
@@ -154,7 +154,7 @@ class Times:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """All there is to show of a run."""
+    """All that a report shows of a run."""
 
     folder: Path
     began: Table
@@ -167,7 +167,7 @@ class RunRecord:
     notes: tuple[Note, ...]
     """Events that have no place of their own."""
     final: Table | None
-    """What the finished model is worth; None until the run has ended, or without validation pairs."""
+    """Scores of the finished model; None until the run has ended, or without validation data."""
     times: Times
     recipe: Table | None
     data: Table | None
@@ -175,7 +175,7 @@ class RunRecord:
     @property
     def finished(self) -> bool:
         """Whether the run came to its end; one that was stopped may have a model all the same."""
-        return self.times.ended or (self.final is not None and self.times.heard is None)
+        return self.times.ended or (self.final is not None and self.times.last_written is None)
 
     @property
     def updates(self) -> int:
@@ -188,21 +188,21 @@ class RunRecord:
 def read_run(folder: Path) -> RunRecord:
     """Read a run's folder; its journal is the one file that must be there."""
     if not folder.is_dir():
-        raise MissingInput(f"{folder}: there is no such folder; give the folder of a run")
+        raise MissingInput(f"{folder}: no such folder; give a run folder")
     if not (folder / JOURNAL).exists():
         raise ModelFolderError(f"{folder}: is not a run (no {JOURNAL}); give a folder that `transduce train` made")
-    lines = _of_the_way_taken(read_lines(folder / JOURNAL))
+    lines = _without_rolled_back(read_lines(folder / JOURNAL))
     known = {"began", "update", "validation", "skipped", "final"}
     began, final = _last("began", lines), _last("final", lines)
     timing, recipe, report = folder / TIMING, folder / RECIPE, folder / DATA / REPORT
     return RunRecord(
         folder=folder,
-        began={} if began is None else began.facts,
+        began={} if began is None else began.values,
         progress=_progress([line for line in lines if line.event == "update"]),
         checks=_checks([line for line in lines if line.event == "validation"]),
         skipped=tuple(_note(line) for line in lines if line.event == "skipped"),
         notes=tuple(_note(line) for line in lines if line.event not in known),
-        final=None if final is None else final.facts,
+        final=None if final is None else final.values,
         times=read_times(read_lines(timing) if timing.exists() else []),
         recipe=read_toml(recipe) if recipe.exists() else None,
         data=read_json(report) if report.exists() else None,
@@ -210,25 +210,25 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """Read the whole lines of a journal."""
+    """Read the complete lines of a journal."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check who may read it") from None
+        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     lines = []
     for at, text in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            facts = json.loads(text.decode("utf-8"))
+            values = json.loads(text.decode("utf-8"))
         except (ValueError, RecursionError):
             raise Line(path, at, {}).damage("is not JSON") from None
-        if not isinstance(facts, dict) or not isinstance(facts.get("event"), str):
+        if not isinstance(values, dict) or not isinstance(values.get("event"), str):
             raise Line(path, at, {}).damage("is not an event")
-        lines.append(Line(path, at, facts))
+        lines.append(Line(path, at, values))
     return lines
 
 
-def _of_the_way_taken(lines: Iterable[Line]) -> list[Line]:
-    """Leave out what was learnt on a way that the run went back from."""
+def _without_rolled_back(lines: Iterable[Line]) -> list[Line]:
+    """Drop the updates that a rollback undid."""
     kept: list[Line] = []
     for line in lines:
         if line.event == "rolled_back" and (to := line.number("to")) is not None:
@@ -260,21 +260,23 @@ def _checks(lines: Sequence[Line]) -> tuple[Check, ...]:
 
 
 def _check(line: Line) -> Check:
-    scores = [name for name in line.facts if name not in ("event", "update", "best", "samples")]
-    samples = line.facts.get("samples", [])
+    scores = [name for name in line.values if name not in ("event", "update", "best", "samples")]
+    samples = line.values.get("samples", [])
     if not isinstance(samples, list) or not all(
         isinstance(sample, list) and len(sample) == 3 and all(isinstance(text, str) for text in sample)
         for sample in samples
     ):
         raise line.damage("'samples' are not triples of text")
     measures = {name: line.number(name) for name in scores}
-    return Check(line.update, measures, line.facts.get("best") is True, tuple(Sample(*sample) for sample in samples))
+    return Check(line.update, measures, line.values.get("best") is True, tuple(Sample(*sample) for sample in samples))
 
 
 def _note(line: Line) -> Note:
-    facts = {name: fact for name, fact in line.facts.items() if name not in ("event", "update", "seconds", "at")}
-    detail = ", ".join(f"{name} {fact if isinstance(fact, str) else json.dumps(fact)}" for name, fact in facts.items())
-    return Note(line.update if "update" in line.facts else None, line.event, detail)
+    values = {name: value for name, value in line.values.items() if name not in ("event", "update", "seconds", "at")}
+    detail = ", ".join(
+        f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()
+    )
+    return Note(line.update if "update" in line.values else None, line.event, detail)
 
 
 def _put(curve: Curve, update: int, value: float | None) -> None:

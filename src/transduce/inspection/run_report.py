@@ -1,4 +1,4 @@
-"""One page about one run, or about two side by side: curves, samples, settings, and what went wrong."""
+"""One page about one run, or about two side by side: curves, samples, settings, events."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from transduce.inspection.page import assemble
 from transduce.inspection.run_record import LARGEST, Curve, RunRecord
-from transduce.inspection.run_tables import check_table, count, flattened, glance, groups, notes, spread, text, words
+from transduce.inspection.run_tables import check_table, count, flattened, groups, notes, spread, summary, text, words
 from transduce.storage.atomic import write_file
 
 MOST_POINTS = 2_000
 """Of one curve; where there are more, each stretch keeps its lowest and its highest."""
 MANY_POINTS, MOST_MEANS = 500, 200
-"""A curve of more points is drawn pale, with the means of so many stretches over it."""
+"""A curve of more points is drawn pale, with the means of MOST_MEANS stretches over it."""
 MOST_MOMENTS = 200
 """Validations whose samples are shown; where there are more, some evenly spread."""
 
@@ -26,8 +26,8 @@ CHARTS = {
     ),
     "validation loss": ("Validation loss", "Negative log-likelihood per target token, in nats."),
     "perplexity": ("Validation perplexity", "The exponential of the validation loss."),
-    "accuracy": ("Token accuracy", "Share of validation tokens said rightly, given the true ones before."),
-    "bits_per_byte": ("Bits per byte", "What the validation text would take if the model packed it."),
+    "accuracy": ("Token accuracy", "Share of validation tokens predicted correctly, given the true ones before."),
+    "bits_per_byte": ("Bits per byte", "Size of the validation text if the model compressed it."),
     "bleu": ("BLEU", "Of the translations of validation sources."),
     "chrf": ("chrF", "Of the translations of validation sources."),
     "learning rate": ("Learning rate", "As the schedule sets it."),
@@ -82,7 +82,7 @@ def content(runs: Sequence[RunRecord]) -> dict[str, Any]:
             }
             for run, label, curves in zip(runs, labels(runs), shown, strict=True)
         ],
-        "glance": groups([glance(run) for run in runs]),
+        "summary": groups([summary(run) for run in runs]),
         "recipe": groups([flattened(run.recipe, text) for run in runs]),
         "data": groups([flattened(run.data, count) for run in runs]),
     }
@@ -95,7 +95,7 @@ def labels(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def thin(curve: Curve, most: int = MOST_POINTS) -> Curve:
-    """Return at most so many points: of each stretch the lowest and the highest, so that no spike is lost."""
+    """Return at most `most` points: of each stretch the lowest and the highest, so that no spike is lost."""
     if len(curve) <= most:
         return list(curve)
     first, *inner, last = curve
@@ -140,8 +140,8 @@ def _chart_names(shown: Sequence[Mapping[str, Curve]]) -> list[str]:
 
 def _chart(name: str) -> dict[str, Any]:
     is_extra = name.startswith("extra_")
-    usual = "Of the extra validation pairs." if is_extra else "Of the translations of validation sources."
-    title, about = CHARTS.get(name, (words(name).capitalize(), usual))
+    default = "Of the extra validation pairs." if is_extra else "Of the translations of validation sources."
+    title, about = CHARTS.get(name, (words(name).capitalize(), default))
     return {
         "name": name,
         "title": title,

@@ -1,4 +1,4 @@
-"""A run in tables: how far it came, what it is worth, what happened, and its settings, with another beside it."""
+"""A run in tables: progress, scores, events and settings, alone or next to another run."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ MOST_ROWS = 2_000
 """Of validations; where there are more, some evenly spread."""
 MOST_NOTES = 500
 MOST_SHOWN = 17
-"""Characters of a fact that a run began with; nobody reads a hash of 64."""
+"""Characters of a fingerprint's entry; a hash of 64 is too long to read."""
 MOST_DETAIL = 500
 """Characters of what a note says."""
 
 Item = TypeVar("Item")
-Facts = dict[str, str]
-"""What is called how, and what it is."""
+Values = dict[str, str]
+"""Values as text, by name."""
 
 _BRIEF = reprlib.Repr()
 _BRIEF.maxlist = _BRIEF.maxdict = _BRIEF.maxtuple = 20
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 200
 
 
-def state(run: RunRecord) -> Facts:
-    """Return how far the run came."""
+def state(run: RunRecord) -> Values:
+    """Return the progress of the run."""
     training = (run.recipe or {}).get("training")
     planned = training.get("updates") if isinstance(training, dict) else None
-    facts = {
+    values = {
         "state": _ending(run),
         "updates": f"{run.updates:,} of {planned:,}" if isinstance(planned, int) else f"{run.updates:,}",
     }
     if run.progress["epoch"]:
-        facts["epochs begun"] = f"{run.progress['epoch'][-1][1] + 1:,.0f}"
+        values["epochs started"] = f"{run.progress['epoch'][-1][1] + 1:,.0f}"
     if run.progress["tokens"]:
-        facts["target tokens learnt from"] = f"{run.progress['tokens'][-1][1]:,.0f}"
+        values["target tokens trained on"] = f"{run.progress['tokens'][-1][1]:,.0f}"
     resumed = len(run.times.resumed)
-    return {**facts, "skipped updates": f"{len(run.skipped):,}", "times resumed": f"{resumed:,}"}
+    return {**values, "skipped updates": f"{len(run.skipped):,}", "times resumed": f"{resumed:,}"}
 
 
 def _ending(run: RunRecord) -> str:
     if run.finished:
         return "finished"
     if run.final is not None:
-        return "stopped before its end, with a model made of what there was; can be resumed"
+        return "stopped before its end, with a model made from its checkpoints; can be resumed"
     return "not finished: still running, or interrupted"
 
 
-def glance(run: RunRecord) -> dict[str, Facts]:
-    """Return the run at a glance: how far it came, what it is worth, what it took."""
+def summary(run: RunRecord) -> dict[str, Values]:
+    """Return the summary of a run: progress, scores, time and memory."""
     best = next((check for check in reversed(run.checks) if check.best), None)
     worth = {} if best is None else {"update": best.update, **best.measures}
     final = {name: value for name, value in (run.final or {}).items() if name != "event"}
@@ -65,33 +65,33 @@ def glance(run: RunRecord) -> dict[str, Facts]:
     }
 
 
-def _times(times: Times) -> Facts:
-    facts = {}
+def _times(times: Times) -> Values:
+    values = {}
     if times.seconds:
         hours, seconds = divmod(round(times.seconds), 3600)
-        facts["training time"] = f"{hours:,} h {seconds // 60:02} min {seconds % 60:02} s"
+        values["training time"] = f"{hours:,} h {seconds // 60:02} min {seconds % 60:02} s"
     if times.speed:
-        facts["target tokens per second"] = f"{statistics.median(speed for _, speed in times.speed):,.0f} (median)"
+        values["target tokens per second"] = f"{statistics.median(speed for _, speed in times.speed):,.0f} (median)"
     if times.memory:
-        facts["largest memory"] = f"{max(memory for _, memory in times.memory) / 2**20:,.0f} MiB"
-    if times.heard is not None and 0 <= times.heard < 2**35:
-        facts["last line written"] = f"{datetime.fromtimestamp(times.heard, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return facts
+        values["largest memory"] = f"{max(memory for _, memory in times.memory) / 2**20:,.0f} MiB"
+    if times.last_written is not None and 0 <= times.last_written < 2**35:
+        values["last line written"] = f"{datetime.fromtimestamp(times.last_written, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return values
 
 
-def flattened(table: Mapping[str, Any] | None, write: Callable[[Any], str]) -> dict[str, Facts]:
-    """Return the values of a nested table as text, by the top table they stand in; lists of tables aside."""
-    found_in: dict[str, Facts] = {}
+def flattened(table: Mapping[str, Any] | None, write: Callable[[Any], str]) -> dict[str, Values]:
+    """Return the values of a nested table as text, by the top table they stand in; without lists of tables."""
+    found_in: dict[str, Values] = {}
     for name, value in (table or {}).items():
         inside = isinstance(value, Mapping)
-        facts = found_in.setdefault(name if inside else "", {})
+        values = found_in.setdefault(name if inside else "", {})
         waiting = [(name, value)] if not inside else [*value.items()]
         while waiting:
             place, found = waiting.pop(0)
             if isinstance(found, Mapping):
                 waiting[:0] = [(f"{place}.{key}", each) for key, each in found.items()]
             elif not (isinstance(found, list) and any(isinstance(each, Mapping) for each in found)):
-                facts[place] = write(found)
+                values[place] = write(found)
     return found_in
 
 
@@ -120,13 +120,13 @@ def notes(run: RunRecord) -> dict[str, Any]:
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:
-    """Return at most so many items, evenly spread, with the first and the last."""
+    """Return at most `most` items, evenly spread, with the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[place * (len(items) - 1) // (most - 1)] for place in range(most)]
 
 
-def groups(tables: Sequence[Mapping[str, Facts]]) -> list[dict[str, Any]]:
+def groups(tables: Sequence[Mapping[str, Values]]) -> list[dict[str, Any]]:
     """Return the tables of several runs beside each other, group by group."""
     titles = dict.fromkeys(title for table in tables for title in table)
     return [
@@ -136,7 +136,7 @@ def groups(tables: Sequence[Mapping[str, Facts]]) -> list[dict[str, Any]]:
     ]
 
 
-def _side_by_side(tables: Sequence[Facts]) -> list[list[str | None]]:
+def _side_by_side(tables: Sequence[Values]) -> list[list[str | None]]:
     """Return rows of a name and its value in each table."""
     names = dict.fromkeys(name for table in tables for name in table)
     return [[name, *(table.get(name) for table in tables)] for name in names]

@@ -1,4 +1,4 @@
-"""What a Neural Turing Machine did with its memory while it read and answered: where it wrote, where it read."""
+"""The memory accesses of a Neural Turing Machine during one prediction: where it wrote, where it read."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ PANEL = 1.9
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tape:
-    """The story of one answer. Steps are the tokens of the source with its end, then those that were produced."""
+    """Memory accesses of one prediction. Steps are the source tokens with their end token, then the produced tokens."""
 
     read: Values
-    """(H steps N): how much each reading head looked at each place."""
+    """(H steps N): weight of each memory location for each read head."""
     write: Values
-    """(H steps N): the same of the writing heads."""
+    """(H steps N): the same for the write heads."""
     slots: Values
     """(steps N K): the memory after each step."""
     inputs: Values
-    """(steps I): the bits of the source; none while it answers, also where the machine then reads its answer."""
+    """(steps I): the bits of the source; zeros after it, even if the machine then reads its own output."""
     outputs: Values
-    """(steps O): how likely each bit of the answer is to be 1; nothing while the source is read."""
+    """(steps O): probability that each bit of the output is 1; zeros while the source is read."""
     pieces: tuple[str, ...]
     """What was read or produced at each step."""
     source: str = ""
-    """The text that was read."""
-    answer: str = ""
-    """The text that was written."""
+    """The source text."""
+    output: str = ""
+    """The generated text."""
 
     def draw(self) -> bytes:
         """Return a PNG: bits in and out, where every head was, and the memory at the end; time goes to the right."""
-        panels = [("read in", self.inputs.T), ("answered", self.outputs.T)]
-        panels += [(f"writing head {number}: places", weights.T) for number, weights in enumerate(self.write, start=1)]
-        panels += [(f"reading head {number}: places", weights.T) for number, weights in enumerate(self.read, start=1)]
+        panels = [("input", self.inputs.T), ("output", self.outputs.T)]
+        panels += [(f"write head {number}: locations", weights.T) for number, weights in enumerate(self.write, start=1)]
+        panels += [(f"read head {number}: locations", weights.T) for number, weights in enumerate(self.read, start=1)]
         width = min(picture.LONGEST, max(4.0, STEP * len(self.pieces) + 1.5))
         figure = picture.new_figure(width, PANEL * (len(panels) + 1))
         rows = figure.subplots(len(panels) + 1, 1)
@@ -57,7 +57,7 @@ class Tape:
             axes.set_title(title, fontsize=9, loc="left")
         largest = max(1e-9, float(np.abs(self.slots[-1]).max()))
         rows[-1].imshow(self.slots[-1].T, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
-        rows[-1].set_title("the memory at the end; places go to the right", fontsize=9, loc="left")
+        rows[-1].set_title("the memory at the end; one column per location", fontsize=9, loc="left")
         for axes in rows:
             axes.tick_params(labelsize=7)
         return picture.as_png(figure)
@@ -75,23 +75,25 @@ def has_tape(model: nn.Module) -> bool:
 def tape_of(
     model: nn.Module, source_tokens: Sequence[int], target_tokens: Sequence[int], pieces: Sequence[str]
 ) -> Tape:
-    """Replay one answer and return what happened to the memory; tokens are those of `attention_of`."""
+    """Replay one prediction and return its memory accesses; tokens are those of `attention_of`."""
     assert isinstance(model, TuringMachine)
-    with record(model, ("read", "write", "slots")) as heard:
-        answers_TO = replay(model, source_tokens, target_tokens).sigmoid()
+    with record(model, ("read", "write", "slots")) as recorded:
+        output_TO = replay(model, source_tokens, target_tokens).sigmoid()
     source_SI = model.source_code[list(source_tokens)]
-    blanks_TI = source_SI.new_zeros(len(answers_TO), source_SI.shape[1])
-    silence_SO = answers_TO.new_zeros(len(source_SI), answers_TO.shape[1])
+    zeros_TI = source_SI.new_zeros(len(output_TO), source_SI.shape[1])
+    zeros_SO = output_TO.new_zeros(len(source_SI), output_TO.shape[1])
 
     def whole(name: str, steps: int) -> Values:
-        return np.concatenate([_values(heard[f"{side}_tape.{name}"][0]) for side in ("source", "target")], axis=steps)
+        return np.concatenate(
+            [_values(recorded[f"{side}_tape.{name}"][0]) for side in ("source", "target")], axis=steps
+        )
 
     return Tape(
         read=whole("read", steps=1),
         write=whole("write", steps=1),
         slots=whole("slots", steps=0),
-        inputs=np.concatenate([_values(source_SI), _values(blanks_TI)]),
-        outputs=np.concatenate([_values(silence_SO), _values(answers_TO)]),
+        inputs=np.concatenate([_values(source_SI), _values(zeros_TI)]),
+        outputs=np.concatenate([_values(zeros_SO), _values(output_TO)]),
         pieces=tuple(pieces),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transduce.errors import SettingsError
-from transduce.inspection.caption import Glances, glances_of
+from transduce.inspection.caption import RegionAttention, region_attention_of
 from transduce.inspection.record import attention_of
 from transduce.models.ancestors.captioner import Captioner, CaptionerConfig
 from transduce.models.catalog import build
@@ -19,30 +19,30 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</text><script>alert("1")</script>&\x00\ud83d'
 
 
-def small_glances() -> Glances:
+def small_regions() -> RegionAttention:
     config = CaptionerConfig(side=12, pixel_dim=3, channels=(5, 7), region_dim=13, embedding_dim=11, hidden_dim=23)
     model = build(config, VocabularySizes(17, 19), seed=5)
     assert isinstance(model, Captioner)
     source = [2 + place % 15 for place in range(144)] + [1]
     pieces = ["<s>", "a", HOSTILE, "</s>"]
     maps = attention_of(model, source, [3, 7, 11, 2], target_pieces=pieces, translation=HOSTILE)
-    return glances_of(model, maps, [["#ff0000"] * 5 + ["#ffffff"] * 7 for _ in range(12)])
+    return region_attention_of(model, maps, [["#ff0000"] * 5 + ["#ffffff"] * 7 for _ in range(12)])
 
 
 def test_the_weights_of_a_word_are_those_of_regions_and_sum_to_one() -> None:
-    glances = small_glances()
-    assert glances.words == ("a", HOSTILE, "</s>") and glances.weights.shape == (3, 3, 3)
-    np.testing.assert_allclose(glances.weights.sum(axis=(1, 2)), 1, rtol=1e-5)
-    row, column, weight = glances.peak(1)
-    assert weight == glances.weights[1].max() == glances.weights[1][row, column]
-    spread = glances.over_pixels(1)
+    regions = small_regions()
+    assert regions.words == ("a", HOSTILE, "</s>") and regions.weights.shape == (3, 3, 3)
+    np.testing.assert_allclose(regions.weights.sum(axis=(1, 2)), 1, rtol=1e-5)
+    row, column, weight = regions.peak(1)
+    assert weight == regions.weights[1].max() == regions.weights[1][row, column]
+    spread = regions.over_pixels(1)
     assert spread.shape == (12, 12)
     np.testing.assert_allclose(spread[row * 4 : row * 4 + 4, column * 4 : column * 4 + 4], weight / 16, rtol=1e-5)
 
 
 def test_the_drawing_is_xml_with_a_panel_for_each_word_and_no_script(tmp_path: Path) -> None:
-    glances = small_glances()
-    glances.save_svg(tmp_path / "looked.svg")
+    regions = small_regions()
+    regions.save_svg(tmp_path / "looked.svg")
     root = ElementTree.parse(tmp_path / "looked.svg").getroot()
     assert [text.text for text in root.iter(f"{SVG}text")][:2] == ["the picture", "a"]
     assert len(list(root.iter(f"{SVG}use"))) == 4 and not list(root.iter(f"{SVG}script"))
@@ -54,4 +54,4 @@ def test_the_drawing_is_xml_with_a_panel_for_each_word_and_no_script(tmp_path: P
 
 def test_a_drawing_is_an_svg(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"name that ends in \.svg"):
-        small_glances().save_svg(tmp_path / "looked.png")
+        small_regions().save_svg(tmp_path / "looked.png")

@@ -44,7 +44,7 @@ def test_an_unknown_kind_is_refused_with_a_suggestion(maps: AttentionMaps) -> No
 
 
 def test_a_head_without_its_layer_is_refused(maps: AttentionMaps, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="of which layer"):
+    with pytest.raises(SettingsError, match="needs a layer"):
         maps.save_png(tmp_path / "map.png", head=2)
 
 

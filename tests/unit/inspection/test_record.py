@@ -161,7 +161,7 @@ def test_a_recurrent_model_has_one_map(changes: dict[str, bool]) -> None:
 
 
 def test_a_model_without_attention_says_so() -> None:
-    with pytest.raises(SettingsError, match="no attention to look at"):
+    with pytest.raises(SettingsError, match="no attention maps"):
         attention_of(rnn("none"), SOURCE_TOKENS, TARGET_TOKENS)
 
 
@@ -173,8 +173,8 @@ def test_dropout_is_off_while_looking() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), [([], TARGET_TOKENS), (SOURCE_TOKENS, [1]), (SOURCE_TOKENS, [])])
-def test_nothing_to_look_at_is_a_clear_error(source: list[int], target: list[int]) -> None:
-    with pytest.raises(DataError, match="nothing to look at"):
+def test_an_empty_side_is_a_clear_error(source: list[int], target: list[int]) -> None:
+    with pytest.raises(DataError, match="has no token"):
         attention_of(small_transformer(), source, target)
 
 

@@ -96,9 +96,9 @@ def test_every_number_of_the_journal_is_on_its_curve(finished: Path) -> None:
     ]
 
 
-def test_the_run_at_a_glance(finished: Path) -> None:
-    glance = shown(finished)["glance"]
-    progress, best, machine = (table(glance, title) for title in ("Progress", "Best validation", "Machine"))
+def test_the_summary_of_a_run(finished: Path) -> None:
+    summary = shown(finished)["summary"]
+    progress, best, machine = (table(summary, title) for title in ("Progress", "Best validation", "Machine"))
     assert progress["state"] == ["finished"] and progress["updates"] == ["8 of 8"]
     assert progress["skipped updates"] == ["1"] and progress["times resumed"] == ["0"]
     assert best["update"] == ["6"] and best["loss"] == ["1.25"]
@@ -133,8 +133,8 @@ def test_two_runs_stand_beside_each_other(finished: Path, tmp_path: Path) -> Non
         "betas": ["[0.9, 0.98]", None],
         "max_grad_norm": [None, "1.0"],
     }
-    assert table(found["glance"], "Progress")["updates"] == ["8 of 8", "3 of 100"]
-    assert table(found["glance"], "Machine")["seed"] == ["3", "5"]
+    assert table(found["summary"], "Progress")["updates"] == ["8 of 8", "3 of 100"]
+    assert table(found["summary"], "Machine")["seed"] == ["3", "5"]
 
 
 def test_runs_of_one_name_are_called_by_their_paths(tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.close()
     assert shown(tmp_path)["charts"] == []
-    assert table(shown(tmp_path)["glance"], "Progress")["updates"] == ["0"]
+    assert table(shown(tmp_path)["summary"], "Progress")["updates"] == ["0"]
     folder_of(tmp_path, [{"event": "began", "seed": 1}])
-    assert table(shown(tmp_path)["glance"], "Progress")["state"] == ["not finished: still running, or interrupted"]
+    assert table(shown(tmp_path)["summary"], "Progress")["state"] == ["not finished: still running, or interrupted"]
 
 
 def test_half_a_line_at_the_end_is_not_there_yet(tmp_path: Path) -> None:

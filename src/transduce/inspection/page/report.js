@@ -180,20 +180,20 @@ function tableOf(names, rows, mark = () => "") { // the first column names its r
   const differs = (row) => (two && row[1] !== row[2] ? "differs" : "");
 
   function showGroups(parent, groups, only, missing) {
-    parent.classList.toggle("wide", two && parent !== $("glance"));
+    parent.classList.toggle("wide", two && parent !== $("summary"));
     parent.replaceChildren();
     for (const { title, rows } of groups) {
       const shown = only ? rows.filter(differs) : rows;
       if (!shown.length) continue;
       const part = element("div", undefined, parent);
       if (title) element("h3", readable(title), part);
-      part.append(tableOf(two ? ["", ...runs.map((run) => run.label)] : [], shown, parent === $("glance") ? undefined : differs));
+      part.append(tableOf(two ? ["", ...runs.map((run) => run.label)] : [], shown, parent === $("summary") ? undefined : differs));
     }
     if (!parent.firstChild) element("p", groups.length ? "No setting differs." : missing, parent).className = "hint";
   }
 
   function showSettings() {
-    showGroups($("glance"), data.glance, false, "");
+    showGroups($("summary"), data.summary, false, "");
     $("differing").hidden = !two;
     const show = () => showGroups($("recipe"), data.recipe, $("only").checked, "The folder holds no recipe.toml.");
     $("only").addEventListener("change", show);
