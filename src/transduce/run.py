@@ -161,10 +161,10 @@ def evaluate(
         move(loaded.model, device)
         return evaluate_encoder(loaded, path, columns, metrics, samples)
     first = loaded if isinstance(loaded, Translator) else load_translator(name)
-    models = {name: first} | ({} if against is None else {str(against): load_translator(against)})
+    models = [(name, first), *([] if against is None else [(str(against), load_translator(against))])]
     test = read_test_set(source, [target] if isinstance(target, str) else target, path)
     chosen = select_metrics(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
-    for translator in models.values():
+    for _, translator in models:
         move(translator.model, device)
         translator.languages.select(*languages)
     return evaluate_translators(models, test, chosen, samples, search)

@@ -151,7 +151,7 @@ def test_a_preset_with_one_matrix_gives_way_to_two_vocabularies_and_a_person_doe
     found, reasons = read_recipe(None, [f"model.preset={preset}"], base=base)
     assert not found.tokenizer.joint and found.model.tied_embeddings == "target"
     assert reasons[-1] == "two vocabularies: separate embeddings (model.tied_embeddings = 'target')"
-    with pytest.raises(SettingsError, match=r"set tokenizer\.joint = true or model\.tied = 'target'"):
+    with pytest.raises(SettingsError, match=r"set tokenizer\.joint = true or model\.tied_embeddings = 'target'"):
         read_recipe(None, [f"model.preset={preset}", "model.tied_embeddings=all"], base=base)
     joint, reasons = read_recipe(None, [f"model.preset={preset}", "tokenizer.kind=word"], base=base)
     assert joint.model.tied_embeddings == "all" and "two vocabularies" not in str(reasons)

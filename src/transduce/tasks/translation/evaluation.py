@@ -170,7 +170,7 @@ class TranslationEvaluation:
 
 
 def evaluate_translators(
-    models: Mapping[str, Translator],
+    models: Sequence[tuple[str, Translator]],
     test: TestSet,
     metrics: Mapping[str, Metric],
     samples: int = SAMPLES,
@@ -178,7 +178,7 @@ def evaluate_translators(
 ) -> TranslationEvaluation:
     """Evaluate the first of some models, and compare it with each of the others by a paired bootstrap test."""
     (name, first), *others = (
-        (name, score_translator(translator, test, metrics, samples, options)) for name, translator in models.items()
+        (name, score_translator(translator, test, metrics, samples, options)) for name, translator in models
     )
     comparisons = {other: compare_scores(first, scores, test, metrics, samples) for other, scores in others}
     return TranslationEvaluation(name, metrics, first, comparisons)
