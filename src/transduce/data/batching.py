@@ -123,7 +123,7 @@ class PairBatch(Batch):
 
 
 def collate(store: PairStore | BlockStore, rows: Rows, source: Specials, target: Specials) -> PairBatch:
-    """Put the pairs of these rows together."""
+    """Return the pairs or blocks of these rows as tensors."""
     source_BS, source_lengths = _padded(store.sources, rows, source, start=False)
     if isinstance(store.targets, Blocks):
         target_BT, target_lengths = _in_a_row(store.targets, rows, target)

@@ -1,4 +1,4 @@
-"""Rows of unequal length on disk: one file of values, one of offsets; mapped, or read piece by piece if large."""
+"""Rows of unequal length on disk: one file of values, one of offsets; memory-mapped, or read in parts if large."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def offsets_path(folder: Path, name: str) -> Path:
 
 
 MAPPED_BYTES = 2**25
-"""Files up to this size are memory-mapped; of larger ones only what is asked for is read. The pages of a mapped file
-that was touched all over count as the process's memory, and rows in random order touch all of them."""
+"""Files up to this size are memory-mapped; of larger ones only the requested rows are read. The touched pages of a
+mapped file count as memory of the process, and rows in random order touch all of them."""
 NEAR = 2**12
-"""Values asked for that stand no further apart than this many are read together."""
+"""Requested values that are no further apart than this are read together."""
 STRETCH = 2**17
-"""Most values read together."""
+"""Maximum values read together."""
 
 
 class FileArray:
-    """An array in a file, read where it is indexed: what a numpy array of its kind gives, for one axis."""
+    """A one-dimensional array in a file, read where it is indexed."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], size: int) -> None:
         self._path = path
@@ -86,7 +86,7 @@ class FileArray:
 
 
 class Lengths:
-    """The lengths of all rows, read from the offsets when asked for: nothing is held for rows nobody asks about."""
+    """The lengths of all rows, read from the offsets where they are indexed."""
 
     def __init__(self, offsets: Array | FileArray) -> None:
         self._offsets = offsets
@@ -104,7 +104,7 @@ class Lengths:
         return ends - starts
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All of them as one array: for corpora known to be small."""
+        """Return all lengths as one array: for small corpora."""
         lengths = self[:]
         return lengths if dtype is None else lengths.astype(dtype)
 
@@ -128,7 +128,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]], dtype: Any = np.uint32) -> Self:
-        """Put rows held in memory together, for tests and small sets."""
+        """Hold rows in memory."""
         offsets = np.cumsum([0, *(len(row) for row in rows)], dtype=OFFSET)
         return cls(np.array([value for row in rows for value in row], dtype=dtype), offsets)
 
@@ -139,7 +139,7 @@ class Ragged:
         offsets = open_array(offsets_path(folder, name), OFFSET)
         if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(values):
             raise DataError(
-                f"{offsets_path(folder, name)}: does not fit the values beside it; prepare the corpus again"
+                f"{offsets_path(folder, name)}: does not match its file of values; prepare the corpus again"
             )
         return cls(values, offsets)
 
@@ -164,7 +164,7 @@ class Ragged:
 
 
 def read_strings(folder: Path, name: str, start: int, stop: int) -> list[str]:
-    """Return consecutive rows of UTF-8 bytes as text, read rather than mapped: what was read leaves no page behind."""
+    """Return consecutive rows of UTF-8 bytes as text, read rather than mapped, so that no page stays in memory."""
     ends = np.fromfile(offsets_path(folder, name), OFFSET, count=stop - start + 1, offset=OFFSET.itemsize * start)
     first, last = int(ends[0]), int(ends[-1])
     block = np.fromfile(values_path(folder, name), np.uint8, count=last - first, offset=first).tobytes()
@@ -172,11 +172,11 @@ def read_strings(folder: Path, name: str, start: int, stop: int) -> list[str]:
 
 
 def open_array(path: Path, dtype: np.dtype[Any]) -> Array | FileArray:
-    """Open a file for reading: mapped, or as a large one; an empty one, which cannot be mapped, is an empty array."""
+    """Open a file for reading: memory-mapped, or as a `FileArray` if large; an empty file cannot be mapped."""
     try:
         size = path.stat().st_size
         if size % dtype.itemsize:
-            raise DataError(f"{path}: {size:,} bytes is no whole number of values; prepare the corpus again")
+            raise DataError(f"{path}: {size:,} bytes is not a whole number of values; prepare the corpus again")
         if size > MAPPED_BYTES:
             return FileArray(path, dtype, size // dtype.itemsize)
         # as a plain array: taking single rows of a memmap object is several times slower
@@ -211,7 +211,7 @@ class RaggedWriter:
         self._append(b"".join(rows), lengths)
 
     def append_flat(self, values: Array, lengths: NDArray[np.int64]) -> None:
-        """Append rows that stand in one array, one after the other."""
+        """Append rows from one array, one after the other."""
         self._append(values.astype(self._dtype, copy=False).tobytes(), lengths)
 
     def _append(self, values: bytes, lengths: NDArray[np.int64]) -> None:
