@@ -48,7 +48,7 @@ def test_the_process_is_ended_when_another_is_lost(monkeypatch: pytest.MonkeyPat
     with beating(Heartbeat(store, 0, 2), give_up):
         assert told.wait(30)
     assert lost == [1]
-    assert store.get("pulse/0") == b"done"
+    assert store.get("heartbeat/0") == b"done"
 
 
 def test_a_store_that_has_gone_is_not_this_one_s_to_complain_about(monkeypatch: pytest.MonkeyPatch) -> None:
