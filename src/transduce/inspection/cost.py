@@ -7,8 +7,8 @@ catalog needs no formula of its own. The rules:
 - *operations* are those of matrix products (a multiply-add is two); the rest is a few per cent. Masked attention
   counts whole. Training a token costs three times its forward pass (Kaplan et al. 2020, section 2.1: twice the forward
   for the gradients), the source's share included. Decoding a token is one step, which reads the state of all before it.
-- *memory to train* is weights, gradients and Adam's two moments (each as large as the weights), what autograd keeps
-  of a batch for the way back, and the batch's scores over the vocabulary, once: 16 bytes for each parameter, the rest
+- *memory to train* is weights, gradients and Adam's two moments (each as large as the weights), the activations that
+  autograd saves for a batch, and the batch's scores over the vocabulary, once: 16 bytes for each parameter, the rest
   in proportion to the tokens. It is an estimate: attention weights count as kept, where a fused kernel keeps none,
   and so do all scores, where a fused loss keeps a part.
 - *memory to decode* is the weights and one row's state (multiply that by sentences and beams).
@@ -29,7 +29,7 @@ from transduce.config import Config
 from transduce.errors import SettingsError
 from transduce.inspection.dry_run import Observation, observe
 from transduce.models import catalog
-from transduce.models.interface import EncoderModel, Model, Transducer, VocabularySizes
+from transduce.models.interface import Model, VocabularySizes
 
 Length = Annotated[int, Field(ge=1, le=20_000)]
 LARGEST_VOCABULARY = 100_000_000
@@ -37,7 +37,7 @@ FLOAT_BYTES = 4
 
 
 class Workload(Config):
-    """What the model is asked to do."""
+    """Lengths and batch size that costs are computed for."""
 
     source_length: Length = 32
     """Tokens of a source sentence."""
@@ -78,7 +78,7 @@ def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost
             raise SettingsError(f"a vocabulary of {size:,} tokens is not possible; give 1 to {LARGEST_VOCABULARY:,}")
     with torch.device("meta"):
         model = catalog.build(config, sizes)
-        if isinstance(model, EncoderModel):  # which has no target: what is learnt from is what is read
+        if not model.has_target:  # an encoder model learns from its input
             workload = workload.but(target_length=workload.source_length)
         _check_lengths(model, workload)
         seen = observe(model, workload.source_length, workload.target_length)
@@ -134,7 +134,7 @@ def layer_width(config: Config) -> int:
 
 def _check_lengths(model: Model, workload: Workload) -> None:
     limits = {"source": (workload.source_length, model.max_source)}
-    if isinstance(model, Transducer):
+    if model.has_target:
         limits["target"] = (workload.target_length, model.max_target)
     for side, (length, limit) in limits.items():
         if limit is not None and length > limit:
@@ -153,8 +153,6 @@ def _part(name: str) -> str:
         return "positions"
     if "norm" in inner or side.endswith("norm"):
         return f"{side.removesuffix('_norm')}_norms"
-    if "attention" in inner:
-        return f"{side}_self_attention"
     if any(word.startswith(("weight_hh", "weight_ih", "bias_hh", "bias_ih")) for word in inner):
         return f"{side}_recurrence"
     words = [word for word in inner[:-1] if not word.isdecimal()]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer
+from transduce.models.interface import AnyTransducer, EncoderModel, Model
 
 Outcome = TypeVar("Outcome")
 
@@ -59,10 +59,9 @@ class Observation:
 
 def observe(model: Model, source_length: int, target_length: int) -> Observation:
     """Run one pair of sentences, or for a text encoder one text, through a model on the meta device."""
-    if isinstance(model, EncoderModel):
-        return _observe_encoder(model, source_length)
-    assert isinstance(model, Transducer)
-    return _observe_transducer(model, source_length, target_length)
+    if model.has_target:
+        return _observe_transducer(cast("AnyTransducer", model), source_length, target_length)
+    return _observe_encoder(cast("EncoderModel", model), source_length)
 
 
 def _observe_encoder(model: EncoderModel, length: int) -> Observation:

@@ -1,4 +1,7 @@
-"""Attention maps of a translation, recorded while it is replayed through the model by teacher forcing."""
+"""Attention maps of a translation, recorded while a twin of the model replays it by teacher forcing.
+
+Hooks are attached to a twin that shares the weights, so that a model in use is never touched.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from transduce.inspection.maps import AttentionMaps, Kind, Weights
 from transduce.inspection.replay import replay
 from transduce.models.interface import AnyTransducer, EncoderModel
 from transduce.nn.hook import record
-from transduce.nn.twin import eval_mode
+from transduce.nn.twin import twin
 
 WITHOUT_ATTENTION = "this model has no attention maps; inspect a model with attention, such as a transformer"
 
@@ -35,8 +38,9 @@ def attention_of(
     them. The last token is never read, only produced, so a target of T + 1 tokens gives T rows: row t is the
     attention when token t + 1 was chosen, after 0 … t had been read. See `AttentionMaps.rows` and `columns`.
     """
-    with record(model) as recorded:
-        replay(model, source_tokens, target_tokens)
+    observed = twin(model)
+    with record(observed) as recorded:
+        replay(observed, source_tokens, target_tokens)
     layers: dict[Kind, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
     for path, weight_1HQM in recorded.items():
         layers[_kind(path)].append(weight_1HQM[0])
@@ -63,8 +67,7 @@ def self_attention_of(
 
     `inputs` are tokens, their padding mask and their segments, (1 N) each; `pieces` name the tokens.
     """
-    with record(model) as recorded, eval_mode(model), torch.no_grad():
-        model(*inputs)
+    recorded = _recorded(model, inputs)
     if not recorded:
         raise SettingsError(WITHOUT_ATTENTION)
     return AttentionMaps(
@@ -83,8 +86,7 @@ def hops_of(
 
     `texts` are the sentences of the context, then the question; the memory has the newest first, the map the oldest.
     """
-    with record(model) as recorded, eval_mode(model), torch.no_grad():
-        model(*inputs)
+    recorded = _recorded(model, inputs)
     read = int(inputs[2].max())  # a context that is too long has lost its oldest sentences
     layers = [weight_1HQM[0] for weight_1HQM in recorded.values()]
     count = min(read, layers[0].shape[-1])
@@ -97,6 +99,15 @@ def hops_of(
         source=". ".join(texts),
         translation=prediction,
     )
+
+
+@torch.no_grad()
+def _recorded(model: EncoderModel, inputs: tuple[Tensor, Tensor, Tensor]) -> dict[str, Tensor]:
+    """Return the attention weights of one pass, by path."""
+    observed = twin(model).eval()
+    with record(observed) as recorded:
+        observed(*inputs)
+    return recorded
 
 
 def _kind(path: str) -> Kind:

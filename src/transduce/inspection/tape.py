@@ -14,6 +14,7 @@ from transduce.inspection import figure as picture
 from transduce.inspection.replay import replay
 from transduce.models.ancestors.turing_machine import TuringMachine
 from transduce.nn.hook import record
+from transduce.nn.twin import twin
 
 Values = npt.NDArray[np.float32]
 
@@ -77,8 +78,9 @@ def tape_of(
 ) -> Tape:
     """Replay one prediction and return its memory accesses; tokens are those of `attention_of`."""
     assert isinstance(model, TuringMachine)
-    with record(model, ("read", "write", "slots")) as recorded:
-        output_TO = replay(model, source_tokens, target_tokens).sigmoid()
+    observed = twin(model)
+    with record(observed, ("read", "write", "slots")) as recorded:
+        output_TO = replay(observed, source_tokens, target_tokens).sigmoid()
     source_SI = model.source_code[list(source_tokens)]
     zeros_TI = source_SI.new_zeros(len(output_TO), source_SI.shape[1])
     zeros_SO = output_TO.new_zeros(len(source_SI), output_TO.shape[1])

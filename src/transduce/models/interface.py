@@ -87,6 +87,10 @@ class Model(nn.Module, ABC):
     """What can be trained, saved and loaded. The concrete classes are listed in `catalog.MODELS`."""
 
     sizes: VocabularySizes
+    has_source: ClassVar[bool] = True
+    """Whether the input is a source; a language model has none."""
+    has_target: ClassVar[bool] = True
+    """Whether the model generates a target; an encoder model does not."""
     supports_gradient_checkpointing: ClassVar[bool] = False
     """Whether the model has blocks whose activations can be recomputed."""
     gradient_checkpointing: bool = False
@@ -186,6 +190,8 @@ class Transducer(Model, Generic[MemoryT, StateT]):
 class LanguageModel(Transducer[Memory, StateT]):
     """A transducer without a source: it continues a prompt, the beginning of a target."""
 
+    has_source = False
+
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
         """Return an empty memory for each sentence.  (B S) -> (B 0 D)."""
         return Memory(self.output.weight.new_zeros(len(source), 0, self.output.weight.shape[1]), allowed[:, :0])
@@ -216,6 +222,7 @@ class Head(nn.Module, ABC):
 class EncoderModel(Model):
     """Texts → vectors, and the predictions of its head."""
 
+    has_target = False
     head: Head | None
     max_texts: ClassVar[int | None] = 2
     """Number of texts that are encoded together; None for any number: context facts, then a question."""

@@ -130,7 +130,7 @@
     const say = $("readout");
     say.replaceChildren();
     element("bdi", visible(chosen.kind.rowPieces[row]), say);
-    say.append(" looked at ");
+    say.append(" attends to ");
     element("bdi", visible(chosen.kind.columnPieces[column]), say);
     say.append(": ");
     element("b", number(map[row * columns + column]), say);
@@ -138,7 +138,7 @@
 
   function leave() {
     showMatrix(null, null);
-    $("readout").textContent = "Point at a square to read it.";
+    $("readout").textContent = "Point at a cell to see its weight.";
   }
 
   // ---- lines
@@ -194,7 +194,7 @@
       const item = element("li", undefined, $("step-list")), list = document.createElement("ol");
       element("b", t + 1 + ". ", item);
       element("bdi", visible(step.piece), item);
-      element("small", `  ${number(step.probability)}` + (step.rank > 1 ? `, choice number ${step.rank}` : ""), item);
+      element("small", `  ${number(step.probability)}` + (step.rank > 1 ? `, rank ${step.rank}` : ""), item);
       item.append(list);
       for (const [piece, probability, taken] of step.top) {
         const row = element("li", undefined, list);

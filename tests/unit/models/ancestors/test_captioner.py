@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transduce.training.objective import batch_loss
 
 from transduce.data.batching import collate
 from transduce.data.store import PairStore
