@@ -35,9 +35,8 @@ def read(path: Path) -> list[str]:
 
 def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlist: Path | None) -> Callable[[], None]:
     from transduce.cli.progress import following
-    from transduce.inference.jobs.job import JobOptions, TranslationJob, fingerprint
+    from transduce.inference.jobs.job import JobOptions, TranslationJob, fingerprint, run_job
     from transduce.inference.jobs.output import open_partial
-    from transduce.inference.jobs.run import run_job
     from transduce.inference.jobs.source import Source
     from transduce.inference.load import load_translator
     from transduce.inference.translation import TranslationOptions

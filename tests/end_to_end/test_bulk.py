@@ -16,8 +16,8 @@ import pytest
 import transduce
 from tests.unit.cli.example import complaint, seal_again
 from transduce.cli.main import run
+from transduce.inference.jobs import job
 from transduce.inference.jobs import output as part
-from transduce.inference.jobs import run as job_run
 
 LINES = [["a b c", "d e", "", "f", "g a x b. c d e", "b " * 30][number % 6] for number in range(11)]
 SUBTITLES = "".join(f"{n}\n00:00:0{n},000 --> 00:00:0{n},500\n{line or 'e'}\n\n" for n, line in enumerate(LINES[:7]))
@@ -37,7 +37,7 @@ JOBS = {
 @pytest.fixture
 def small_windows(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Windows of four lines, all answered by PyTorch."""
-    monkeypatch.setattr(job_run, "TORCH_WINDOW", 4)
+    monkeypatch.setattr(job, "TORCH_WINDOW", 4)
     (place / "x.txt").write_text(TEXT)
     (place / "prefixes.txt").write_text("g\n\ne e\n" * 3 + "f\n\n")
     return place
@@ -128,7 +128,7 @@ def test_windows_do_not_show(small_windows: Path, monkeypatch: pytest.MonkeyPatc
     command = ["translate", "run", "x.txt", "--engine", "torch", "--output"]
     assert run([*command, "small.txt"]) == 0
     assert run([*command, "small.txt.gz"]) == 0
-    monkeypatch.setattr(job_run, "TORCH_WINDOW", 512)
+    monkeypatch.setattr(job, "TORCH_WINDOW", 512)
     assert run([*command, "large.txt"]) == 0
     expected = transduce.load("run").translate(LINES)
     for name in ("small.txt", "large.txt"):
@@ -141,7 +141,7 @@ def test_counts_do_not_depend_on_windows(
 ) -> None:
     said = []
     for lines in (1, 4, 512):
-        monkeypatch.setattr(job_run, "TORCH_WINDOW", lines)
+        monkeypatch.setattr(job, "TORCH_WINDOW", lines)
         assert run(["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch", "--threads", "1"]) == 0
         said.append(capsys.readouterr().err)
     assert said[0] == said[1] == said[2]
@@ -155,7 +155,7 @@ def test_ctranslate2_answers_two_windows_at_a_time_in_order(
     Path("x.txt").write_text("".join(f"{line}\n" for line in LINES * 20))
     said = []
     for lines, threads in ((3, "1"), (7, "1"), (512, "1")):
-        monkeypatch.setattr(job_run, "CTRANSLATE2_WINDOW", (lines, lines))
+        monkeypatch.setattr(job, "CTRANSLATE2_WINDOW", (lines, lines))
         command = ["translate", "run", "x.txt", "--greedy", "--engine", "ctranslate2", "--workers", "2"]
         assert run([*command, "--threads", threads, "--output", "out.txt"]) == 0
         said.append((Path("out.txt").read_bytes(), capsys.readouterr().err))

@@ -197,7 +197,7 @@ def _stream(job: TranslationJob, file: str, options: dict[str, Any]) -> None:
 def _bulk(job: TranslationJob, file: str, output: str, kind: str, options: dict[str, Any]) -> None:
     """Translate window by window, then print what happened to the lines."""
     from transduce.cli.progress import following
-    from transduce.inference.jobs.run import run_job
+    from transduce.inference.jobs.job import run_job
     from transduce.inference.jobs.source import Source, is_file
     from transduce.text.corpus import read_lines
     from transduce.text.document import ROWS, segments

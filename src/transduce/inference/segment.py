@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 from transduce.errors import SettingsError
 from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.translation import Translation, join_translations
 from transduce.text.constraint import Constraints
 from transduce.text.picture import check_picture
+from transduce.text.sentence import joint
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix
 from transduce.text.tokenizer.tokenizer import SPACE_MARK
@@ -161,3 +163,29 @@ _BEGINS_WORD: dict[str, Callable[[str], bool]] = {
     "wordpiece": lambda piece: piece[0].isalnum(),  # continuations begin with ##
 }
 """Whether a piece is the first of a word; in all other tokenizers it then begins with a space."""
+
+
+def join_segments(segments: Sequence[Segment], found: Sequence[list[Translation]]) -> list[Translation]:
+    """Join the translations of the segments of a sentence."""
+    if not segments:
+        return [Translation("", 0.0)]
+    nothing_before = [""] * len(segments)  # links count the words of the whole sentence already
+    return join_translations(found, nothing_before, lambda number, *_: segments[number].joiner)
+
+
+def join_sentences(
+    sentences: Sequence[Sentence], found: Sequence[list[Translation]], constraints: Constraints
+) -> list[Translation]:
+    """Join the translations of the sentences of a line, with the white space between them, up to a stop string."""
+    sources = [sentence.text + sentence.space for sentence in sentences]
+    joined = join_translations(
+        found, sources, lambda number, one, other: joint(one, sentences[number - 1].space, other)
+    )
+    return [_stopped(one, constraints) for one in joined] if constraints.stops else joined
+
+
+def _stopped(translation: Translation, constraints: Constraints) -> Translation:
+    """Cut a translation at its first stop string."""
+    text = constraints.cut_at_stop(translation.text)
+    words = len(text.split())
+    return replace(translation, text=text, links=tuple(link for link in translation.links if link[1] < words))

@@ -25,8 +25,8 @@ from transduce.inference.ensemble import Ensemble
 from transduce.inference.padding import windows
 from transduce.inference.scoring import ScoredTarget, score_pairs
 from transduce.inference.search.options import Hypothesis, SearchOptions, override_options, saved_options
-from transduce.inference.segment import Segment, Segmenter, Sentence
-from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions, join_translations
+from transduce.inference.segment import Segment, Segmenter, Sentence, join_segments, join_sentences
+from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions
 from transduce.inspection.caption import RegionAttention, region_attention_of
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import attention_of
@@ -143,8 +143,7 @@ class Translator:
         ]
         flat = iter(self._translate_sentences(list(itertools.chain(*sentences)), options, counts))
         found = [
-            options.rerank(_join_sentences(several, [next(flat) for _ in several], constraints))
-            for several in sentences
+            options.rerank(join_sentences(several, [next(flat) for _ in several], constraints)) for several in sentences
         ]
         counts.lines += len(lines)
         counts.several += sum(len(several) > 1 for several in sentences)
@@ -365,7 +364,7 @@ class Translator:
         )
         nothing = [Translation("", 0.0)] * options.search.n_best
         return [
-            _join_segments(several, [next(found) if segment.tokens else nothing for segment in several])
+            join_segments(several, [next(found) if segment.tokens else nothing for segment in several])
             for several in segments
         ]
 
@@ -404,32 +403,6 @@ class Translator:
             None if weight_TS is None else word_links(weight_TS, source_words, target_words)
             for weight_TS, (_, source_words), (_, target_words) in zip(weights, sources, targets, strict=True)
         ]
-
-
-def _join_segments(segments: Sequence[Segment], found: Sequence[list[Translation]]) -> list[Translation]:
-    """Join the translations of the segments of a sentence."""
-    if not segments:
-        return [Translation("", 0.0)]
-    nothing_before = [""] * len(segments)  # links count the words of the whole sentence already
-    return join_translations(found, nothing_before, lambda number, *_: segments[number].joiner)
-
-
-def _join_sentences(
-    sentences: Sequence[Sentence], found: Sequence[list[Translation]], constraints: Constraints
-) -> list[Translation]:
-    """Join the translations of the sentences of a line, with the white space between them, up to a stop string."""
-    sources = [sentence.text + sentence.space for sentence in sentences]
-    joined = join_translations(
-        found, sources, lambda number, one, other: joint(one, sentences[number - 1].space, other)
-    )
-    return [_stopped(one, constraints) for one in joined] if constraints.stops else joined
-
-
-def _stopped(translation: Translation, constraints: Constraints) -> Translation:
-    """Cut a translation at its first stop string."""
-    text = constraints.cut_at_stop(translation.text)
-    words = len(text.split())
-    return replace(translation, text=text, links=tuple(link for link in translation.links if link[1] < words))
 
 
 def _replace_broken(

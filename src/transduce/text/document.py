@@ -23,7 +23,7 @@ Write = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True)
-class Segment:
+class DocumentSegment:
     """A piece of a document."""
 
     texts: list[str]
@@ -36,7 +36,7 @@ class Segment:
 
 def segments(
     kind: str, lines: Iterable[str], field: str | None, where: str, to_field: str | None = None
-) -> Iterator[Segment]:
+) -> Iterator[DocumentSegment]:
     """Read a document of some kind; `field` is the column (from 1) or the key that is to be translated.
 
     `to_field` is the column or key that says into which language.
@@ -76,15 +76,15 @@ ROWS = ("tsv", "jsonl")
 _FIELD = {"tsv": "number from 1", "jsonl": "key"}
 
 
-def _as_it_is(lines: Sequence[str]) -> Segment:
-    return Segment([], lambda _: "".join(f"{line}\n" for line in lines))
+def _as_it_is(lines: Sequence[str]) -> DocumentSegment:
+    return DocumentSegment([], lambda _: "".join(f"{line}\n" for line in lines))
 
 
-def _line(line: str) -> Segment:
-    return Segment([line], lambda said: f"{said[0]}\n")
+def _line(line: str) -> DocumentSegment:
+    return DocumentSegment([line], lambda said: f"{said[0]}\n")
 
 
-def _column(line: str, field: str, where: str) -> Segment:
+def _column(line: str, field: str, where: str) -> DocumentSegment:
     number = counted(field)
     if not number:
         raise SettingsError(f"--field {field}: a column of a TSV file is a number from 1")
@@ -95,10 +95,10 @@ def _column(line: str, field: str, where: str) -> Segment:
     def write(said: Sequence[str]) -> str:
         return "\t".join([*cells[:place], said[0].replace("\t", " "), *cells[place + 1 :]]) + "\n"
 
-    return Segment([normalise(cells[place], where)], write)
+    return DocumentSegment([normalise(cells[place], where)], write)
 
 
-def _key(line: str, field: str, where: str) -> Segment:
+def _key(line: str, field: str, where: str) -> DocumentSegment:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -111,7 +111,7 @@ def _key(line: str, field: str, where: str) -> Segment:
         text = "\n".join(said)
         return f"{line[:start]}{json.dumps(text, ensure_ascii=False)}{line[end:]}\n"
 
-    return Segment(normalise(row[field], where).split("\n"), write)
+    return DocumentSegment(normalise(row[field], where).split("\n"), write)
 
 
 def _place_of(line: str, field: str) -> tuple[int, int]:
@@ -136,7 +136,7 @@ def _after_space(line: str, place: int) -> int:
     return cast(re.Match[str], _JSON_SPACE.match(line, place)).end()  # nothing is space enough
 
 
-def _language(segment: Segment, where: str) -> str:
+def _language(segment: DocumentSegment, where: str) -> str:
     """The language that stands where a column or key says it."""
     if len(segment.texts) != 1 or not segment.texts[0].strip():
         raise DataError(f"{where}: does not say into which language it is to be translated")
@@ -149,7 +149,7 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[bool, list[str]]]:
         yield empty, list(group)
 
 
-def _subtitles(lines: Iterable[str]) -> Iterator[Segment]:
+def _subtitles(lines: Iterable[str]) -> Iterator[DocumentSegment]:
     """A number, the times, and one or several lines, which are one text and are broken anew.
 
     Times begin a subtitle, with or without a blank line before them; behind a blank line in it is another text of it.
@@ -171,7 +171,7 @@ def _subtitles(lines: Iterable[str]) -> Iterator[Segment]:
         yield _subtitle(text)
 
 
-def _subtitle(lines: Sequence[str]) -> Segment:
+def _subtitle(lines: Sequence[str]) -> DocumentSegment:
     text = " ".join(line.strip() for line in lines)
     opening, closing = _OPENING_TAGS.match(text), _CLOSING_TAGS.search(text)
     assert opening is not None and closing is not None
@@ -182,7 +182,7 @@ def _subtitle(lines: Sequence[str]) -> Segment:
     def write(said: Sequence[str]) -> str:
         return f"{begin}{_broken(said[0], len(lines))}{end}\n"
 
-    return Segment([text[len(begin) : len(text) - len(end)]], write)
+    return DocumentSegment([text[len(begin) : len(text) - len(end)]], write)
 
 
 def _broken(text: str, lines: int) -> str:
@@ -199,7 +199,7 @@ _OPENING_TAGS = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\})*")
 _CLOSING_TAGS = re.compile(r"(?:</[^<>]*>)*$")
 
 
-def _messages(lines: Iterable[str]) -> Iterator[Segment]:
+def _messages(lines: Iterable[str]) -> Iterator[DocumentSegment]:
     """Entries without a translation get one, marked fuzzy, so that a person looks at it; all others stay."""
     for empty, block in _blocks(lines):
         if empty:
@@ -222,7 +222,7 @@ def _entries(block: Sequence[str]) -> Iterator[list[str]]:
     yield entry
 
 
-def _message(block: list[str]) -> Segment:
+def _message(block: list[str]) -> DocumentSegment:
     fields: dict[str, str] = {}
     name = ""
     for line in block:
@@ -245,7 +245,7 @@ def _message(block: list[str]) -> Segment:
         new = [f'{key} "{_escaped(singular if key in ("msgstr", "msgstr[0]") else others)}"' for key in told]
         return "".join(f"{line}\n" for line in [*_fuzzy(kept), *new])
 
-    return Segment([line for several in texts for line in several], write)
+    return DocumentSegment([line for several in texts for line in several], write)
 
 
 _FIELD_LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s+)?"(.*)"\s*$')
@@ -273,5 +273,5 @@ def _escaped(text: str) -> str:
     return re.sub(r'[\n\t\r"\\]', lambda found: f"\\{_LETTERS[found.group()]}", text)
 
 
-_COLUMNS: dict[str, Callable[[str, str, str], Segment]] = {"tsv": _column, "jsonl": _key}
-_BLOCKS: dict[str, Callable[[Iterable[str]], Iterator[Segment]]] = {"srt": _subtitles, "po": _messages}
+_COLUMNS: dict[str, Callable[[str, str, str], DocumentSegment]] = {"tsv": _column, "jsonl": _key}
+_BLOCKS: dict[str, Callable[[Iterable[str]], Iterator[DocumentSegment]]] = {"srt": _subtitles, "po": _messages}

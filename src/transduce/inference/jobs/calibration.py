@@ -10,13 +10,15 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from transduce.inference.jobs.job import TranslationJob
 from transduce.inference.parallelism import Parallelism, available_cores, default_parallelism
 from transduce.inference.translation import TranslationCounts
+
+if TYPE_CHECKING:
+    from transduce.inference.jobs.job import TranslationJob
 
 BATCH_SIZES = (64, 128)
 """Batch sizes that are tried besides the default."""
@@ -39,7 +41,7 @@ Timer = Callable[[Parallelism, Sequence[str]], float]
 """Translates lines; returns the seconds it took, without loading."""
 
 
-class Calibration(NamedTuple):
+class CalibrationResult(NamedTuple):
     """The parallelism to use, and whether others were tried."""
 
     parallelism: Parallelism
@@ -69,7 +71,7 @@ def apply_parallelism(job: TranslationJob, parallelism: Parallelism) -> None:
 
 def calibrate_job(
     job: TranslationJob, sample: Sequence[str], lines: float, clock: Callable[[], float] = time.perf_counter
-) -> Calibration:
+) -> CalibrationResult:
     """Find out what is fastest for about `lines` lines like those of a sample, and apply it."""
     engine, ctranslate2 = job.translator.engine, job.uses_ctranslate2
     plain = replace(
@@ -103,7 +105,7 @@ def parallelism_choices(first: Parallelism, ctranslate2: bool) -> list[Paralleli
 
 def calibrate(
     sample: Sequence[str], lines: float, choices: Sequence[Parallelism], batch_sizes: Sequence[int], timer: Timer
-) -> Calibration:
+) -> CalibrationResult:
     """Return the fastest of several choices, the first of which is the default; then the best of several batch sizes.
 
     `lines` is about how many there are in all; the default is used for a short job.
@@ -111,18 +113,18 @@ def calibrate(
     first = choices[0]
     some = sample[: first.workers * first.threads]
     if not some or len(choices) + len(batch_sizes) == 1:
-        return Calibration(first, tried=False)
+        return CalibrationResult(first, tried=False)
     trials = _Trials(timer)
     while True:
         took = trials.take(first, some)
         if took / len(some) * lines < MIN_JOB_SECONDS:
-            return Calibration(first, tried=False)
+            return CalibrationResult(first, tried=False)
         if took >= MIN_TRIAL_SECONDS or len(some) == len(sample):
             break
         some = sample[: 2 * len(some)]
     best = trials.fastest(first, choices[1:], some)
     sizes = [size for size in batch_sizes if 2 * best.workers * size <= len(some)]
-    return Calibration(trials.fastest(best, [replace(best, batch_size=size) for size in sizes], some), tried=True)
+    return CalibrationResult(trials.fastest(best, [replace(best, batch_size=size) for size in sizes], some), tried=True)
 
 
 class _Trials:

@@ -1,21 +1,48 @@
-"""A translation job: its options, applied to one window of a document after the other."""
+"""A translation job: its options, applied to one window of a document after the other, from the beginning or from where
+it was interrupted to the end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import torch
 
 from transduce.config import Table
 from transduce.inference.alignment import pharaoh
 from transduce.inference.ctranslate2.engine import nearest_options
-from transduce.inference.jobs.source import Window, is_file
+from transduce.inference.jobs.calibration import (
+    MAX_SAMPLE,
+    apply_parallelism,
+    calibrate_job,
+    job_default,
+    requested_parallelism,
+)
+from transduce.inference.jobs.source import DocumentWindow, Source, is_file
+from transduce.inference.parallelism import Parallelism, available_cores
 from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions, one_line
 from transduce.inference.translator import Translator
 from transduce.model_folder import find_model
 from transduce.storage.layout import MANIFEST
 from transduce.storage.manifest import sha256
+
+if TYPE_CHECKING:
+    from transduce.inference.jobs.output import Done
+
+TORCH_WINDOW = 512
+"""Lines of a window for PyTorch: some seconds of work, which is what an interruption costs."""
+CTRANSLATE2_WINDOW = (1024, 8192)
+"""Minimum and maximum lines of a window for CTranslate2."""
+BATCHES_PER_WORKER = 32
+"""In a window: enough that the last ones, of mixed lengths, hardly count."""
+GZIP_RATIO = 3
+"""Approximate size of a gzip file's text relative to the file."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +102,7 @@ class TranslationJob:
         job = replace(self, options=replace(self.options, translation=changed))
         return job if job.uses_ctranslate2 and not self.uses_ctranslate2 else self
 
-    def __call__(self, window: Window) -> TranslatedWindow:
+    def __call__(self, window: DocumentWindow) -> TranslatedWindow:
         """Translate one window."""
         counts, texts = TranslationCounts(), window.texts
         languages = [self.translator.languages.prefix(to) for to in window.languages]
@@ -100,6 +127,137 @@ class TranslationJob:
 
     def _alignment(self, translation: Translation) -> str:
         return f" ||| {pharaoh(translation.links)}" if self.options.translation.align else ""
+
+
+class Sink(Protocol):
+    """Where windows go, in order."""
+
+    done: Done
+
+    def check_input(self, digest: str) -> None: ...
+    def begin(self, parallelism: Parallelism) -> None: ...
+    def write(self, window: TranslatedWindow) -> None: ...
+
+
+class Observer(Protocol):
+    """Is notified of progress."""
+
+    def resumed(self, segments: int) -> None: ...
+    def calibrated(self, parallelism: Parallelism, ctranslate2: bool) -> None: ...
+    def started(self, read: int) -> None: ...
+    def wrote(self, lines: int, read: int) -> None: ...
+
+
+def run_job(job: TranslationJob, source: Source, sink: Sink, observer: Observer, path: str) -> TranslationCounts:
+    """Translate what is left of a document; return the counts of all its lines.
+
+    Input that is not a file is translated as it comes. With CTranslate2 two windows of a file are in progress, so that
+    its workers do not run dry at the end of the first; with PyTorch one, on which all threads work.
+    """
+    sink.check_input(source.skip(sink.done.segments))
+    job.options.translation.constraints.skip(sink.done.counts.lines)
+    if sink.done.segments:
+        observer.resumed(sink.done.segments)
+    with _threads_as_before():
+        parallelism = _parallelism(job, source, sink.done.parallelism, observer, path)
+        sink.begin(parallelism)
+        observer.started(source.read)
+        with contextlib.closing(_translated(job, source, parallelism, is_file(path))) as windows:
+            for window in windows:
+                sink.write(window)
+                observer.wrote(window.counts.lines, window.read)
+    return sink.done.counts
+
+
+def _translated(
+    job: TranslationJob, source: Source, parallelism: Parallelism, whole: bool
+) -> Generator[TranslatedWindow]:
+    if not whole:
+        return (job(window) for window in source.windows_as_they_come())
+    windows = source.windows(window_lines(parallelism, job.uses_ctranslate2))
+    return in_order(job, windows, threads=2 if job.uses_ctranslate2 else 1)
+
+
+def window_lines(parallelism: Parallelism, ctranslate2: bool) -> int:
+    """Lines of a window: enough for all workers, and not more than an interruption may cost."""
+    fewest, most = CTRANSLATE2_WINDOW
+    wanted = BATCHES_PER_WORKER * parallelism.workers * parallelism.batch_size
+    return min(most, max(fewest, wanted)) if ctranslate2 else TORCH_WINDOW
+
+
+def _parallelism(
+    job: TranslationJob, source: Source, before: Parallelism | None, observer: Observer, path: str
+) -> Parallelism:
+    """As requested, or as before an interruption, or for a file whatever is fastest."""
+    options, ctranslate2 = job.options, job.uses_ctranslate2
+    same_machine = before is not None and (not ctranslate2 or before.workers * before.threads == available_cores())
+    if options.workers is not None or options.threads is not None:
+        parallelism = requested_parallelism(ctranslate2, options.workers, options.threads)
+    elif before is not None and same_machine:
+        parallelism = before  # the same windows and batches, so bit-identical translations
+    elif options.has_prefixes or options.has_languages or not is_file(path):  # trials have no prefixes or languages
+        parallelism = job_default(ctranslate2)
+    else:
+        sample = source.sample(MAX_SAMPLE)
+        mean = sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in sample) / max(1, len(sample))
+        ratio = GZIP_RATIO if path.endswith(".gz") else 1
+        parallelism, tried = calibrate_job(job, sample, Path(path).stat().st_size * ratio / max(1.0, mean))
+        if tried:
+            observer.calibrated(parallelism, ctranslate2)
+        return parallelism
+    apply_parallelism(job, parallelism)
+    if ctranslate2 and is_file(path):
+        job.translator.engine.load()
+    return parallelism
+
+
+@contextlib.contextmanager
+def _threads_as_before() -> Iterator[None]:
+    """PyTorch's number of threads is the whole process's; leave it as it was."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# Several windows in progress at once, returned in their order.
+#
+# Reading, translating and writing overlap, so that engines do not wait. Each queue is bounded: memory does not depend
+# on the length of the file.
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Generator[R]:
+    """Yield `work` of each item, in order; `threads` are in progress, one more waits, and one is read ahead.
+
+    An error of reading is raised after all results of items before it. Closing the generator does not wait for work in
+    progress.
+    """
+    reader = ThreadPoolExecutor(1, thread_name_prefix="reading")
+    workers = ThreadPoolExecutor(threads, thread_name_prefix="translating")
+    begun: deque[Future[R]] = deque()
+    failure: Exception | None = None
+    coming: Future[T | None] | None = reader.submit(next, items, None)
+    try:
+        while coming is not None or begun:
+            while coming is not None and len(begun) <= threads:
+                try:
+                    item = coming.result()
+                except Exception as error:
+                    failure, item = error, None
+                coming = None if item is None else reader.submit(next, items, None)
+                if item is not None:
+                    begun.append(workers.submit(work, item))
+            if begun:
+                yield begun.popleft().result()
+    finally:
+        for pool in (reader, workers):
+            pool.shutdown(wait=False, cancel_futures=True)
+    if failure is not None:
+        raise failure
 
 
 # Fingerprint of everything a translation depends on: an interrupted job is resumed with the same one only.

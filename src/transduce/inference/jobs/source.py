@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from transduce.text.document import Segment
+from transduce.text.document import DocumentSegment
 from transduce.text.lines import STDIN, Meter
 
 T = TypeVar("T")
@@ -33,12 +33,12 @@ def is_file(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Window:
+class DocumentWindow:
     """Segments that are translated together."""
 
     first: int
     """The number of its first segment, from 0."""
-    segments: list[Segment]
+    segments: list[DocumentSegment]
     read: int = 0
     """Bytes of the file up to its end, approximately."""
     digest: str = ""
@@ -58,7 +58,7 @@ class Window:
 class Source:
     """The segments of a document, each returned once."""
 
-    def __init__(self, segments: Iterable[Segment], meter: Meter | None = None) -> None:
+    def __init__(self, segments: Iterable[DocumentSegment], meter: Meter | None = None) -> None:
         self._segments, self._meter = iter(segments), meter or Meter()
         self._hash = hashlib.sha256()
         self._taken, self._bytes = 0, 0
@@ -80,29 +80,29 @@ class Source:
         """Bytes of the file that were consumed, approximately."""
         return self._meter.at(self._bytes)
 
-    def windows(self, lines: int) -> Iterator[Window]:
+    def windows(self, lines: int) -> Iterator[DocumentWindow]:
         """Yield windows of `lines` lines, or fewer long ones; they depend on the document alone."""
         while segments := list(_cut(self._segments, lines)):
             yield self._window(segments)
 
-    def windows_as_they_come(self) -> Iterator[Window]:
+    def windows_as_they_come(self) -> Iterator[DocumentWindow]:
         """Yield windows of whatever has arrived."""
         for segments in _as_they_come(self._segments):
             yield self._window(segments)
 
-    def _window(self, segments: list[Segment]) -> Window:
+    def _window(self, segments: list[DocumentSegment]) -> DocumentWindow:
         first = self._taken
         for segment in segments:
             self._note(segment)
-        return Window(first, segments, self.read, self._hash.hexdigest())
+        return DocumentWindow(first, segments, self.read, self._hash.hexdigest())
 
-    def _note(self, segment: Segment) -> None:
+    def _note(self, segment: DocumentSegment) -> None:
         content = segment.write(segment.texts).encode("utf-8", "surrogatepass")
         self._hash.update(content)
         self._taken, self._bytes = self._taken + 1, self._bytes + len(content)
 
 
-def _cut(segments: Iterator[Segment], lines: int) -> Iterator[Segment]:
+def _cut(segments: Iterator[DocumentSegment], lines: int) -> Iterator[DocumentSegment]:
     """Yield segments up to `lines` lines, or the characters of as many average lines."""
     left, room = lines, lines * CHARACTERS_PER_LINE
     while left > 0 and room > 0 and (segment := next(segments, None)) is not None:

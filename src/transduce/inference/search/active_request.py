@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from transduce.inference.search.constraint import Progress
+from transduce.inference.search.constraint import ConstraintProgress
 from transduce.inference.search.logits_processor import LogitsProcessor, logits_processors
 from transduce.inference.search.options import Hypothesis, Request, Result, SearchOptions
 from transduce.inference.search.penalty import normalize
@@ -29,8 +29,8 @@ class ActiveRequest:
     """Seed of the samples of this request."""
     finished: list[list[Hypothesis]]
     """Finished hypotheses of each beam group."""
-    progress: list[Progress]
-    """Progress of each beam through the required phrases."""
+    progress: list[ConstraintProgress]
+    """ConstraintProgress of each beam through the required phrases."""
     draws: int = 0
     """Number of times that tokens were drawn for it."""
     trace: list[TraceStep] = field(default_factory=list)
@@ -42,7 +42,7 @@ class ActiveRequest:
         longest = max(1, wanted if limit is None else min(wanted, limit - 1))
         options = request.options
         finished: list[list[Hypothesis]] = [[] for _ in range(options.beam_groups)]
-        begun = reduce(Progress.after, request.prefix, Progress.none(request.required))
+        begun = reduce(ConstraintProgress.after, request.prefix, ConstraintProgress.none(request.required))
         return cls(
             request,
             longest,

@@ -19,14 +19,14 @@ Phrase = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Progress:
+class ConstraintProgress:
     """How many tokens of each phrase a beam ends with; all of them once the phrase was written."""
 
     phrases: tuple[Phrase, ...]
     places: tuple[int, ...]
 
     @classmethod
-    def none(cls, phrases: Sequence[Sequence[int]]) -> Progress:
+    def none(cls, phrases: Sequence[Sequence[int]]) -> ConstraintProgress:
         """Return the progress of an empty hypothesis."""
         return cls(tuple(tuple(phrase) for phrase in phrases), (0,) * len(phrases))
 
@@ -49,10 +49,10 @@ class Progress:
         """The tokens that would advance some phrase."""
         return (phrase[place] for phrase, place in zip(self.phrases, self.places, strict=True) if place < len(phrase))
 
-    def after(self, token: int) -> Progress:
+    def after(self, token: int) -> ConstraintProgress:
         """Return the progress after one more token."""
         pairs = zip(self.phrases, self.places, strict=True)
-        return Progress(self.phrases, tuple(_moved(phrase, place, token) for phrase, place in pairs))
+        return ConstraintProgress(self.phrases, tuple(_moved(phrase, place, token) for phrase, place in pairs))
 
 
 def _moved(phrase: Phrase, place: int, token: int) -> int:
@@ -63,16 +63,16 @@ def _moved(phrase: Phrase, place: int, token: int) -> int:
     return next(size for size in range(len(ending), -1, -1) if ending[len(ending) - size :] == phrase[:size])
 
 
-class Candidate(NamedTuple):
+class ConstraintCandidate(NamedTuple):
     """One continuation of one beam."""
 
     score: float
     parent: int
     token: int
-    progress: Progress
+    progress: ConstraintProgress
 
 
-def candidates(score_WV: Tensor, progress: Sequence[Progress], end: int) -> list[Candidate]:
+def candidates(score_WV: Tensor, progress: Sequence[ConstraintProgress], end: int) -> list[ConstraintCandidate]:
     """Candidates of a step, best first: the likeliest, the likeliest of each beam, and all that advance a phrase.
 
     None ends before every phrase was written.
@@ -86,20 +86,20 @@ def candidates(score_WV: Tensor, progress: Sequence[Progress], end: int) -> list
     places = sorted({*likeliest, *own, *advancing})
     scores = score_WV.flatten()[torch.tensor(places, device=score_WV.device)].tolist()
     found = [
-        Candidate(score, place // vocabulary, place % vocabulary, progress[place // vocabulary])
+        ConstraintCandidate(score, place // vocabulary, place % vocabulary, progress[place // vocabulary])
         for score, place in zip(scores, places, strict=True)
         if score > -float("inf")
     ]
     return sorted(found, key=lambda one: -one.score)
 
 
-def allocate_beam(unfinished: Sequence[Candidate], width: int) -> list[Candidate]:
+def allocate_beam(unfinished: Sequence[ConstraintCandidate], width: int) -> list[ConstraintCandidate]:
     """Choose `width` candidates, best first: in turns the best of those with the most constraint tokens, of the next, …
 
     A candidate with the most constraint tokens is always kept, and one with more is always among its continuations:
     after as many steps as the phrases have tokens, some beam has written them all.
     """
-    banks: dict[int, list[Candidate]] = {}
+    banks: dict[int, list[ConstraintCandidate]] = {}
     for one in unfinished:
         after = one._replace(progress=one.progress.after(one.token))
         banks.setdefault(after.progress.tokens_met, []).append(after)

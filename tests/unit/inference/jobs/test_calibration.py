@@ -19,8 +19,7 @@ from transduce.inference.jobs.calibration import (
     parallelism_choices,
     requested_parallelism,
 )
-from transduce.inference.jobs.job import JobOptions, TranslationJob
-from transduce.inference.jobs.run import CTRANSLATE2_WINDOW, TORCH_WINDOW, window_lines
+from transduce.inference.jobs.job import CTRANSLATE2_WINDOW, TORCH_WINDOW, JobOptions, TranslationJob, window_lines
 from transduce.inference.parallelism import Parallelism
 from transduce.inference.translation import TranslationOptions
 

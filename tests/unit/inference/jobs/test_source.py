@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import DataError
-from transduce.inference.jobs.source import CHARACTERS_PER_LINE, Source, Window
+from transduce.inference.jobs.source import CHARACTERS_PER_LINE, DocumentWindow, Source
 from transduce.text.document import segments
 from transduce.text.lines import Meter, read_lines
 
@@ -18,7 +18,7 @@ SUBTITLES = [line for number in range(9) for line in (f"{number}", f"00:00:0{num
 ROWS = [f'{{"text": "row {number}\\nsecond", "id": {number}}}' for number in range(9)]
 
 
-def texts(windows: Iterator[Window]) -> list[list[str]]:
+def texts(windows: Iterator[DocumentWindow]) -> list[list[str]]:
     return [window.texts for window in windows]
 
 

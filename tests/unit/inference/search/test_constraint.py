@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.inference.search.toy import SPECIALS, WORDS, Toy, every_hypothesis, random_table, search_all
-from transduce.inference.search.constraint import Candidate, Progress, allocate_beam
+from transduce.inference.search.constraint import ConstraintCandidate, ConstraintProgress, allocate_beam
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.search import Search
 
@@ -29,7 +29,7 @@ def forced(seed: int, phrases: list[list[int]], beam_size: int, max_length: int)
 @given(tokens=st.lists(st.sampled_from((1, 4)), max_size=12), phrase=st.lists(st.sampled_from((1, 4)), min_size=1))
 def test_progress_is_the_longest_beginning_that_an_answer_ends_with(tokens: list[int], phrase: list[int]) -> None:
     """Also where a phrase begins anew within itself, as 1 1 4 does in 1 1 1 4."""
-    progress = Progress.none([phrase])
+    progress = ConstraintProgress.none([phrase])
     for token in tokens:
         progress = progress.after(token)
     said = has(tokens, phrase)
@@ -57,10 +57,12 @@ def test_a_wide_beam_finds_the_likeliest_answer_that_says_it(seed: int) -> None:
 
 
 def test_places_are_given_in_turns_to_those_that_have_said_most() -> None:
-    none = Progress.none([[7, 8, 9]])
+    none = ConstraintProgress.none([[7, 8, 9]])
     one = none.after(7)
-    going = [Candidate(-score, 0, token, at) for score, token, at in ((1, 3, none), (2, 3, one), (3, 4, none))]
-    going += [Candidate(-4.0, 1, 8, one), Candidate(-5.0, 2, 7, none)]
+    going = [
+        ConstraintCandidate(-score, 0, token, at) for score, token, at in ((1, 3, none), (2, 3, one), (3, 4, none))
+    ]
+    going += [ConstraintCandidate(-4.0, 1, 8, one), ConstraintCandidate(-5.0, 2, 7, none)]
     kept = allocate_beam(going, 3)
     assert [(kept_one.score, kept_one.progress.tokens_met) for kept_one in kept] == [(-1.0, 0), (-4.0, 2), (-5.0, 1)]
 

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from transduce.inference.jobs.run import in_order
+from transduce.inference.jobs.job import in_order
 
 PATIENCE = 30.0
 
