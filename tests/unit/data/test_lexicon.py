@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transduce.data import lexicon
-from transduce.data.lexicon import Lexicon, Sample, learn_lexicon
+from transduce.data.lexicon import Lexicon, PairSample, learn_lexicon
 from transduce.data.ragged import Ragged
 
 SOURCES, TARGETS = 11, 13
@@ -85,16 +85,16 @@ def test_target_tokens_are_counted() -> None:
 
 def test_of_a_large_corpus_some_pairs_are_taken_evenly_and_always_the_same() -> None:
     sources = Ragged.of([[1, 2]] * 1000)
-    sample = Sample.of(sources, sources, max_cells=600)
-    assert sample == Sample(taken=100, all=1000)
+    sample = PairSample.of(sources, sources, max_cells=600)
+    assert sample == PairSample(taken=100, all=1000)
     assert sample.rows(0, 10**6).tolist() == list(range(0, 1000, 10))
     assert sample.rows(7, 9).tolist() == [70, 80]
-    assert Sample.of(sources, sources, max_cells=6000) == Sample(1000, 1000)
+    assert PairSample.of(sources, sources, max_cells=6000) == PairSample(1000, 1000)
 
 
 def test_a_sample_is_learned_as_if_it_were_the_corpus() -> None:
     sources, targets = corpus(count=40)
-    some = learned(sources, targets, sample=Sample(14, 42))
+    some = learned(sources, targets, sample=PairSample(14, 42))
     assert counts(some) == pytest.approx(counts(learned(sources[::3], targets[::3])), abs=1e-9)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transduce.data.lexicon import Lexicon, Sample, learn_lexicon
+from transduce.data.lexicon import Lexicon, PairSample, learn_lexicon
 from transduce.data.prepared import Prepared
 from transduce.data.ragged import Ragged, RaggedWriter
 from transduce.data.settings import PlainTextConfig
@@ -114,7 +114,7 @@ class Coverage:
 
 def measure_coverage(shortlist: Shortlist, sources: Ragged, targets: Ragged, most: int = MOST_MEASURED) -> Coverage:
     """Count the reference tokens that are among the candidates of their sources."""
-    rows = Sample(min(most, len(sources)), len(sources)).rows(0, most)
+    rows = PairSample(min(most, len(sources)), len(sources)).rows(0, most)
     tokens = covered_tokens = covered_pairs = candidates = 0
     for row in rows.tolist():
         allowed = shortlist.of(sources[row])
@@ -134,7 +134,7 @@ class Listing:
     shortlist: Shortlist
     source_size: int
     target_size: int
-    sample: Sample
+    sample: PairSample
     coverage: Coverage | None
     """None if there is nothing to measure it on."""
 
@@ -177,7 +177,7 @@ def make_shortlist(
     tokenizers = contents.source_tokenizer, contents.target_tokenizer
     prepared = _prepared(run, tokenizers)
     with _pairs(run, prepared, corpus, tokenizers) as (used, held):
-        sample = Sample.of(*used)
+        sample = PairSample.of(*used)
         if sample.empty + sample.too_long >= sample.all:
             raise DataError(
                 f"{run if corpus is None else corpus.name}: of {sample.all:,} pairs none says what translates what: "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.unit.copier import tokenizer
-from transduce.data.lexicon import Lexicon, Sample, learn_lexicon
+from transduce.data.lexicon import Lexicon, PairSample, learn_lexicon
 from transduce.data.ragged import Ragged
 from transduce.tasks.translation.shortlist import build_shortlist, measure_coverage
 
@@ -14,7 +14,7 @@ from transduce.tasks.translation.shortlist import build_shortlist, measure_cover
 def lexicon(rows: list[tuple[int, int, float]], size: int, frequent: dict[int, int]) -> Lexicon:
     sources, targets, counts = (np.array(column) for column in zip(*sorted(rows), strict=True))
     frequency = np.array([frequent.get(token, 0) for token in range(size)])
-    return Lexicon(sources, targets, counts.astype(np.float64), size, size, frequency, Sample(1, 1))
+    return Lexicon(sources, targets, counts.astype(np.float64), size, size, frequency, PairSample(1, 1))
 
 
 def test_the_likeliest_and_the_most_frequent_are_taken() -> None:
@@ -39,7 +39,7 @@ def test_with_two_tokenizers_no_token_is_its_own_translation() -> None:
         source.size,
         target.size,
         np.zeros(target.size, int),
-        Sample(1, 1),
+        PairSample(1, 1),
     )
     found = build_shortlist(counted, source, target)
     assert found.of([5, 6]).tolist() == [*sorted(target.specials), 200]
