@@ -51,7 +51,7 @@ PHRASES = {
 """Phrases that only this project would use, and what to write instead."""
 
 ALLOWED = [
-    (r"", r"no[_ ]answer", "a class of SQuAD 2"),
+    (r"", r"no[_ ]answer|question answering", "SQuAD's task, and a class of SQuAD 2"),
     (r"", r"tags?(,| or) answers?", "the objectives of text encoders: extractive question answering has answers"),
     (r"text_encod|memory_network|models|data.report|predict", r"answers?", "the same"),
     (r"tokenizer|huggingface|bpe_dropout", r"merges?", "byte-pair encoding has merges"),

@@ -16,8 +16,8 @@ CLAIMS = {
     "positions": "Sinusoidal and learned positions beyond the training length, 100 to 200 tokens.",
     "scaling": "With and without the division by √d_k: scores, softmax, gradients.",
     "teacher-forcing": "Taught with true tokens, used with its own: errors by position.",
-    "heads": "One head against many of the same width, on a task that needs two looks at once.",
-    "head-roles": "What each head looks at: the token before, the first, the same word, far away; also of a --model.",
+    "heads": "One head against many of the same width, on a task that needs attention to two positions.",
+    "head-roles": "What each head attends to: the token before, the first, the same word, far away; also of a --model.",
     "memory": "Keys and values against context, beside a recurrent state.",
 }
 """The claims and one line on each; `head-roles` would be in the module `head_roles`."""

@@ -118,21 +118,21 @@ def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[Look]]:
         raise SettingsError(f"{folder}: does not translate; leave out --source-language and --target-language")
     if isinstance(model, Generator):
         return ([_of_generator(model, text)] for text in texts)
-    raise SettingsError(f"{folder}: holds a reader; heads are looked at in translators and language models")
+    raise SettingsError(f"{folder}: holds a text encoder; give a translation or language model")
 
 
 def _of_translator(translator: Translator, text: str) -> list[Look]:
     maps = translator.attention(text)
     found = [kind for kind in SELF if kind in maps.maps]
     if not found:
-        raise SettingsError("this model has no self-attention to look at; give one that has (a transformer, say)")
+        raise SettingsError("this model has no self-attention; give one that has it, such as a transformer")
     return [Look(kind, torch.tensor(maps.maps[kind]), maps.columns(kind)) for kind in found]
 
 
 def _of_generator(generator: Generator, text: str) -> Look:
     tokens = generator.tokenizer.encode(text)
     if len(tokens) < 2:
-        raise SettingsError(f"there is nothing to look at in a text of {len(tokens)} tokens; give longer lines")
+        raise SettingsError(f"a text of {len(tokens)} tokens has no attention map; give longer lines")
     opening = [] if generator.opens_with is None else [generator.opens_with]
     tokens = [*opening, *tokens][: generator.model.max_target]
     token_1N = torch.tensor([[*tokens, 0]])

@@ -99,7 +99,7 @@ def finding(looks: Iterable[Look], setting: Mapping[str, Cell], further: Sequenc
         for stack in dict.fromkeys(stack for stack, _ in layers)
     )
     return Finding(
-        title="What each head looks at",
+        title="What each head attends to",
         claim="each head learns a relation of its own, and early layers look near, later ones far.",
         setting=setting,
         columns=("stack", "layer", "head", *columns, "distance", "role"),

@@ -88,8 +88,8 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
     sizes = {kind: sum(weight.numel() for weight in Looker(setting, kind[1], kind[0]).parameters()) for kind in kinds}
     return Finding(
         title="One head against many",
-        claim="several heads look at several places at once, where a single head averages; so many heads are better "
-        "than one of the same width.",
+        claim="several heads attend to several positions at once, where a single head averages; several heads are "
+        "better than one of the same width.",
         setting={"width": setting.width, "symbols": setting.symbols, "far": setting.far, "updates": setting.updates},
         columns=("layers", "heads", "d_k", "parameters", "right, mean", "worst", "best"),
         rows=tuple(

@@ -141,7 +141,7 @@ def accuracy_by_position(model: Namer, length: int, seed: int, setting: Setting)
     return right_BN.double().mean(dim=0)
 
 
-def _refuses(setting: Setting) -> bool:
+def _rejects(setting: Setting) -> bool:
     """Whether a table of the trained length refuses a longer text rather than make something up."""
     try:
         LearnedPositions(setting.dim, setting.trained).first(setting.tested)
@@ -164,7 +164,7 @@ def checks(short: dict[Kind, Tensor], long: dict[Kind, Tensor], setting: Setting
             f"beyond them, learned positions are no better than guessing ({far['learned']:.1%}, guessing {chance:.1%})",
             far["learned"] < 2 * chance,
         ),
-        Check(f"a table of {setting.trained} positions refuses a text of {setting.tested}", _refuses(setting)),
+        Check(f"a table of {setting.trained} positions rejects a text of {setting.tested}", _rejects(setting)),
         Check(
             f"beyond them, sinusoids are better than learned positions: {far['sinusoidal']:.1%}",
             far["sinusoidal"] > 2 * far["learned"],

@@ -72,8 +72,8 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
     shown = sorted({1, 2, 4, 8, setting.length // 2, setting.length} & set(position))
     return Finding(
         title="Teacher forcing against free running",
-        claim="teacher forcing teaches all steps of a target at once, and what is learned so holds when the model goes "
-        "on from its own tokens.",
+        claim="teacher forcing trains all steps of a target at once, and what is learned holds when the model "
+        "continues from its own tokens.",
         setting={
             "symbols": setting.symbols,
             "length": setting.length,

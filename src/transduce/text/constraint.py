@@ -49,13 +49,13 @@ class Constraints:
         given = {normalise(source).strip(): normalise(target).strip() for source, target in (terms or {}).items()}
         if not all(given) or not all(given.values()):
             raise SettingsError("a term needs a word of the source and its translation; one of them is empty")
-        self._phrases = {target: self._tokens(target, f"'{target}' cannot be asked for") for target in given.values()}
+        self._phrases = {target: self._tokens(target, f"'{target}' cannot be required") for target in given.values()}
         self._terms = {_capital(source): target for source, target in given.items()} | given
         self._sources = any_word(self._terms)
         self.kept = compile_patterns(keep) if keep else None
         """What a translation copies from its source letter by letter."""
         if not all(stop_at):
-            raise SettingsError("an answer cannot stop at an empty text; leave it out")
+            raise SettingsError("generation cannot stop at an empty text; leave it out")
         self._stops = re.compile("|".join(map(re.escape, stop_at))) if stop_at else None
         self._tail = max((len(text.encode()) for text in stop_at), default=0) + 8
         self.max_stop_prefix = max((len(text) - 1 for text in stop_at), default=0)

@@ -68,7 +68,7 @@ class CorpusFiles(Config):
     """Language of the sources, where the corpora of a run are in several; `[data]` says it for all."""
 
     target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """Language of the targets (`de`, `pt-BR`, …). Where training corpora name one, the model learns to be asked for it:
+    """Language of the targets (`de`, `pt-BR`, …). Where training corpora name one, it is learned as a request:
     a tag such as >>de<< goes before each source."""
 
     @pydantic.model_validator(mode="after")

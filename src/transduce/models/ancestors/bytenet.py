@@ -42,7 +42,7 @@ class ByteNetConfig(Config):
     kernel: Annotated[int, Field(ge=1, le=1_000)] = 3
     """Positions that a block mixes."""
     unit: Literal["relu", "multiplicative"] = "relu"
-    """What bends a block's convolution: ReLU (translation) or a multiplicative unit (the paper's language model)."""
+    """Activation of a block's convolution: ReLU (translation) or a multiplicative unit (the paper's language model)."""
     stretch: Annotated[float, Field(ge=1.0, le=100.0)] = 1.2
     """Columns for each token of the source; the paper's a. Targets may be longer: they then read empty columns."""
     extra: Annotated[int, Field(ge=0, le=100_000)] = 0

@@ -44,13 +44,13 @@ class CaptionerConfig(Config):
     hidden_dim: Width = 96
     """Width of the LSTM."""
     doubly_stochastic: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
-    """What it costs to look at a region, over a whole caption, more or less than once: the paper's λ (equation 14)."""
+    """Penalty on regions whose attention over a whole caption does not sum to 1: the paper's λ (equation 14)."""
     dropout: Rate = 0.0
     """On what the output layer reads."""
     region_dropout: Rate = 0.0
     """On the vectors of regions."""
     word_dropout: Rate = 0.0
-    """On whole vectors of the words so far, so that what is said depends on what is seen more than on what was said."""
+    """On whole vectors of the previous words, so that a caption depends more on the picture than on its own words."""
 
     @model_validator(mode="after")
     def _regions_are_whole(self) -> CaptionerConfig:

@@ -34,7 +34,7 @@ class ConvSeq2SeqConfig(Config):
     """Settings of a ConvS2S; the defaults are the paper's model for English-Romanian."""
 
     embedding_dim: Width = 512
-    """Width of a token's vector, and of what is asked and answered."""
+    """Width of a token's vector, and of the queries and values of attention."""
     hidden_dim: Width = 512
     """Width of every layer."""
     num_layers: Layers = 20

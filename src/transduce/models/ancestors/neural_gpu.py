@@ -35,7 +35,7 @@ class ImageConfig(Config):
     kernel: Annotated[int, Field(ge=1, le=99)] = 3
     """Kernel size of the convolutions; odd."""
     num_sets: Annotated[int, Field(ge=1, le=100)] = 6
-    """Weight sets that the steps use in turn; 1 for plain recurrence. training.relaxation_updates merges them."""
+    """Weight sets that the steps use in turn; 1 for plain recurrence. training.relaxation_updates unites them."""
     dropout: Rate = 0.1
     """Dropout on the candidate of each convolutional GRU."""
 

@@ -53,7 +53,7 @@ class TuringMachineConfig(Config):
     max_shift: Annotated[int, Field(ge=0, le=1000)] = 1
     """How far a head can move in one step, either way."""
     reads_target: bool = False
-    """Read the answer so far while answering, as other transducers do. The paper's machine sees nothing then."""
+    """Read the previous target tokens while decoding, as other models do. The paper's machine gets no input then."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> TuringMachineConfig:

@@ -26,7 +26,7 @@ class LowRank(Kernel):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
     ) -> Tensor:
-        assert not causal, "the settings refuse this kernel where the future is hidden"
+        assert not causal, "the settings reject this kernel with a causal mask"
         sum_BHRV = self._part(self.values, allowed, value) @ value
         mixed: Tensor = dropout(self.scores(query, key, allowed).softmax(dim=-1)) @ sum_BHRV
         return mixed
@@ -41,13 +41,13 @@ class LowRank(Kernel):
         return score.softmax(dim=-1) @ self._part(self.values, allowed, key)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
-        raise AssertionError("the settings refuse this kernel where there is a past")
+        raise AssertionError("the settings reject this kernel in a decoder")
 
     def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
-        raise AssertionError("the settings refuse this kernel where there is a past")
+        raise AssertionError("the settings reject this kernel in a decoder")
 
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
-        raise AssertionError("the settings refuse this kernel where there is a past")
+        raise AssertionError("the settings reject this kernel in a decoder")
 
     def _part(self, weight: Tensor, allowed: Tensor | None, like: Tensor) -> Tensor:
         """The sums' weights of as many positions as there are.  -> (B 1 rank N) or (rank N)."""

@@ -131,7 +131,7 @@ def truncate_pair(
     """
     room = max_length - (2 if second is None else 3)
     if room < 0:
-        raise SettingsError(f"max_length = {max_length} has no room for the tokens that frame a text; give at least 3")
+        raise SettingsError(f"max_length = {max_length} is too small for the special tokens; give at least 3")
     if second is None:
         return first[:room] if cut != "only_second" else first, None
     over = len(first) + len(second) - room

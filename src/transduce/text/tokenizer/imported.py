@@ -61,20 +61,20 @@ class ImportedConfig(Config):
 
     pad: int
     start: int
-    """Stands first: what a decoder begins with, or a reader's first token."""
+    """First token: of a decoder's output, or of a text encoder's input."""
     end: int
     unknown: int | None = None
     mask: int | None = None
     """Stands for a piece that was hidden."""
 
     prefix: Tokens = ()
-    """What stands before a text when a model reads it, the start token of a reader or the language of a source."""
+    """Tokens before an input text: the start token of a text encoder, or the language of a source."""
 
     suffix: Tokens = ()
     """What stands behind it."""
 
     target_prefix: Tokens = ()
-    """What every answer begins with, after the start token: the language to translate into."""
+    """Tokens that every output begins with, after the start token: the language to translate into."""
 
     skipped: Tokens = ()
     """Tokens that `decode` leaves out."""
@@ -138,7 +138,7 @@ class ImportedTokenizer(BaseTokenizer):
         self.tags = dict(config.tags)
         """Languages, as the vocabulary spells them, and their tokens."""
         self.target_prefix: tuple[int, ...] = () if side == "source" else config.target_prefix
-        """What every answer begins with, after the start token."""
+        """Tokens that every output begins with, after the start token."""
         self.sentinels = list(config.readable.values())
         self._tag_tokens = frozenset(self.tags.values())
         self._language = [token for token in config.prefix if token in self._tag_tokens] if side != "target" else []

@@ -5,7 +5,7 @@ A model's notes (`config.json` of its folder) hold a table `tags`, whoever made 
     "tags": {
         "place": "source",              where the token of the wanted language stands: "source", before the text that
                                         is read, or "target", as the first token that is written
-        "of": {"de": 3, "fr": 4},       the languages that can be asked for, and their tokens (of the source's
+        "of": {"de": 3, "fr": 4},       the target languages, and their tokens (of the source's
                                         vocabulary for place "source", of the target's for "target")
         "source_tokens": {"en": 5}          tokens that say in which language the text is, put before it; left out where
     }                                   a model needs none
@@ -64,7 +64,7 @@ class LanguageTags(Config):
     place: Literal["source", "target"] = "source"
     """Where the token of the wanted language stands: before the source, or at the beginning of the target."""
     target_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]]
-    """Token of each language that can be asked for."""
+    """Token of each target language."""
     source_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(default_factory=dict)
     """Token of each language that a text can be in, put before it; empty for models that need no such thing."""
 
@@ -94,7 +94,7 @@ class LanguageTags(Config):
 
     @property
     def languages(self) -> list[str]:
-        """What can be asked for, in alphabetical order."""
+        """The target languages, in alphabetical order."""
         return sorted(self.target_tokens)
 
     @property

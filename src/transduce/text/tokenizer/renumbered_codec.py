@@ -95,7 +95,7 @@ class RenumberedCodec:
         content = base64.b64decode(table["sentencepiece"], validate=True)
         vocabulary, further, trim = table.get("vocabulary"), table.get("further"), table.get("trim")
         if not isinstance(trim, bool) or not isinstance(further, dict):
-            raise ValueError("its SentencePiece model is not said to be used in any way")
+            raise ValueError("the settings of its SentencePiece model are missing")
         return cls(content, None if vocabulary is None else checked_table(vocabulary), checked_table(further), trim)
 
 

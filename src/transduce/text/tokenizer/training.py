@@ -73,7 +73,7 @@ def train_tokenizer(
     special, reserved = [*special_pieces(kind), *map(tag_piece, languages)], sentinel_pieces(config.sentinels or 0)
     if languages and len(languages) > config.vocab_size - min_vocab_size(kind) - len(reserved):
         raise SettingsError(
-            f"tokenizer.vocab_size = {config.vocab_size:,} has no room for the tags of {len(languages)} languages; "
+            f"tokenizer.vocab_size = {config.vocab_size:,} is too small for the tags of {len(languages)} languages; "
             "raise it"
         )
     smaller = config.but(vocab_size=config.vocab_size - len(reserved), sentinels=None) if kind != "byte" else config

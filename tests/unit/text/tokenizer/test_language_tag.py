@@ -53,7 +53,7 @@ def test_tags_added_later_change_nothing_else(kind: str) -> None:
 
 def test_a_vocabulary_without_room_for_the_tags_is_refused() -> None:
     config = TokenizerConfig(kind="bpe", vocab_size=260)
-    with pytest.raises(SettingsError, match="no room for the tags of 2 languages"):
+    with pytest.raises(SettingsError, match="too small for the tags of 2 languages"):
         train_tokenizer("bpe", [TEXT], config, ["de", "fr"])
 
 
