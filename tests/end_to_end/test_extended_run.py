@@ -59,7 +59,7 @@ def test_a_schedule_that_ended_with_the_run_leaps_and_that_is_said(tmp_path: Pat
 
 def test_nothing_else_may_change_and_no_run_becomes_shorter(tmp_path: Path) -> None:
     train(recipe(training={"updates": 10}), tmp_path / "run")
-    with pytest.raises(SettingsError, match="is a run of 10 updates, which can become longer but not shorter"):
+    with pytest.raises(SettingsError, match="is a run of 10 updates, which can be extended but not shortened"):
         train(recipe(training={"updates": 9}), tmp_path / "run", resume=True)
     with pytest.raises(SettingsError, match="was started with another recipe"):
         train(recipe(training={"updates": 12, "max_grad_norm": 0.5}), tmp_path / "run", resume=True)
@@ -74,7 +74,7 @@ def test_the_command_asks_for_more(tmp_path: Path, capsys: pytest.CaptureFixture
     path.write_text(recipe().to_toml())
     assert main(["train", "--recipe", str(path), "--updates", "10", "--output", str(run)]) == 0
     assert main(["train", "--resume", str(run), "--updates", "9"]) == 2
-    assert "longer but not shorter" in capsys.readouterr().err
+    assert "extended but not shortened" in capsys.readouterr().err
     assert main(["train", "--finish", str(run), "--updates", "12"]) == 2
     assert "give --finish alone" in capsys.readouterr().err
     assert main(["train", "--resume", str(run), "--updates", "12", "--batch-tokens", "50"]) == 2

@@ -33,7 +33,7 @@ def test_a_reader_takes_what_fits_and_its_head_is_new(tmp_path: Path) -> None:
             return lambda said: heard.append(said) if name == "warn" else None
 
     train(recipe(tmp_path, merge(tables, {"training": changes})), tmp_path / "tags", reporter=Listening())  # type: ignore[arg-type]
-    assert any("weights were taken" in said and "new (head." in said for said in heard)
+    assert any("weights loaded" in said and "new (head." in said for said in heard)
     old, now = (load_file(tmp_path / run / "model/model.safetensors") for run in ("read", "tags"))
     same = [name for name in now if name in old and not name.startswith("head.")]
     assert len(same) > 10 and all(torch.equal(now[name], old[name]) for name in same)

@@ -54,7 +54,7 @@ def test_without_validation_pairs_the_newest_checkpoint_is_the_model(
     stopped(wanted, tmp_path / "run", 12, monkeypatch)
     train(wanted, tmp_path / "run", resume=True, finish=True, reporter=listener)
     assert "of update 12" in (tmp_path / "run" / "model" / "README.md").read_text()
-    assert any("training.patience ends nothing early" in warning for warning in listener.warnings)
+    assert any("training.patience has no effect" in warning for warning in listener.warnings)
 
 
 def test_a_run_without_a_checkpoint_has_nothing_to_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
