@@ -1,7 +1,7 @@
 """Dropout whose masks are a function of a key, not of a stream of random numbers.
 
 A mask depends on (seed, update, batch, site, call, row): the same numbers give the same mask whether a batch is
-computed whole or in slices of rows, in one process or in several, for the first time or again after a restart. No
+computed whole or in micro-batches, in one process or in several, for the first time or again after a restart. No
 generator has a state that would have to be saved.
 
 Bits come from numpy's Philox (Salmon et al. 2011), a counter-based generator, sixteen for each value: the rate is
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transduce import rng
 
 MOST_CALLS = 2**20
-"""Times that one reading may use one dropout."""
+"""Maximum calls of one dropout in one pass."""
 BITS_PER_BLOCK = 16
 """Sixteen-bit numbers that one step of Philox's counter gives."""
 
@@ -34,7 +34,7 @@ class DropoutKey(NamedTuple):
     batch: int = 0
     """Which batch of an update that has several."""
     first_row: int = 0
-    """Row of the batch that a slice begins with."""
+    """First row of a micro-batch in its batch."""
 
 
 class Dropout(nn.Module):
@@ -65,7 +65,7 @@ class Dropout(nn.Module):
 
 
 class WordDropout(nn.Module):
-    """Zero whole vectors with probability `rate`: words that the model must do without (Gal & Ghahramani 2016)."""
+    """Zero whole vectors with probability `rate`: word dropout (Gal & Ghahramani 2016)."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

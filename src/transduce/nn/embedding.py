@@ -13,10 +13,10 @@ from transduce.nn.cpu.packed import Freezable, packed
 
 
 class Embedding(nn.Module):
-    """A vector per token, multiplied by √D so that position signals do not drown it."""
+    """A vector per token, multiplied by √D to balance it with the position encodings."""
 
     def __init__(self, size: int, dim: int, scaled: bool = True, std: float | None = None) -> None:
-        """`std` is the standard deviation of the first values, 1 / √D unless given."""
+        """`std` is the standard deviation of the initialisation, 1 / √D by default."""
         super().__init__()
         self.weight = nn.Parameter(torch.empty(size, dim))
         self.std = dim**-0.5 if std is None else std
@@ -38,12 +38,12 @@ class Output(Freezable):
 
     bias: nn.Parameter | None
     half_products = False
-    """Whether a loss rounds the factors of its products while training, see `nn.product`."""
+    """Whether a loss rounds the factors of its products while training, see `nn.linear`."""
 
     def __init__(
         self, size: int, dim: int, bias: bool = False, tied: Embedding | None = None, fixed: Tensor | None = None
     ) -> None:
-        """`fixed` is a weight that is known and neither learnt nor saved."""
+        """`fixed` is a given weight that is neither trained nor saved."""
         super().__init__()
         if fixed is not None:
             self.register_buffer("weight", fixed, persistent=False)

@@ -1,8 +1,8 @@
-"""Adaptive computation time (Graves 2016, arXiv 1603.08983): every position says for itself when it has thought enough.
+"""Adaptive computation time (Graves 2016, arXiv 1603.08983): every position decides when to halt.
 
-At each step a position gives away a part of its probability; when almost all is given it halts, with the rest as its
-last part. What comes out is the mean of what it thought at each step, by these parts. Thinking costs: the number of
-steps plus the rest is what a loss may be charged for.
+At each step a position spends a part of its halting probability; when the sum passes the threshold it halts, with the
+remainder as its last part. The output is the mean of the states of all steps, weighted by these parts. The ponder cost
+is the number of steps plus the remainder.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from transduce.nn.linear import Linear
 
 @dataclass(frozen=True)
 class Pondering:
-    """How far each position has come."""
+    """The progress of each position."""
 
     state: Tensor
-    """(B N D), what each position thinks now; of one that has halted, what it thought then."""
+    """(B N D), the current state of each position; of a halted one, its last state."""
     mixed: Tensor
     """(B N D), the mean so far."""
     given: Tensor
-    """(B N), probability given away."""
+    """(B N), cumulative halting probability."""
     cost: Tensor
-    """(B N), steps so far; of a position that has halted, plus the rest. Only the rest has a gradient."""
+    """(B N), steps so far; of a halted position, plus the remainder. Only the remainder has a gradient."""
     running: Tensor
-    """(B N), who has not halted."""
+    """(B N), positions that have not halted."""
 
 
 class AdaptiveHalting(nn.Module):
@@ -40,13 +40,13 @@ class AdaptiveHalting(nn.Module):
         self.threshold = threshold
 
     def begin(self, state: Tensor, running: Tensor | None = None) -> Pondering:
-        """Nothing was thought yet; padding need not think at all.  (B N D), (B N) -> pondering."""
+        """The initial progress; padding does not run.  (B N D), (B N) -> pondering."""
         nothing_BN = torch.zeros_like(state[..., 0])
         running_BN = torch.ones_like(nothing_BN, dtype=torch.bool) if running is None else running
         return Pondering(state, torch.zeros_like(state), nothing_BN, nothing_BN, running_BN)
 
     def forward(self, pondering: Pondering, before: Tensor, after: Tensor, last: bool) -> Pondering:
-        """Take one step, from what went into it and what came out; at the last, everybody halts.  (B N D), (B N D)."""
+        """Advance by one step, given its input and output; at the last, all positions halt.  (B N D), (B N D)."""
         running, given = pondering.running, pondering.given
         chance_BN = torch.sigmoid(self.probability(before)[..., 0])
         halts = running & ((given + chance_BN > self.threshold) | last)

@@ -1,4 +1,4 @@
-"""First values of the weights, drawn from one private generator so that a seed means one model."""
+"""Initialisation of the weights from one private generator, so that a seed determines the model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from transduce.nn.relative_position import Buckets
 from transduce.rng import torch_generator
 
 Rule = Literal["normal", "glorot", "torch"]
-"""The first two differ in embeddings, learned positions and the output layer: N(0, 1/D), or drawn like other matrices.
-By torch's rule everything differs: it is what a program has that leaves torch's modules as they are."""
+"""normal and glorot differ in embeddings, learned positions and the output layer: N(0, 1/D), or Glorot as for other
+matrices. torch is the default initialisation of torch's modules."""
 
 
 def initialize(model: nn.Module, seed: int, rule: Rule = "normal") -> None:
     """Fill every parameter: N(0, 1/D) for embeddings, ones for the scales of norms, Glorot for matrices, else zeros.
 
-    Linear layers that hold several projections side by side say so with `parts`, and each part is drawn for its
-    own shape.
+    Packed linear layers have `parts`, and each part is drawn for its own shape.
     """
     generator = torch_generator(seed)
     done: set[int] = set()
@@ -46,9 +45,9 @@ def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Gene
     elif isinstance(module, Output | LearnedPositions) and name != "bias":
         parameter.normal_(std=parameter.shape[1] ** -0.5, generator=generator)
     elif isinstance(module, RandomFeatures | Hashed):
-        module.draw(generator)  # what is drawn once and never trained
+        module.draw(generator)  # drawn once and never trained
     elif isinstance(module, Buckets):
-        parameter.zero_()  # no distance is liked better than another at first
+        parameter.zero_()  # no preferred distance
     elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
         parameter.fill_(1.0 if name == "weight" else 0.0)
     elif isinstance(module, nn.RNNBase) and name.startswith("weight"):
@@ -73,7 +72,7 @@ def _fill_as_torch(module: nn.Module, name: str, parameter: Tensor, generator: t
 
 
 def _glorot(matrix: Tensor, generator: torch.Generator) -> None:
-    """Of a convolution's kernel (out, in, …) every place counts as inputs and outputs of its own."""
+    """For a convolution kernel (out, in, …) fan-in and fan-out count every position."""
     places = matrix[0, 0].numel()
     bound = (6.0 / (places * sum(matrix.shape[:2]))) ** 0.5
     matrix.uniform_(-bound, bound, generator=generator)

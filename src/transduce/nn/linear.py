@@ -1,7 +1,7 @@
-"""Products with a weight matrix, in float32 as they come or in bfloat16 on a CPU that is faster at it.
+"""Matrix products with a weight, in float32 or in bfloat16 on CPUs that are faster at it.
 
-A product has three faces: `forward` applies the weight, `backward` brings a gradient back through it, and `add_outer`
-adds up the weight's own gradient. In bfloat16 the factors and the result of a product are rounded; the sums inside it
+`forward` applies the weight, `backward` propagates a gradient through it, and `add_outer` accumulates the weight's own
+gradient. In bfloat16 the factors and the result of a product are rounded; the sums inside it
 are kept in float32, and so is everything around the products.
 """
 
@@ -20,7 +20,7 @@ from transduce.nn.embedding import Output
 
 
 def sum_dtype(device: torch.device) -> torch.dtype:
-    """Return float64, or float32 on Apple's MPS, which has nothing wider."""
+    """Return the accumulation dtype: float64, or float32 on Apple's MPS, which has no wider one."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -126,7 +126,7 @@ def _single(filled: Tensor, count: int, out: Tensor | None) -> Tensor:
 
 
 class _HalfLinear(torch.autograd.Function):
-    """Keeps its input in sixteen bits for the way back, which is also half of the memory."""
+    """Saves its input in bfloat16 for the backward pass, at half the memory."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

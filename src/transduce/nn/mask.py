@@ -1,4 +1,4 @@
-"""Permission to attend: boolean, True means "may look there"."""
+"""Attention masks: boolean, True means "may attend"."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def padding_allowed(tokens: Tensor, pad: int) -> Tensor:
 
 
 def causal_allowed(length: int, device: torch.device | None = None) -> Tensor:
-    """Return the triangle of section 3.2.3: position q may look at m <= q.  -> (length, length)."""
+    """Return the triangle of section 3.2.3: position q may attend to m <= q.  -> (length, length)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def and_causal(allowed: Tensor | None, length: int, device: torch.device) -> Tensor:
-    """Combine what is allowed with the triangle.  (B 1 1 N) or None -> (B 1 N N) or (1 1 N N)."""
+    """Combine a mask with the causal triangle.  (B 1 1 N) or None -> (B 1 N N) or (1 1 N N)."""
     triangle_NN = causal_allowed(length, device)[None, None]
     return triangle_NN if allowed is None else allowed & triangle_NN

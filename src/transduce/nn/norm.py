@@ -1,4 +1,4 @@
-"""How a sub-layer is added to what it read: normalise after (the paper) or before (steadier when deep)."""
+"""Residual connections: post-norm (the paper) or pre-norm (more stable for deep models)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 from transduce.nn.dropout import Dropout
 
-# What keeps the size of a position's vector: LayerNorm (the paper) or RMSNorm (Zhang & Sennrich 2019; T5, Llama).
+# LayerNorm (the paper) or RMSNorm (Zhang & Sennrich 2019; T5, Llama).
 
 MakeNorm = Callable[[int], nn.Module]
-"""Width -> a norm of its own."""
+"""Width -> a new norm."""
 
 NORM: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
 
 
 def norms(kind: str, eps: float) -> MakeNorm:
-    """Return what makes the norms of a stack; `eps` keeps a vector of zeros from being divided by zero."""
+    """Return a factory of norms."""
     return partial(NORM[kind], eps=eps)
 
 
@@ -37,7 +37,7 @@ class PostNorm(nn.Module):
 
 
 class PreNorm(nn.Module):
-    """x + Dropout(Sublayer(Norm(x))); the sum itself is never normalised, so a stack ends with one more norm."""
+    """x + Dropout(Sublayer(Norm(x))); the sum itself is never normalised, so a stack ends with a final norm."""
 
     def __init__(self, dim: int, dropout: float, make_norm: MakeNorm = nn.LayerNorm) -> None:
         super().__init__()

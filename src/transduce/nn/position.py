@@ -1,4 +1,4 @@
-"""Where a token stands: signals added to its embedding (section 3.5)."""
+"""Position encodings that are added to embeddings (section 3.5)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from transduce.errors import DataError
 from transduce.nn.dropout import Dropout, keyed_bits
 
 Signals = Callable[[int, int], Tensor]
-"""(length, width) -> a signal for each position."""
+"""(length, width) -> an encoding for each position."""
 
 
 def sinusoids(length: int, dim: int) -> Tensor:
-    """Position signals of section 3.5: even channels sine, odd cosine, wavelengths 2π … 10000·2π.  -> (length, dim).
+    """Position encodings of section 3.5: even channels sine, odd cosine, wavelengths 2π … 10000·2π.  -> (length, dim).
 
     Differs from the paper: nothing.
     """
@@ -29,13 +29,13 @@ def sinusoids(length: int, dim: int) -> Tensor:
 
 
 def halved_sinusoids(length: int, dim: int) -> Tensor:
-    """The same signals as Marian lays them out: all sines first, then all cosines.  -> (length, dim)."""
+    """The same encodings in Marian's layout: all sines first, then all cosines.  -> (length, dim)."""
     signal_TD = sinusoids(length, dim)
     return torch.cat([signal_TD[:, 0::2], signal_TD[:, 1::2]], dim=1)
 
 
 def shifted_sinusoids(length: int, dim: int) -> Tensor:
-    """Signals as fairseq makes them (M2M100, NLLB): sines first, from position 2 on, rates down to 1/10000 itself."""
+    """Encodings in fairseq's layout (M2M100, NLLB): sines first, from position 2 on, rates down to 1/10000 itself."""
     half = dim // 2
     rate_C = torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000.0) / max(half - 1, 1)))
     angle_TC = torch.arange(2, length + 2, dtype=torch.float64)[:, None] * rate_C
@@ -45,10 +45,10 @@ def shifted_sinusoids(length: int, dim: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sine and cosine signals; the table is made when a text comes, grows for a longer one, is never saved."""
+    """Fixed sinusoids; the table is computed on demand, grows for longer texts and is never saved."""
 
     limit: int | None = None
-    """No text is too long."""
+    """No maximum length."""
     table: Tensor
 
     def __init__(self, dim: int, expected_length: int = 512, signals: Signals = sinusoids) -> None:
@@ -65,17 +65,17 @@ class SinusoidalPositions(nn.Module):
         return self._reach(longest)[positions]
 
     def _reach(self, length: int) -> Tensor:
-        """Return a table that is long enough; another thread may put a shorter one into its place at any time."""
+        """Return a table of at least this length; another thread may replace it by a shorter one at any time."""
         table = self.table
         if length > len(table):
             size = max(length, self.expected_length, 2 * len(table))
-            with torch.inference_mode(False):  # what is made while translating may be trained with later
+            with torch.inference_mode(False):  # a table made in inference mode may be used in training later
                 table = self.table = self.signals(size, self.dim).to(table)
         return table
 
 
 class LearnedPositions(nn.Module):
-    """A trained vector for each position (Table 3, row E). A position it never learned is an error."""
+    """A learned vector for each position (Table 3, row E); longer texts are an error."""
 
     def __init__(self, dim: int, limit: int) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class LearnedPositions(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """Nothing is added: positions are heard of in attention, see `nn.relative`."""
+    """Nothing is added: positions are encoded in attention, see `nn.relative_position`."""
 
     limit: int | None = None
     zero: Tensor
@@ -122,11 +122,10 @@ class NoPositions(nn.Module):
 Positions = SinusoidalPositions | LearnedPositions | NoPositions
 
 
-# Coordinates of the Universal Transformer: where a token stands and how often it was thought about, added as signals.
+# Coordinates of the Universal Transformer: encodings of position and step.
 #
-# In training, positions may begin anywhere instead of at 0 (section 3 of its paper's experiments with length), so
-# that those beyond the longest training text are not strange. Where a row begins is keyed like dropout: resuming and
-# slicing change nothing.
+# In training, positions may start at a random offset instead of 0 (section 3 of the paper), so that the model
+# generalises to longer texts. Offsets are keyed like dropout: they depend neither on resuming nor on micro-batches.
 
 
 class Coordinates(nn.Module):
@@ -146,13 +145,13 @@ class Coordinates(nn.Module):
 
 
 class RandomOffsets(nn.Module):
-    """Where positions of each row begin: at 0, or in training at most at `most`."""
+    """Offset of each row's positions: 0, or in training random up to `most`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.most = most
         self.site = Dropout(0.0)
-        """Has the key of the pass, like every dropout of the model."""
+        """Holds the key of the pass, like every dropout of the model."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B N) -> (B)."""

@@ -1,10 +1,10 @@
-"""Where tokens stand to each other, as attention hears of it: parts that take the place of signals added to embeddings.
+"""Relative position encodings, used in self-attention instead of encodings that are added to embeddings.
 
-A part is asked once per pass for the whole stack: it gives a `Relation` of those that ask to those that are asked, and
-each layer's self-attention uses what the relation holds. Positions are given for both sides, so that the same part
-serves a whole sequence, a prompt, and one more token behind any past.
+The module is called once per pass for the whole stack: it returns the `Relation` of queries to keys, and each layer's
+self-attention uses it. Positions are given for both, so that the same module serves a whole sequence, a prompt, and one
+more token after any past.
 
-Letters: S sentences or 1, Q those that ask, M those that are asked, H heads, K width of a head's keys.
+Letters: S sentences or 1, Q queries, M keys, H heads, K width of a head's keys.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from torch import Tensor, nn
 
 
 class Turn(NamedTuple):
-    """The angles by which queries, and the keys of the same tokens, are turned; cosine and sine (S 1 Q K)."""
+    """Rotation of queries, and of the keys of the same tokens; cosine and sine (S 1 Q K)."""
 
     cosine: Tensor
     sine: Tensor
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """Turn each pair of channels, c and c + K/2.  (S H Q K) -> (S H Q K)."""
+        """Rotate each pair of channels, c and c + K/2.  (S H Q K) -> (S H Q K)."""
         first, second = vectors.chunk(2, dim=-1)
         return vectors * self.cosine + torch.cat([-second, first], dim=-1) * self.sine
 
 
 class Relation(NamedTuple):
-    """What self-attention is told about distances; nothing where positions were added to the embeddings."""
+    """Position information for self-attention; empty where positions were added to the embeddings."""
 
     turn: Turn | None = None
     bias: Tensor | None = None
     """Added to scores, (S H Q M)."""
     row: Tensor | None = None
-    """Which row of a table of distances is between each two, (S Q M)."""
+    """Row of the relative embeddings for each pair, (S Q M)."""
 
 
 UNRELATED = Relation()
 
 
 class RelativePositions(nn.Module, ABC):
-    """Says how tokens stand to each other."""
+    """Computes the relation of queries to keys."""
 
     @abstractmethod
     def forward(self, asking: Tensor, asked: Tensor) -> Relation:
@@ -52,14 +52,14 @@ class RelativePositions(nn.Module, ABC):
 
 
 class Unrelated(RelativePositions):
-    """Nothing is said: positions were added to the embeddings, or there are none."""
+    """No relative positions."""
 
     def forward(self, asking: Tensor, asked: Tensor) -> Relation:
         return UNRELATED
 
 
 class Rotary(RelativePositions):
-    """Su et al. 2021: queries and keys are turned by angles in proportion to position, so their product sees distance.
+    """Su et al. 2021: queries and keys are rotated in proportion to position; their product depends on distance.
 
     Angles are computed in float32 whatever the model's precision, as in every public model that uses them.
     """
@@ -76,7 +76,7 @@ class Rotary(RelativePositions):
 
 
 class Alibi(RelativePositions):
-    """Press et al. 2022: each head dislikes distance at a rate of its own; nothing is learned."""
+    """Press et al. 2022: a penalty linear in distance, with a fixed slope per head."""
 
     slope: Tensor
 
@@ -98,9 +98,9 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 
 class Buckets(RelativePositions):
-    """Raffel et al. 2020 (T5): a learned number per head and bucket of distances, far ones by their logarithm.
+    """Raffel et al. 2020 (T5): a learned bias per head and bucket of distances, far ones by their logarithm.
 
-    An encoder gives half of the buckets to what comes after; a decoder has all of them for what came before.
+    An encoder uses half of the buckets for later positions; a decoder all of them for earlier ones.
     """
 
     def __init__(self, num_heads: int, buckets: int, max_distance: int, bidirectional: bool) -> None:
@@ -128,7 +128,7 @@ class Buckets(RelativePositions):
 
 
 class Clipped(RelativePositions):
-    """Shaw et al. 2018: every layer has a vector for each distance up to a limit, which `RelativeEmbeddings` holds."""
+    """Shaw et al. 2018: every layer has vectors for each clipped distance, in `RelativeEmbeddings`."""
 
     def __init__(self, max_distance: int) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Clipped(RelativePositions):
 
 
 class RelativeEmbeddings(nn.Module):
-    """Shaw's two tables of one layer, a^K and a^V, which all its heads share."""
+    """Shaw's a^K and a^V of one layer, shared by all heads."""
 
     def __init__(self, key_dim: int, value_dim: int, max_distance: int) -> None:
         super().__init__()
@@ -148,12 +148,12 @@ class RelativeEmbeddings(nn.Module):
         self.values = nn.Parameter(torch.empty(2 * max_distance + 1, value_dim))
 
     def scores(self, query: Tensor, row: Tensor) -> Tensor:
-        """What each query finds in the vector of each distance.  (S H Q K), (S Q M) -> (S H Q M)."""
+        """Scores of each query with the key of each distance.  (S H Q K), (S Q M) -> (S H Q M)."""
         score_SHQC = query @ self.keys.t()
         return score_SHQC.gather(-1, row[:, None].expand(len(query), query.shape[1], -1, -1))
 
     def mix(self, weight: Tensor, row: Tensor) -> Tensor:
-        """The distances' own values, by weight.  (S H Q M), (S Q M) -> (S H Q V)."""
+        """The values of the distances, by weight.  (S H Q M), (S Q M) -> (S H Q V)."""
         by_distance_SHQC = weight.new_zeros(*weight.shape[:-1], len(self.values))
         by_distance_SHQC = by_distance_SHQC.scatter_add(-1, row[:, None].expand_as(weight), weight)
         return by_distance_SHQC @ self.values

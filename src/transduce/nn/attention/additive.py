@@ -1,7 +1,7 @@
 """Attention of one head, before it was scaled: additive (Bahdanau et al. 2015) and multiplicative (Luong et al. 2015).
 
-A recurrent decoder asks one question per token, often knowing the next only after the answer. So scoring and
-looking are apart from showing: the questions of one pass are shown to listeners together, when it is over.
+A recurrent decoder has one query per token, which may depend on the context before. So hooks are separate from
+attention: they get the scores of a whole pass, when it is over.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from transduce.nn.hook import HookPoint
 
 @dataclass(frozen=True)
 class ProjectedMemory:
-    """What was prepared once per sentence for all its rows to read."""
+    """Keys and values of a sentence, projected once and shared by its rows."""
 
     key: Tensor
     """(B M K)"""
     value: Tensor
     """(B M E)"""
     allowed: Tensor
-    """(B M), True where there is something to read."""
+    """(B M), True where there is a real position."""
 
     def select(self, sentences: Tensor) -> ProjectedMemory:
         """Return these sentences, in this order."""
@@ -52,7 +52,7 @@ class ProjectedMemory:
 
 
 class SingleHeadAttention(nn.Module, ABC):
-    """softmax(score(query, key)) over the memory's own vectors; leaves say how a score is made."""
+    """softmax(score(query, key)) over the memory's own vectors; subclasses define the score."""
 
     k_proj: nn.Module
     """Projects the memory to keys."""
@@ -63,14 +63,14 @@ class SingleHeadAttention(nn.Module, ABC):
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
-        """Score each question against each key.  (B N D), (B M K) -> (B N M)."""
+        """Score each query against each key.  (B N D), (B M K) -> (B N M)."""
 
     def project_memory(self, memory: Tensor, allowed: Tensor) -> ProjectedMemory:
-        """Prepare what can be asked, once per sentence.  (B M E), (B M) -> keys (B M K), values (B M E)."""
+        """Project the memory, once per sentence.  (B M E), (B M) -> keys (B M K), values (B M E)."""
         return ProjectedMemory(self.k_proj(memory), memory, allowed)
 
     def forward(self, query: Tensor, source: ProjectedMemory) -> tuple[Tensor, Tensor]:
-        """Ask what `read` prepared.  (R Q D) -> context (R Q E), score (R Q M).
+        """Attend to a projected memory.  (R Q D) -> context (R Q E), score (R Q M).
 
         R may be a multiple of B: the rows of one sentence (its beams) then share its keys and values.
         """
@@ -87,7 +87,7 @@ class SingleHeadAttention(nn.Module, ABC):
         return self.score.is_hooked or self.weight.is_hooked
 
     def run_hooks(self, scores: Sequence[Tensor], source: ProjectedMemory) -> None:
-        """Let listeners see the scores and weights of one pass, whole.  each (R Q M) -> (B 1 N M)."""
+        """Run the hooks on the scores and weights of one whole pass.  each (R Q M) -> (B 1 N M)."""
         if self.is_hooked:
             score_RTM = torch.cat(list(scores), dim=1)
             score_B1NM = score_RTM.view(len(source.key), 1, -1, score_RTM.shape[-1])

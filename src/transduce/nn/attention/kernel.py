@@ -1,9 +1,8 @@
-"""What a kernel is: a way of mixing values that need not look at every pair of positions.
+"""The interface of efficient attention kernels, which need not compute every pair of positions.
 
-A kernel stands in one layer's self-attention. It has two faces, like a model: a whole sequence at once, and one more
-token behind a past. What it remembers of a past is its own choice (a few keys, all of them, a sum of constant size),
-as long as it is tensors with the rows first. When somebody listens, `look` shows the weights the plain way, for every
-pair of positions, which costs what the kernel saves.
+A kernel is part of one layer's self-attention. Like a model it works on a whole sequence at once, or on one more token
+after a past. What it keeps of the past is its own choice (a few keys, all of them, a sum of constant size), as tensors
+with the rows first. For hooks, `scores` and `weights` compute every pair of positions, at full cost.
 
 Letters: B sentences, H heads, N positions, K and V widths of a head; R rows of a state, G heads of keys.
 """
@@ -22,9 +21,9 @@ from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.dropout import Dropout
 
 LayerPast = tuple[Tensor, ...]
-"""What one layer remembers, rows first; only the third axis may differ in size between two pasts."""
+"""What one layer keeps, rows first; only the third axis may differ in size between two pasts."""
 FEWEST = 16
-"""Slots that there is always room for."""
+"""Minimum number of slots."""
 
 
 class NewToken(NamedTuple):
@@ -39,7 +38,7 @@ class NewToken(NamedTuple):
     position: Tensor
     """(R), where it stands."""
     is_read: Tensor
-    """(R), False where the row has nothing to read this time: its past must stay what it was."""
+    """(R), False for rows without a new token: their past must not change."""
     longest: int
     """No row stands further than this."""
 
@@ -66,15 +65,15 @@ class Kernel(nn.Module, ABC):
 
     @abstractmethod
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
-        """Return the past of rows that have read nothing."""
+        """Return an empty past."""
 
     @abstractmethod
     def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
-        """Return the past of rows that have read so many tokens and nothing before.  (R H T K), (R G T K), …, (R)."""
+        """Return the past after a prompt of these lengths.  (R H T K), (R G T K), …, (R)."""
 
     @abstractmethod
     def step(self, new: NewToken, past: LayerPast) -> tuple[Tensor, LayerPast]:
-        """Mix what the new token may look at, itself included, and remember it.  -> (R H V); consumes the past."""
+        """Attend from the new token to the past and itself, and append it.  -> (R H V); consumes the past."""
 
 
 def pattern_scores(query: Tensor, key: Tensor, seen: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
