@@ -139,7 +139,7 @@ def test_scores_and_gradients_are_those_of_transformers(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"problem_type": "regression"}, "problem_type = 'regression' is not possible here"),
+        ({"problem_type": "regression"}, "problem_type = 'regression'"),
         ({"problem_type": "multi_label_classification"}, "problem_type = 'multi_label_classification' is not"),
         ({"id2label": {"0": "LABEL_0"}}, "regression"),
     ],

@@ -142,7 +142,7 @@ def test_positions_do_not_depend_on_which_token_pads(pad: int, tmp_path: Path) -
 def test_what_would_be_read_as_another_model_is_refused() -> None:
     sizes = {"hidden_size": 12, "num_attention_heads": 2, "intermediate_size": 20, "num_hidden_layers": 2}
     relu = {**sizes, "max_position_embeddings": 64, "hidden_act": "relu", "architectures": ["BertForMaskedLM"]}
-    with pytest.raises(ModelFolderError, match="hidden_act = 'relu' is not possible here"):
+    with pytest.raises(ModelFolderError, match="hidden_act = 'relu'"):
         BERT.read(Settings(relu, "config.json"), InMemoryWeights({}))
     with pytest.raises(ModelFolderError, match="pad_token_id = 0 is not possible here"):
         M2M100.read(Settings({"pad_token_id": 0}, "config.json"), InMemoryWeights({}))

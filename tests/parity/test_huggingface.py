@@ -199,7 +199,7 @@ def test_gradients_are_theirs(case: Case) -> None:
         weight = torch.randn(logits.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
         (logits.log_softmax(-1) * weight).sum().backward()
     mine = {name: parameter.grad for name, parameter in ours.named_parameters() if parameter.grad is not None}
-    weight_map = [rename for rename in case.family.weight_map(config) if rename.ours in mine]
+    weight_map = [mapping for mapping in case.family.weight_map(config) if mapping.name in mine]
     found = export_mapped(weight_map, mine)
     expected = {name: parameter.grad for name, parameter in theirs.named_parameters() if parameter.grad is not None}
     assert expected.keys() <= found.keys()
@@ -252,7 +252,12 @@ def test_names_and_settings_come_back_bit_by_bit(case: Case) -> None:
     copy: nn.Module = type(theirs)(again)
     lacking, foreign = copy.load_state_dict(written, strict=False)
     assert not foreign
-    known = {name for rename in case.family.weight_map(config) for names in rename.theirs for name in names.split("|")}
+    known = {
+        name
+        for mapping in case.family.weight_map(config)
+        for names in mapping.source_names
+        for name in names.split("|")
+    }
     assert set(lacking) <= known  # other names of one tensor
     copy.tie_weights()
     for name, weight in theirs.state_dict().items():

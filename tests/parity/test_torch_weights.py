@@ -97,8 +97,8 @@ def test_a_vocabulary_is_of_characters_or_of_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vocabulary", "says"),
     [
-        ({"<PAD>": "0", "<SOS>": "1", "<EOS>": "2", "<UNK>": "3"}, "must number its pieces from 0 without a gap"),
-        ({"<PAD>": 0, "<SOS>": 1, "<EOS>": 2, "<UNK>": True}, "must number its pieces from 0 without a gap"),
+        ({"<PAD>": "0", "<SOS>": "1", "<EOS>": "2", "<UNK>": "3"}, "from 0 without gaps"),
+        ({"<PAD>": 0, "<SOS>": 1, "<EOS>": 2, "<UNK>": True}, "from 0 without gaps"),
         (
             {piece: n for n, piece in enumerate(["<PAD>", "<SOS>", "<EOS>", "<UNK>", *"abcdefgh"])},
             "has 12 pieces, but the embeddings have 8",
@@ -114,7 +114,7 @@ def test_a_vocabulary_that_does_not_fit_is_refused(vocabulary: dict[str, object]
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_a_setting_that_nobody_reads_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelFolderError, match=r"config\.json: the setting 'norm_frist' means .*mean 'norm_first'\?$"):
+    with pytest.raises(ModelFolderError, match=r"'norm_frist'.*'norm_first'"):
         import_model(program_folder(tmp_path / "typed", norm_frist="yes"), tmp_path / "never")
     import_model(program_folder(tmp_path / "searched", num_beams=3), tmp_path / "ours")
 

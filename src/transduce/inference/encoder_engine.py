@@ -248,7 +248,7 @@ def _best_span(score_2N: Tensor, window: ContextWindow) -> tuple[float, AnswerSp
     """Return the score of the best span that this window sees best, that span, the score of none, and none itself."""
     start_N, end_N = score_2N.cpu().double()
     low, high = window.inner
-    last = window.first + len(window.places)
+    last = window.first + len(window.offsets)
     begins_N, ends_N = start_N.softmax(0), end_N.softmax(0)
     none = float(start_N[0] + end_N[0]), AnswerSpan("", 0, 0, float(begins_N[0] * ends_N[0]))
     if low >= high:
@@ -259,5 +259,5 @@ def _best_span(score_2N: Tensor, window: ContextWindow) -> tuple[float, AnswerSp
     best = int(score_SE.argmax())
     first, final = low + best // score_SE.shape[1], low + best % score_SE.shape[1]
     chance = float(begins_N[first] * ends_N[final])
-    place = window.places[first - window.first][0], window.places[final - window.first][1]
+    place = window.offsets[first - window.first][0], window.offsets[final - window.first][1]
     return float(score_SE.max()), AnswerSpan("", *place, chance), *none

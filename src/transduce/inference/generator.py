@@ -28,7 +28,7 @@ from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
 from transduce.text.constraint import Constraints
-from transduce.text.plain import Piece
+from transduce.text.plain import DocumentPart
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Generator:
         text = text.rpartition(" ")[0] if self.tokenizer.kind == "wordpiece" else text
         return constraints.cut_at_stop(text)
 
-    def score_text(self, pieces: Iterable[Piece], stride: int | None = None) -> TextScore:
+    def score_text(self, pieces: Iterable[DocumentPart], stride: int | None = None) -> TextScore:
         """Score a text of any length: every token once, given the tokens before it.
 
         A window of as many tokens as the model reads (or was trained with) moves by `stride` tokens, default: half of

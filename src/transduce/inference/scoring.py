@@ -17,7 +17,7 @@ import torch
 from transduce.errors import SettingsError
 from transduce.inference.padding import in_batches, source_batch, target_batch
 from transduce.models.interface import AnyTransducer
-from transduce.text.plain import Piece, encode_pieces
+from transduce.text.plain import DocumentPart, encode_pieces
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import Specials
 
@@ -144,7 +144,7 @@ class _Counted:
     words: int = 0
     bytes: int = 0
 
-    def tokens(self, pieces: Iterable[Piece]) -> Iterator[int]:
+    def tokens(self, pieces: Iterable[DocumentPart]) -> Iterator[int]:
         """An end token before every document and after the last, as in training."""
         for piece in pieces:
             self.words += len(piece.text.split())
@@ -156,7 +156,7 @@ class _Counted:
 
 
 def score_text(
-    model: AnyTransducer, tokenizer: AnyTokenizer, pieces: Iterable[Piece], window: int, stride: int
+    model: AnyTransducer, tokenizer: AnyTokenizer, pieces: Iterable[DocumentPart], window: int, stride: int
 ) -> TextScore:
     """Score every token of some documents once, with a window that moves by `stride` tokens."""
     counted, found = _Counted(tokenizer), 0.0

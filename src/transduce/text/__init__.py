@@ -1,4 +1,4 @@
-"""Strings: corpora of pairs, and tokenizers between text and tokens. The first stop of the walk; no torch here."""
+"""Text: lines, corpora, documents, sentence splitting and tokenizers. No torch here."""
 
 from __future__ import annotations
 

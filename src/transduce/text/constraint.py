@@ -1,5 +1,10 @@
-"""What answers must begin with, must say and must not say: text turned into a model's tokens, or refused where it has
-none."""
+"""Constraints on translations: prefixes, forbidden words, terms, stop strings, and placeholders that are copied.
+
+Text is turned into a model's tokens; text that the vocabulary lacks is an error.
+
+Placeholders (variables, tags, addresses) have to be copied character by character. Where a model does not copy them
+itself, they are taken out of the source, and put back where an alignment says the words around them went.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from transduce.text.tokenizer import AnyTokenizer
 
 
 class Constraints:
-    """What a person asks of the answers to some lines, in terms of text."""
+    """Constraints on the translations of some lines, in terms of text."""
 
     def __init__(
         self,
@@ -28,111 +33,111 @@ class Constraints:
         keep: Sequence[str] = (),
         stop_at: Sequence[str] = (),
     ) -> None:
-        """`prefixes` are one for each line, in their order; `terms` say how words of the source are translated;
-        what fits `keep` is copied, see `placeholder`."""
+        """`prefixes` has one entry per line; `terms` maps words of the source to their translations; whatever matches
+        a regular expression of `keep` is copied; translations end before a text of `stop_at`."""
         if any(isinstance(texts, str) for texts in (prefixes, forbid, keep, stop_at)):
-            raise SettingsError("prefixes, forbidden words, placeholders and stop strings are lists, not one text")
+            raise SettingsError("prefixes, forbid, keep and stop_at must be lists, not one string")
         if forbid and tokenizer.kind in ("character", "byte"):
             raise SettingsError(
-                "this model writes letter by letter, and a word that it may not write it could not write inside other "
-                "words either; forbid words of models with larger pieces only"
+                f"forbidden words need a subword tokenizer, but the model's is of kind {tokenizer.kind}, for which a "
+                "forbidden word would be forbidden inside other words too"
             )
         self._tokenizer = tokenizer
         self._prefixes: Iterator[str] | None = None if prefixes == () else iter(prefixes)
         self._lines = 0
         words = [normalise(word).strip() for word in forbid]
         if not all(words):
-            raise SettingsError("an empty word cannot be forbidden; leave it out")
+            raise SettingsError("a forbidden word is empty; leave it out")
         self.forbidden = [self._tokens(word, f"'{word}' cannot be forbidden") for word in words]
-        """Each word as the tokens that it usually is."""
-        self._broken = any_word(words) if words else None
+        """Tokens of each forbidden word."""
+        self._forbidden_pattern = any_word(words) if words else None
         given = {normalise(source).strip(): normalise(target).strip() for source, target in (terms or {}).items()}
         if not all(given) or not all(given.values()):
-            raise SettingsError("a term needs a word of the source and its translation; one of them is empty")
+            raise SettingsError("a term needs a source word and its translation, but one of them is empty")
         self._phrases = {target: self._tokens(target, f"'{target}' cannot be required") for target in given.values()}
-        self._terms = {_capital(source): target for source, target in given.items()} | given
+        self._terms = {_capitalised(source): target for source, target in given.items()} | given
         self._sources = any_word(self._terms)
         self.kept = compile_patterns(keep) if keep else None
-        """What a translation copies from its source letter by letter."""
+        """Matches what a translation copies from its source."""
         if not all(stop_at):
-            raise SettingsError("generation cannot stop at an empty text; leave it out")
+            raise SettingsError("a stop string is empty; leave it out")
         self._stops = re.compile("|".join(map(re.escape, stop_at))) if stop_at else None
         self._tail = max((len(text.encode()) for text in stop_at), default=0) + 8
         self.max_stop_prefix = max((len(text) - 1 for text in stop_at), default=0)
-        """Characters at the end of an unfinished answer that may turn out to begin a stop string."""
+        """Characters at the end of an unfinished translation that may be the beginning of a stop string."""
 
     @property
     def stops(self) -> bool:
-        """Whether answers end at some text."""
+        """Whether there are stop strings."""
         return self._stops is not None
 
     @property
     def has_terms(self) -> bool:
-        """Whether some words have a translation that was asked for."""
+        """Whether there are terms."""
         return bool(self._terms)
 
     def next_prefix(self) -> list[int]:
-        """The tokens that the next line's answer begins with."""
+        """Return the tokens of the next line's prefix."""
         if self._prefixes is None:
             return []
         self._lines += 1
         prefix = next(self._prefixes, None)
         if prefix is None:
             raise DataError(
-                f"there are prefixes for {self._lines - 1:,} lines only; give one for each, empty if need be"
+                f"only {self._lines - 1:,} prefixes, but there are more lines; give one per line, empty if need be"
             )
-        return self._tokens(prefix, f"line {self._lines:,}: the prefix '{prefix}' cannot be written") if prefix else []
+        return self._tokens(prefix, f"line {self._lines:,}: the prefix '{prefix}' cannot be used") if prefix else []
 
     def skip(self, lines: int) -> None:
-        """Pass over the prefixes of lines that were answered before."""
+        """Skip the prefixes of lines that are already translated."""
         if self._prefixes is not None:
             self._lines += sum(1 for _ in itertools.islice(self._prefixes, lines))
 
     def check_all_used(self) -> None:
-        """Say so where there are more prefixes than lines."""
+        """Raise an error if there are more prefixes than lines."""
         if self._prefixes is not None and next(self._prefixes, None) is not None:
-            raise DataError(f"there are more prefixes than the {self._lines:,} lines; give one for each")
+            raise DataError(f"more prefixes than the {self._lines:,} lines; give one per line")
 
     def required(self, source: str) -> list[list[int]]:
-        """What the translation of a text has to say, in tokens."""
+        """Return the phrases that the translation of a text must contain, in tokens."""
         return [self._phrases[target] for target in self._targets(source)]
 
-    def missing(self, source: str, answer: str) -> list[str]:
-        """What a translation does not say although it had to: there was no room for it, or something forbade it."""
+    def missing(self, source: str, translation: str) -> list[str]:
+        """Return the required terms that a translation lacks: it was too short, or another constraint forbids them."""
         spelled = {target: self._tokenizer.decode(self._phrases[target]) for target in self._targets(source)}
-        return [target for target, said in spelled.items() if target not in answer and said not in answer]
+        return [target for target, text in spelled.items() if target not in translation and text not in translation]
 
     def has_forbidden_word(self, text: str) -> bool:
-        """Whether an answer has a forbidden word after all: the model may spell it with other tokens."""
-        return self._broken is not None and self._broken.search(text) is not None
+        """Whether a translation has a forbidden word after all, spelled with other tokens."""
+        return self._forbidden_pattern is not None and self._forbidden_pattern.search(text) is not None
 
     def reached_stop(self, tokens: Sequence[int]) -> bool:
-        """Whether an answer has come to a stop string. Only its end is looked at: no token is less than a byte."""
+        """Whether tokens end in a stop string. Only the last ones are decoded: no token is shorter than a byte."""
         assert self._stops is not None
         return self._stops.search(self._tokenizer.decode(tokens[-self._tail :])) is not None
 
     def cut_at_stop(self, text: str) -> str:
-        """An answer up to its first stop string."""
+        """Return a text up to its first stop string."""
         return text if self._stops is None else self._stops.split(text, maxsplit=1)[0]
 
     def _targets(self, source: str) -> list[str]:
-        """The translations that a text asks for, each once; of two words that overlap the longer one counts."""
+        """Return the required translations for a source, each once; of overlapping terms the longest counts."""
         return list(dict.fromkeys(self._terms[match.group()] for match in self._sources.finditer(source)))
 
-    def _tokens(self, text: str, complaint: str) -> list[int]:
+    def _tokens(self, text: str, error: str) -> list[int]:
         tokens = self._tokenizer.encode(text)
         if self._tokenizer.count_unknown(tokens):
-            raise SettingsError(f"{complaint}: the model's vocabulary lacks it; choose another word")
+            raise SettingsError(f"{error}: it is not in the model's vocabulary; choose another word")
         return tokens
 
 
-def _capital(word: str) -> str:
-    """A word as it stands at the beginning of a sentence."""
+def _capitalised(word: str) -> str:
+    """Return a word as it is written at the beginning of a sentence."""
     return word[:1].upper() + word[1:]
 
 
 def read_terms(given: Iterable[str], lines: Iterable[str], where: str) -> dict[str, str]:
-    """Read terms: `word=translation` each, or a word alone, which stays as it is; of a file, with a tab between."""
+    """Read terms: `word=translation`, or a word alone, which is copied; in a file, separated by a tab."""
     terms: dict[str, str] = {}
     for term in given:
         source, equals, target = term.partition("=")
@@ -142,15 +147,10 @@ def read_terms(given: Iterable[str], lines: Iterable[str], where: str) -> dict[s
         if not line.strip():
             continue
         if len(targets) != 1 or not source.strip() or not targets[0].strip():
-            raise DataError(f"{where}:{number}: is not a word, a tab and its translation")
+            raise DataError(f"{where}:{number}: expected a word, a tab and its translation")
         terms[source] = targets[0]
     return terms
 
-
-# What a translation has to copy letter by letter: variables, tags, addresses.
-#
-# A model that has learnt to copy them does so. For any other they are taken out of the source, and put back where the
-# words around them went, which an alignment says.
 
 DEFAULT_PLACEHOLDERS = (
     r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]",
@@ -165,49 +165,49 @@ DEFAULT_PLACEHOLDERS = (
 
 
 def compile_patterns(expressions: Sequence[str]) -> re.Pattern[str]:
-    """One pattern for all of them; what comes first wins where two could begin."""
+    """Return one pattern for all regular expressions; where two match, the first wins."""
     try:
         each = [re.compile(expression) for expression in expressions]
         found = re.compile("|".join(f"(?:{expression})" for expression in expressions))
     except re.error as error:
-        raise SettingsError(f"'{error.pattern!s}' is not a regular expression ({error.msg}); fix it") from None
+        raise SettingsError(f"'{error.pattern!s}' is not a valid regular expression ({error.msg})") from None
     if any(one.match("") for one in each):
-        raise SettingsError("a regular expression for what is kept must not fit an empty text; make it longer")
+        raise SettingsError("a regular expression of `keep` matches the empty string; make it longer")
     if any(one.groups for one in each):
-        raise SettingsError("in a regular expression for what is kept, write groups as (?:…); fix it")
+        raise SettingsError("a regular expression of `keep` has a capturing group; write (?:…) instead")
     return found
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """One piece that was taken out, and where it stood in what is left."""
+    """A placeholder taken out of a text, and its position in the remaining text."""
 
     text: str
     word: int
-    """The word that it stands by, counted from 0 in what is left."""
+    """Index of the neighbouring word in the remaining text."""
     before: bool
-    """Whether it stands before that word, or after it."""
+    """Whether it precedes that word or follows it."""
     spaced: bool
     """Whether there was a space between them."""
 
 
-def keeps_placeholders(found: re.Pattern[str], source: str, answer: str) -> bool:
-    """Whether an answer has each placeholder of the source as often as the source."""
-    wanted = Counter(match.group() for match in found.finditer(source))
-    return all(answer.count(text) >= count for text, count in wanted.items())
+def keeps_placeholders(found: re.Pattern[str], source: str, translation: str) -> bool:
+    """Whether a translation has each placeholder of the source as often as the source."""
+    expected = Counter(match.group() for match in found.finditer(source))
+    return all(translation.count(text) >= count for text, count in expected.items())
 
 
 def extract_placeholders(found: re.Pattern[str], text: str) -> tuple[str, list[Placeholder]]:
-    """Return a text without its placeholders, which goes on as if they had never been there, and the placeholders."""
+    """Return a text without its placeholders, spaces adjusted, and the placeholders."""
     left, taken = "", []
     end = words = 0
     for match in found.finditer(text):
         more = text[end : match.start()]
-        goes_on = bool(left and more) and not left[-1].isspace() and not more[0].isspace()
-        left, words = left + more, words + len(more.split()) - goes_on
+        continues = bool(left and more) and not left[-1].isspace() and not more[0].isspace()
+        left, words = left + more, words + len(more.split()) - continues
         end = match.end()
         behind, space = text[end : end + 1], left[-1:].isspace()
-        if behind.isalnum() and (space or not words):  # it belongs to what follows: an opening tag, a currency sign
+        if behind.isalnum() and (space or not words):  # belongs to the next word: an opening tag, a currency sign
             taken.append(Placeholder(match.group(), words, True, False))
         elif not words:
             taken.append(Placeholder(match.group(), 0, True, behind.isspace()))
@@ -220,9 +220,9 @@ def extract_placeholders(found: re.Pattern[str], text: str) -> tuple[str, list[P
     return left + text[end:], taken
 
 
-def restore_placeholders(answer: str, taken: Sequence[Placeholder], links: Sequence[tuple[int, int]]) -> str:
-    """Put placeholders into the translation of what was left; `links` are (source word, target word)."""
-    words = list(re.finditer(r"\S+", answer))
+def restore_placeholders(translation: str, taken: Sequence[Placeholder], links: Sequence[tuple[int, int]]) -> str:
+    """Insert placeholders into the translation of the remaining text; `links` are (source word, target word)."""
+    words = list(re.finditer(r"\S+", translation))
     linked: dict[int, list[int]] = {}
     for source, target in sorted(link for link in links if link[1] < len(words)):
         linked.setdefault(source, []).append(target)
@@ -232,15 +232,15 @@ def restore_placeholders(answer: str, taken: Sequence[Placeholder], links: Seque
     for at, _, number in sorted(places):
         one = taken[number]
         space = " " if one.spaced and words else ""
-        pieces += [answer[end:at], f"{one.text}{space}" if one.before else f"{space}{one.text}"]
+        pieces += [translation[end:at], f"{one.text}{space}" if one.before else f"{space}{one.text}"]
         end = at
-    return "".join([*pieces, answer[end:]])
+    return "".join([*pieces, translation[end:]])
 
 
 def _place(
     one: Placeholder, words: Sequence[re.Match[str]], linked: Mapping[int, Sequence[int]], sources: Sequence[int]
 ) -> tuple[int, int]:
-    """(where in the answer, how late among those that go there); `linked` is by source word, `sources` are those."""
+    """Return (offset in the translation, order among those at that offset); `linked`: source word -> target words."""
     if not words:
         return 0, 0
     if not sources:
@@ -251,5 +251,5 @@ def _place(
     if one.before:
         return words[min(close)].start(), 1
     word = words[max(close)]
-    core = re.search(r"\w[^\w]*$", word.group())  # before the signs that close the word
+    core = re.search(r"\w[^\w]*$", word.group())  # before trailing punctuation
     return (word.end() if core is None else word.start() + core.start() + 1), 0

@@ -1,7 +1,7 @@
 """Pairs of text from disk or stdin: two line-aligned files, a TSV or a JSONL, one pair at a time.
 
-Nothing is dropped or repaired here: what cannot be read as a pair is an error with its file and line, and what is
-read but not wanted (an empty side, say) is for the reader's caller to count.
+Nothing is dropped or repaired here: a line that is not a pair is an error with its file and line number; pairs that are
+unusable (an empty side, say) are for the caller to count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMATS: dict[str, Format] = {".tsv": "tsv", ".jsonl": "jsonl", ".json": "jsonl
 
 
 class Pair(NamedTuple):
-    """One source with its target, and where they stand."""
+    """One source with its target, and their line number."""
 
     source: str
     target: str
@@ -36,22 +36,22 @@ class Pair(NamedTuple):
 
 
 class CorpusFiles(Config):
-    """Where pairs of text are: two line-aligned files, or one file with two columns.
+    """Files of a parallel corpus: two line-aligned files, or one file with two columns.
 
-    "-" is standard input, plain or gzip; it can be read once only.
+    "-" is standard input, plain or gzip; it can be read only once.
     """
 
     source: str | None = None
-    """File with one source text per line; its partner is the same line of `target`."""
+    """File with one source per line, aligned with the lines of `target`."""
 
     target: str | None = None
-    """File with one target text per line."""
+    """File with one target per line."""
 
     path: str | None = None
     """One TSV or JSONL file with both sides, instead of `source` and `target`."""
 
     format: Literal["auto", "lines", "tsv", "jsonl"] = "auto"
-    """What the files are; "auto" goes by the name: two files are lines, else .tsv, .jsonl or .json before any .gz."""
+    """Format of the files; "auto" goes by the name: two files are lines, otherwise .tsv, .jsonl or .json, also .gz."""
 
     source_column: int | str | None = None
     """Column of the source. In a TSV a number from 0 (the default), or a name if the first line is a header.
@@ -61,15 +61,15 @@ class CorpusFiles(Config):
     """Column of the target: 1 in a TSV and "target" in a JSONL by default."""
 
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
-    """How often each of its pairs is seen in an epoch, 1 if not given. For training corpora; 0.25 is another quarter
-    of the pairs in each epoch."""
+    """How often each pair is seen per epoch, 1 by default. For training corpora; 0.25 uses a different quarter of the
+    pairs in each epoch."""
 
     source_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """Language of the sources, where the corpora of a run are in several; `[data]` says it for all."""
+    """Language of the sources, if the corpora of a run differ; `[data]` sets it for all."""
 
     target_language: str | None = pydantic.Field(default=None, pattern=f"^{NAME}$")
-    """Language of the targets (`de`, `pt-BR`, …). Where training corpora name one, it is learned as a request:
-    a tag such as >>de<< goes before each source."""
+    """Language of the targets (`de`, `pt-BR`, …). If training corpora name it, the model becomes multilingual:
+    a tag such as >>de<< precedes each source."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -85,7 +85,9 @@ class CorpusFiles(Config):
 
     def _check_two_files(self) -> None:
         if self.source is None and self.target is None:
-            raise ValueError("name the text: source and target (two line-aligned files), or path (a TSV or JSONL file)")
+            raise ValueError(
+                "no files given: set source and target (line-aligned files), or path (a TSV or JSONL file)"
+            )
         if self.source is None or self.target is None:
             given, lacking = ("target", "source") if self.source is None else ("source", "target")
             raise ValueError(f"{given} is given but {lacking} is not; a corpus needs both sides")
@@ -103,25 +105,25 @@ class CorpusFiles(Config):
             raise ValueError("the columns of a JSONL file are names, not numbers")
         for column in self.columns:
             if column == "" or (isinstance(column, int) and column < 0):
-                raise ValueError(f"there is no column {column!r}; a TSV's are counted from 0, a JSONL's have names")
+                raise ValueError(f"invalid column {column!r}; use a number from 0 for a TSV, a name for a JSONL")
         if self.columns[0] == self.columns[1]:
             raise ValueError(f"source and target cannot both be column {self.columns[0]!r}")
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """Name in reports."""
         return f"{self.source}, {self.target}" if self.path is None else self.path
 
     @property
     def layout(self) -> Format:
-        """The format with "auto" worked out."""
+        """The format with "auto" resolved."""
         if self.path is None:
             return "lines"
         if self.format != "auto":
             return self.format
         suffixes = [suffix.lower() for suffix in PurePath(self.path).suffixes if suffix.lower() != ".gz"]
         if not suffixes or suffixes[-1] not in _FORMATS:
-            raise ValueError(f"cannot tell from the name {self.path!r} what it holds; set format to tsv or jsonl")
+            raise ValueError(f"cannot tell the format from the name {self.path!r}; set format to tsv or jsonl")
         return _FORMATS[suffixes[-1]]
 
     @property
@@ -144,10 +146,10 @@ def _numbered(column: int | str) -> int | str:
 def read_pairs(files: CorpusFiles) -> Iterator[Pair]:
     """Yield the pairs of a corpus in order, reading as little ahead as possible.
 
-    An error (unequal files, a bad line) comes when the stream reaches it, so use what was read only after the end.
+    An error (unequal files, a bad line) is raised when the stream reaches it, so use the pairs only after the end.
     """
     if files.path is None:
-        assert files.source is not None and files.target is not None, "the validator saw both"
+        assert files.source is not None and files.target is not None, "checked by the validator"
         return _read_aligned(files.source, files.target)
     return _read_tsv(files, files.path) if files.layout == "tsv" else _read_jsonl(files, files.path)
 
@@ -168,12 +170,12 @@ def _read_aligned(source_path: str, target_path: str) -> Iterator[Pair]:
     num_targets = number + (target is not None) + sum(1 for _ in targets)
     raise DataError(
         f"{shown(source_path)} has {num_sources:,} lines but {shown(target_path)} has {num_targets:,}; "
-        "line n of one must be the partner of line n of the other"
+        "the files must be line-aligned"
     )
 
 
 def _read_tsv(files: CorpusFiles, path: str) -> Iterator[Pair]:
-    """Columns between tabs, as they stand: quotes are text."""
+    """Read tab-separated columns; quotes are text."""
     wanted = list(files.columns)
     has_header = any(isinstance(column, str) for column in wanted)
     for number, line in enumerate(read_lines(path), start=1):
@@ -184,8 +186,8 @@ def _read_tsv(files: CorpusFiles, path: str) -> Iterator[Pair]:
         source, target = (int(column) for column in wanted)
         if max(source, target) >= len(cells):
             raise DataError(
-                f"{shown(path)}:{number}: there is no column {max(source, target)} (counted from 0), the line has "
-                f"{len(cells)} between tabs; fix the line or name other columns"
+                f"{shown(path)}:{number}: no column {max(source, target)} (counted from 0), the line has "
+                f"{len(cells)}; fix the line or choose other columns"
             )
         yield Pair(cells[source], cells[target], number)
 
@@ -207,12 +209,12 @@ def _read_jsonl(files: CorpusFiles, path: str) -> Iterator[Pair]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({error}); each line must hold one JSON object") from None
+            raise DataError(f"{where}: not JSON ({error}); each line must be one JSON object") from None
         yield Pair(_field(record, source_key, where), _field(record, target_key, where), number)
 
 
 def _field(record: Any, key: str, where: str) -> str:
-    """Return the text under a key, or under keys within keys when no such key stands there whole."""
+    """Return the text under a key, or under nested keys if there is no such key."""
     value = record
     for part in [key] if isinstance(record, dict) and key in record else key.split("."):
         if not isinstance(value, dict):
@@ -223,5 +225,5 @@ def _field(record: Any, key: str, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: '{key}' is {json.dumps(value)[:40]}, not a string; write the text in quotes")
     if "\n" in value:
-        raise DataError(f"{where}: '{key}' has a line break in it; a pair is one line each side, so put a space there")
+        raise DataError(f"{where}: '{key}' contains a line break; replace it by a space")
     return normalise(value, f"{where}: '{key}'")

@@ -1,8 +1,8 @@
-"""Files that people have, as what is to be translated and all the rest: the rest comes out as it went in.
+"""Documents as text to translate and everything else, which is written back unchanged.
 
-A document is a stream of segments. A segment has some texts, and knows how to write itself with their translations;
-one without texts is written as it was. Kinds: `text` (a line is a text), `tsv` and `jsonl` (a column or a key of each
-line), `srt` (subtitles), `po` (message catalogues).
+A document is a stream of segments. A segment has some texts, and writes itself with their translations; one without
+texts is written unchanged. Formats: `text` (one text per line), `tsv` and `jsonl` (a column or a key of each line),
+`srt` (subtitles), `po` (message catalogues).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Write = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True)
 class DocumentSegment:
-    """A piece of a document."""
+    """A part of a document."""
 
     texts: list[str]
-    """What is to be translated, each without line breaks; often nothing."""
+    """Texts to translate, without line breaks; often none."""
     write: Write
-    """(translations) -> lines, the last line break included."""
+    """(translations) -> lines, with the last line break."""
     to: str | None = None
-    """The language that the document itself asks for."""
+    """Target language given in the document."""
 
 
 def segments(
     kind: str, lines: Iterable[str], field: str | None, where: str, to_field: str | None = None
 ) -> Iterator[DocumentSegment]:
-    """Read a document of some kind; `field` is the column (from 1) or the key that is to be translated.
+    """Read a document; `field` is the column (from 1) or the key to translate.
 
-    `to_field` is the column or key that says into which language.
+    `to_field` is the column or key with the target language.
     """
     if to_field and kind not in ROWS:
         raise SettingsError(f"--target-language-field needs a TSV or JSONL file, not {kind}")
@@ -63,37 +63,37 @@ def segments(
 
 
 def kind_of(path: str) -> str:
-    """What a file is, by its name; text unless the name says something else."""
+    """Return the format of a file by its name; text by default."""
     suffix = path.removesuffix(".gz").rpartition(".")[2].lower()
     return {"srt": "srt", "po": "po", "pot": "po", "tsv": "tsv", "jsonl": "jsonl"}.get(suffix, "text")
 
 
 LONGEST_SUBTITLE = 1000
-"""Characters of a subtitle that is broken into lines; nobody reads a longer one."""
+"""Maximum characters of a subtitle that is broken into lines."""
 KINDS = ("text", "tsv", "jsonl", "srt", "po")
 ROWS = ("tsv", "jsonl")
-"""Whose lines have more in them than text; of these only the text is put into NFC."""
+"""Formats with structured lines; only their texts are normalised to NFC."""
 _FIELD = {"tsv": "number from 1", "jsonl": "key"}
 
 
-def _as_it_is(lines: Sequence[str]) -> DocumentSegment:
+def _unchanged(lines: Sequence[str]) -> DocumentSegment:
     return DocumentSegment([], lambda _: "".join(f"{line}\n" for line in lines))
 
 
 def _line(line: str) -> DocumentSegment:
-    return DocumentSegment([line], lambda said: f"{said[0]}\n")
+    return DocumentSegment([line], lambda translations: f"{translations[0]}\n")
 
 
 def _column(line: str, field: str, where: str) -> DocumentSegment:
     number = counted(field)
     if not number:
-        raise SettingsError(f"--field {field}: a column of a TSV file is a number from 1")
+        raise SettingsError(f"--field {field}: a TSV column must be a number from 1")
     cells, place = line.split("\t"), number - 1
     if place >= len(cells):
-        raise DataError(f"{where}: has {len(cells)} columns, so there is no column {field}")
+        raise DataError(f"{where}: has {len(cells)} columns, but --field is {field}")
 
-    def write(said: Sequence[str]) -> str:
-        return "\t".join([*cells[:place], said[0].replace("\t", " "), *cells[place + 1 :]]) + "\n"
+    def write(translations: Sequence[str]) -> str:
+        return "\t".join([*cells[:place], translations[0].replace("\t", " "), *cells[place + 1 :]]) + "\n"
 
     return DocumentSegment([normalise(cells[place], where)], write)
 
@@ -104,25 +104,25 @@ def _key(line: str, field: str, where: str) -> DocumentSegment:
     except (ValueError, RecursionError):
         raise DataError(f"{where}: is not JSON") from None
     if not isinstance(row, dict) or not isinstance(row.get(field), str):
-        raise DataError(f"{where}: is no object with a text under '{field}'")
+        raise DataError(f"{where}: is not a JSON object with a string under '{field}'")
     start, end = _place_of(line, field)
 
-    def write(said: Sequence[str]) -> str:
-        text = "\n".join(said)
+    def write(translations: Sequence[str]) -> str:
+        text = "\n".join(translations)
         return f"{line[:start]}{json.dumps(text, ensure_ascii=False)}{line[end:]}\n"
 
     return DocumentSegment(normalise(row[field], where).split("\n"), write)
 
 
 def _place_of(line: str, field: str) -> tuple[int, int]:
-    """Return where the value of a key stands in a line that is a JSON object; all around it can then stay as it is."""
+    """Return the position of a key's value in a line of JSON, so that everything around it stays unchanged."""
     decode, found = json.JSONDecoder().raw_decode, (0, 0)
     place = _after_space(line, 0) + 1
     while (place := _after_space(line, place)) < len(line) and line[place] != "}":
         key, place = decode(line, place)
         start = _after_space(line, _after_space(line, place) + 1)  # the colon
         _, place = decode(line, start)
-        if key == field:  # the last one counts, as everywhere
+        if key == field:  # the last one counts
             found = start, place
         place = _after_space(line, place)
         place += line[place] == ","
@@ -133,26 +133,26 @@ _JSON_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def _after_space(line: str, place: int) -> int:
-    return cast(re.Match[str], _JSON_SPACE.match(line, place)).end()  # nothing is space enough
+    return cast(re.Match[str], _JSON_SPACE.match(line, place)).end()  # matches the empty string too
 
 
 def _language(segment: DocumentSegment, where: str) -> str:
-    """The language that stands where a column or key says it."""
+    """Return the language in the given column or key."""
     if len(segment.texts) != 1 or not segment.texts[0].strip():
-        raise DataError(f"{where}: does not say into which language it is to be translated")
+        raise DataError(f"{where}: has no target language")
     return segment.texts[0].strip()
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[bool, list[str]]]:
-    """Yield lines in groups, (are they empty, which)."""
+    """Yield groups of lines: (are they blank, lines)."""
     for empty, group in groupby(lines, key=lambda line: not line.strip()):
         yield empty, list(group)
 
 
 def _subtitles(lines: Iterable[str]) -> Iterator[DocumentSegment]:
-    """A number, the times, and one or several lines, which are one text and are broken anew.
+    """Read SRT: a number, the times, and one or several lines, which are one text and are broken again.
 
-    Times begin a subtitle, with or without a blank line before them; behind a blank line in it is another text of it.
+    Times begin a subtitle, with or without a blank line before them; a blank line within it separates two texts.
     """
     text: list[str] = []
     begun = False
@@ -165,7 +165,7 @@ def _subtitles(lines: Iterable[str]) -> Iterator[DocumentSegment]:
         if text:
             yield _subtitle(text)
             text = []
-        yield _as_it_is([line])
+        yield _unchanged([line])
         begun = begun or times
     if text:
         yield _subtitle(text)
@@ -177,16 +177,16 @@ def _subtitle(lines: Sequence[str]) -> DocumentSegment:
     assert opening is not None and closing is not None
     begin, end = opening.group(), closing.group()
     if len(begin) + len(end) > len(text):
-        return _as_it_is(lines)
+        return _unchanged(lines)
 
-    def write(said: Sequence[str]) -> str:
-        return f"{begin}{_broken(said[0], len(lines))}{end}\n"
+    def write(translations: Sequence[str]) -> str:
+        return f"{begin}{_broken(translations[0], len(lines))}{end}\n"
 
     return DocumentSegment([text[len(begin) : len(text) - len(end)]], write)
 
 
 def _broken(text: str, lines: int) -> str:
-    """Break a text into so many lines, about equally long."""
+    """Break a text into this many lines of about equal length."""
     if len(text) > LONGEST_SUBTITLE:
         return text
     widths = range(max(1, len(text) // lines), len(text) + 1)
@@ -200,25 +200,25 @@ _CLOSING_TAGS = re.compile(r"(?:</[^<>]*>)*$")
 
 
 def _messages(lines: Iterable[str]) -> Iterator[DocumentSegment]:
-    """Entries without a translation get one, marked fuzzy, so that a person looks at it; all others stay."""
+    """Read PO: entries without a translation get one, marked fuzzy for review; all others are unchanged."""
     for empty, block in _blocks(lines):
         if empty:
-            yield _as_it_is(block)
+            yield _unchanged(block)
         else:
             yield from map(_message, _entries(block))
 
 
 def _entries(block: Sequence[str]) -> Iterator[list[str]]:
-    """Cut entries that no empty line stands between: one ends with its translations."""
+    """Split entries that no blank line separates: an entry ends with its translations."""
     entry: list[str] = []
-    told = False
+    has_translation = False
     for line in block:
         begins = line.startswith(("#", "msgctxt", "msgid"))
-        if told and begins:
+        if has_translation and begins:
             yield entry
-            entry, told = [], False
+            entry, has_translation = [], False
         entry.append(line)
-        told = told or line.startswith("msgstr")
+        has_translation = has_translation or line.startswith("msgstr")
     yield entry
 
 
@@ -231,18 +231,18 @@ def _message(block: list[str]) -> DocumentSegment:
             continue
         name = found.group(1) or name
         fields[name] = fields.get(name, "") + _unescaped(found.group(2))
-    told = [key for key in fields if key.startswith("msgstr")]
-    if not fields.get("msgid") or not told or any(fields[key] for key in told):
-        return _as_it_is(block)
+    targets = [key for key in fields if key.startswith("msgstr")]
+    if not fields.get("msgid") or not targets or any(fields[key] for key in targets):
+        return _unchanged(block)
     originals = [fields["msgid"], *([fields["msgid_plural"]] if "msgid_plural" in fields else [])]
     texts = [text.split("\n") for text in originals]
 
-    def write(said: Sequence[str]) -> str:
-        rest = iter(said)
+    def write(translations: Sequence[str]) -> str:
+        rest = iter(translations)
         singular, *plural = ["\n".join(next(rest) for _ in several) for several in texts]
         kept = list(takewhile(lambda line: not line.startswith("msgstr"), block))
         others = plural[-1] if plural else singular
-        new = [f'{key} "{_escaped(singular if key in ("msgstr", "msgstr[0]") else others)}"' for key in told]
+        new = [f'{key} "{_escaped(singular if key in ("msgstr", "msgstr[0]") else others)}"' for key in targets]
         return "".join(f"{line}\n" for line in [*_fuzzy(kept), *new])
 
     return DocumentSegment([line for several in texts for line in several], write)

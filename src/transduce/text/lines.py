@@ -1,7 +1,7 @@
-"""Lines of text from a file, gzip or stdin: strict UTF-8, NFC, in a stream, with the place of anything wrong.
+"""Stream lines of text from a file, gzip or stdin: strict UTF-8, NFC, errors with file and line number.
 
 Python's own text mode would guess encodings, end lines at U+2028 and read a gigabyte without a newline into memory.
-Here only LF and CRLF end a line, and a line has a limit.
+Here only LF and CRLF end a line, and its length is limited.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import IO, cast
 from transduce.errors import DataError, MissingInput
 
 MAX_LINE_BYTES = 16 * 2**20
-"""Longest line that is read, in bytes: far above any sentence, far below what would exhaust memory."""
+"""Maximum length of a line in bytes: far above any sentence, far below what would exhaust memory."""
 
 MAX_WHOLE_BYTES = 2**30
-"""Largest file that is read at once."""
+"""Maximum size of a file that is read at once."""
 
 BLOCK_BYTES = 2**18
-"""How much of a file is decoded at a time; enough that lines cost little, little enough to stay in the cache."""
+"""Bytes decoded at a time; large enough to amortise per-line costs, small enough for the cache."""
 
 STDIN = "-"
 """The path that means standard input."""
@@ -36,27 +36,24 @@ STDIN = "-"
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UNCOUNTED = len(_UTF8_BOM) + len(b"\r\n")
-"""Bytes of a line that do not count for its limit: a mark before the first, and its end."""
+"""Bytes of a line that do not count towards its limit: a byte-order mark and the line ending."""
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_stream(path: str | Path) -> bool:
-    """Whether a path is standard input, a pipe or a device, which can be read once only."""
+    """Whether a path is standard input, a pipe or a device, which can be read only once."""
     if str(path) == STDIN:
         return True
     try:
         mode = Path(path).stat().st_mode
-    except (OSError, ValueError):  # who reads it will say what is wrong
+    except (OSError, ValueError):  # reported when it is read
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def normalise(text: str, where: str = "the text") -> str:
-    """Return the text in NFC, so that one word has one spelling; refuse half characters (lone surrogates).
-
-    `where` names the text in a refusal.
-    """
+    """Return the text in NFC, so that one word has one spelling; lone surrogates are an error that names `where`."""
     if text.isascii():
         return text
     check_surrogates(text, where)
@@ -64,33 +61,33 @@ def normalise(text: str, where: str = "the text") -> str:
 
 
 def denormalised_offset(text: str, place: int) -> int:
-    """Return where in a text the first `place` characters of it, normalised, end: NFC makes one of several."""
+    """Map an offset in the normalised text to one in the text: NFC composes several characters into one."""
     return bisect_right(range(len(text) + 1), place, key=lambda end: len(normalise(text[:end]))) - 1
 
 
 def check_surrogates(text: str, where: str = "the text") -> None:
-    """Say no to half characters (lone surrogates), which no encoding has; `where` names the text in a refusal."""
+    """Raise an error for lone surrogates, which cannot be encoded; `where` names the text."""
     lone = _SURROGATE.search(text)
     if lone:
         raise DataError(
-            f"{where}: character {lone.start() + 1} is a lone surrogate (U+{ord(lone[0]):04X}), which is half a "
-            "character; it was damaged before it came here, fix or remove it"
+            f"{where}: character {lone.start() + 1} is a lone surrogate (U+{ord(lone[0]):04X}), which is half "
+            "a character; fix or remove it"
         )
 
 
 class Meter:
-    """How much of a file has been read so far; blocks are read ahead of the lines in them."""
+    """Tracks how much of a file has been read; blocks are read ahead of their lines."""
 
     def __init__(self) -> None:
         self._streams: tuple[IO[bytes], IO[bytes]] | None = None
         self._read = (0, 0)
 
     def watch(self, file: IO[bytes], unpacked: IO[bytes]) -> None:
-        """Begin with a file that was just opened, and what comes out of it if it is compressed."""
+        """Start with a file that was just opened, and its decompressed stream."""
         self._streams = (file, unpacked)
 
     def at(self, handed: int) -> int:
-        """The place in the file, in bytes as they stand on the disk, where so many bytes of its text end, about."""
+        """Return the approximate offset in the file on disk at which `handed` bytes of its text end."""
         if self._streams is not None and not self._streams[0].closed:
             file, unpacked = self._streams
             self._read = (file.tell(), unpacked.tell())
@@ -101,8 +98,8 @@ class Meter:
 def read_lines(path: str | Path, meter: Meter | None = None, normalised: bool = True) -> Iterator[str]:
     """Yield the lines of a file (plain or gzip, by its first bytes) or of stdin ("-"), without their ends, in NFC.
 
-    A byte-order mark at the start is left out. An empty file has no lines. A meter tells how far a file was read. Not
-    normalised are lines of JSON whose numbers count characters.
+    A byte-order mark at the start is dropped. An empty file has no lines. A meter tracks how far a file was read. Use
+    `normalised=False` for JSON with character offsets.
     """
     name = shown(path)
     with _opened(path, name, meter) as stream:
@@ -111,15 +108,15 @@ def read_lines(path: str | Path, meter: Meter | None = None, normalised: bool = 
 
 
 def read_whole(path: str | Path) -> str:
-    """Return a file as one text, read like its lines but not in NFC: for JSON, which may have no line ends."""
+    """Return a file as one text, read like its lines but not in NFC: for JSON, which may have no line breaks."""
     name = shown(path)
     with _opened(path, name) as stream:
-        _refuse_binary(stream.peek(), name)
+        _check_text(stream.peek(), name)
         blocks, left = [], MAX_WHOLE_BYTES
         while block := stream.read(BLOCK_BYTES):
             left -= len(block)
             if left < 0:
-                raise DataError(f"{name}: is larger than {MAX_WHOLE_BYTES:,} bytes; write its parts as lines of JSONL")
+                raise DataError(f"{name}: is larger than {MAX_WHOLE_BYTES:,} bytes; convert it to JSONL")
             blocks.append(block)
     lines = b"".join(blocks).removeprefix(_UTF8_BOM).split(b"\n")
     return "\n".join(_text(line, name, number, normalised=False) for number, line in enumerate(lines, start=1))
@@ -127,13 +124,13 @@ def read_whole(path: str | Path) -> str:
 
 @contextlib.contextmanager
 def _opened(path: str | Path, name: str, meter: Meter | None = None) -> Iterator[io.BufferedReader]:
-    """Open a file or stdin, unpacked; what the system says against reading it becomes one sentence."""
+    """Open a file or stdin, decompressed; turn system errors into ours."""
     if "\0" in name:
-        raise MissingInput(f"{name}: no path has a NUL character in it; check the path")
+        raise MissingInput(f"{name}: the path contains a NUL character; check the path")
     try:
         if str(path) == STDIN:
-            if sys.stdin is None:  # closed by whoever started us
-                raise MissingInput("stdin: is closed; pipe text into it or name a file")
+            if sys.stdin is None:  # closed by the parent process
+                raise MissingInput("stdin is closed; pipe text into it or give a file")
             yield _unpack(sys.stdin.buffer)
         else:
             with Path(path).open("rb") as stream:
@@ -142,33 +139,33 @@ def _opened(path: str | Path, name: str, meter: Meter | None = None) -> Iterator
                     meter.watch(stream, unpacked)
                 yield unpacked
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{name}: the gzip file is damaged or cut short ({error}); get it again") from None
+        raise DataError(f"{name}: the gzip file is damaged or truncated ({error}); download it again") from None
     except OSError as error:
         raise MissingInput(f"{name}: cannot be read ({error.strerror or error}); check the path") from None
 
 
 def shown(path: str | Path) -> str:
-    """Return how a message calls this path."""
+    """Return the path as shown in messages."""
     return "stdin" if str(path) == STDIN else str(path)
 
 
 def _unpack(stream: IO[bytes]) -> io.BufferedReader:
-    """Return the stream, decompressed if it starts as gzip does."""
+    """Return the stream, decompressed if it starts with gzip's magic bytes."""
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, stream))
     head = buffered.peek()
-    if head[:2] == _GZIP_MAGIC or head == _GZIP_MAGIC[:1]:  # a slow pipe may hand over one byte at first
+    if head[:2] == _GZIP_MAGIC or head == _GZIP_MAGIC[:1]:  # a slow pipe may deliver one byte at first
         return io.BufferedReader(gzip.GzipFile(fileobj=buffered, mode="rb"), 2**17)
     return buffered
 
 
 def _decode(stream: io.BufferedReader, name: str, normalised: bool) -> Iterator[str]:
-    """Yield the lines as they come: whoever types them should not have to fill a block first."""
-    _refuse_binary(stream.peek(), name)
+    """Yield lines as they arrive: typed input should not have to fill a block first."""
+    _check_text(stream.peek(), name)
     return _each(stream, name, 0, normalised)
 
 
 def _each(stream: IO[bytes], name: str, number: int, normalised: bool) -> Iterator[str]:
-    """Yield lines one by one; `number` is how many there were before."""
+    """Yield lines one by one; `number` lines came before."""
     while raw := stream.readline(MAX_LINE_BYTES + _UNCOUNTED):
         number += 1
         if number == 1:
@@ -179,15 +176,15 @@ def _each(stream: IO[bytes], name: str, number: int, normalised: bool) -> Iterat
             raw = raw[:-2] if raw.endswith(b"\r\n") else raw[:-1]
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
-                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES // 2**20} MiB; break the text into lines, "
-                "one per pair"
+                f"{name}:{number}: the line is longer than {MAX_LINE_BYTES // 2**20} MiB; split the text into "
+                "lines, one per example"
             )
         yield _text(raw, name, number, normalised)
 
 
 def _decode_blocks(stream: io.BufferedReader, name: str, normalised: bool) -> Iterator[str]:
-    """Yield the same lines as `_decode`, several times faster: a block with nothing odd in it is decoded at once."""
-    _refuse_binary(stream.peek(), name)
+    """Yield the same lines as `_decode`, several times faster: a regular block is decoded at once."""
+    _check_text(stream.peek(), name)
     number = 0
     while block := stream.read(BLOCK_BYTES):
         if not block.endswith(b"\n"):
@@ -199,7 +196,7 @@ def _decode_blocks(stream: io.BufferedReader, name: str, normalised: bool) -> It
 
 
 def _plain_lines(block: bytes, normalised: bool) -> list[str] | None:
-    """Return the lines of a block that need no change and no complaint, or None."""
+    """Return the lines of a block that need neither changes nor errors, or None."""
     if b"\0" in block or b"\r" in block or block.startswith(_UTF8_BOM) or len(block) > MAX_LINE_BYTES:
         return None
     try:
@@ -211,7 +208,7 @@ def _plain_lines(block: bytes, normalised: bool) -> list[str] | None:
     return text.removesuffix("\n").split("\n")
 
 
-def _refuse_binary(head: bytes, name: str) -> None:
+def _check_text(head: bytes, name: str) -> None:
     if head.startswith(_UTF16_BOMS):
         raise DataError(f"{name}: is UTF-16 text, not UTF-8; convert it with `iconv -f UTF-16 -t UTF-8`")
     if b"\0" in head:
@@ -219,7 +216,7 @@ def _refuse_binary(head: bytes, name: str) -> None:
 
 
 def _text(raw: bytes, name: str, number: int, normalised: bool) -> str:
-    """Return one line as text, or say what is wrong with it and where."""
+    """Decode one line; errors name its file and line number."""
     where = f"{name}:{number}"
     if b"\0" in raw:
         raise DataError(f"{where}: has a NUL byte and looks like binary data; give a file of UTF-8 text")

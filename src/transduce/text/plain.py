@@ -1,6 +1,6 @@
-"""Plain text from disk or stdin, one document after the other, in pieces that fit memory however long a document is.
+"""Stream documents of plain text from disk or stdin, long ones in parts that fit into memory.
 
-Nothing is lost of a document: its line breaks are characters like any other. What ends one is a setting.
+Nothing of a document is lost: its line breaks are characters like any other. A setting says where documents end.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from transduce.text.tokenizer import AnyTokenizer
 
 DocumentRule = Literal["blank", "line", "file"]
 
-PIECE_CHARACTERS = 2**14
-"""A longer document comes in pieces of about this many characters …"""
-MOST_CHARACTERS = 2**22
-"""… and of no more than this, also where no place to cut is found."""
+PART_CHARACTERS = 2**14
+"""A longer document is split into parts of about this many characters …"""
+MAX_CHARACTERS = 2**22
+"""… and at most this many, even without a good place to split."""
 
 _SAFE_CUT = re.compile(r".+(?=[ \n]\S)", re.DOTALL)
-"""Up to the last space or line break that something else follows. Every tokenizer that cuts text into words first cuts
-there, so that tokens before and behind do not depend on each other."""
+"""Up to the last space or line break that is followed by something else. Every tokenizer that pre-tokenizes into words
+splits there, so that the tokens before and after are independent."""
 
 _LETTERS = ("character", "byte")
-"""Kinds of tokenizer that any place is as good as another to cut for."""
+"""Kinds of tokenizer for which text can be split anywhere."""
 
 
 class TextFile(Config):
-    """Where plain text is: `{text = "corpus.txt.gz"}`. "-" is standard input, which can be read once only."""
+    """A file of plain text: `{text = "corpus.txt.gz"}`. "-" is standard input, which can be read only once."""
 
     text: str
     """A file of UTF-8 text, plain or gzip."""
     document: DocumentRule = "blank"
-    """What ends a document: a blank line, every line break, or the end of the file alone. Of a file, all line breaks
-    are kept, blank lines too, and the last line ends with one; of documents between blank lines, those within."""
+    """What ends a document: a blank line, every line break, or only the end of the file. With "file" all line breaks
+    are kept, also blank lines; with "blank" those within a document."""
     weight: float | None = pydantic.Field(default=None, gt=0, le=1000)
-    """How often each block of its text is seen in an epoch, 1 if not given. For training corpora."""
+    """How often each block of its text is seen per epoch, 1 by default. For training corpora."""
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """Name in reports."""
         return self.text
 
 
-class Piece(NamedTuple):
+class DocumentPart(NamedTuple):
     """A document, or a part of a long one."""
 
     text: str
     begins: bool = True
-    """Whether a document begins here; otherwise the one before goes on."""
+    """Whether a document begins here; otherwise it continues the previous part."""
 
 
-def read_documents(file: TextFile) -> Iterator[Piece]:
-    """Yield the documents of a file in order; of documents that are lines, the blank ones too, for who counts them."""
+def read_documents(file: TextFile) -> Iterator[DocumentPart]:
+    """Yield the documents of a file in order; with document = "line" also blank ones, which the caller counts."""
     lines = read_lines(file.text)
     if file.document == "line":
-        yield from map(Piece, lines)
+        yield from map(DocumentPart, lines)
         return
     if file.document == "file":
         yield from _pieces(f"{line}\n" for line in lines)
@@ -72,7 +72,7 @@ def read_documents(file: TextFile) -> Iterator[Piece]:
 
 
 def _joined(lines: Iterator[str]) -> Iterator[str]:
-    """The text of a document up to the next blank line, a line break between its lines."""
+    """Yield the text of a document up to the next blank line."""
     yield next(lines)
     for line in lines:
         if not line.strip():
@@ -80,40 +80,40 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
         yield f"\n{line}"
 
 
-def _pieces(parts: Iterable[str]) -> Iterator[Piece]:
-    """Put a document together, and cut it where it grows too long."""
-    begins, waiting, size, enough = True, [], 0, 2 * PIECE_CHARACTERS
+def _pieces(parts: Iterable[str]) -> Iterator[DocumentPart]:
+    """Join a document, and split it if it grows too long."""
+    begins, waiting, size, enough = True, [], 0, 2 * PART_CHARACTERS
     for part in parts:
         waiting.append(part)
         size += len(part)
         while size >= enough:
             text = "".join(waiting)
             place = _place(text)
-            if place is None:  # nothing to cut at yet: look again when there is twice as much
+            if place is None:  # no place to split yet: try again with twice as much
                 waiting, enough = [text], 2 * size
                 break
-            yield Piece(text[:place], begins)
-            begins, waiting, size, enough = False, [text[place:]], len(text) - place, 2 * PIECE_CHARACTERS
+            yield DocumentPart(text[:place], begins)
+            begins, waiting, size, enough = False, [text[place:]], len(text) - place, 2 * PART_CHARACTERS
     if size:
-        yield Piece("".join(waiting), begins)
+        yield DocumentPart("".join(waiting), begins)
 
 
 def _place(text: str) -> int | None:
-    """Where to cut a long text; None where it is better to read on first."""
-    found = _SAFE_CUT.match(text, 0, 2 * PIECE_CHARACTERS) or _SAFE_CUT.match(text)
+    """Return where to split a long text; None to read on first."""
+    found = _SAFE_CUT.match(text, 0, 2 * PART_CHARACTERS) or _SAFE_CUT.match(text)
     if found is not None:
         return found.end()
-    return MOST_CHARACTERS if len(text) > MOST_CHARACTERS else None
+    return MAX_CHARACTERS if len(text) > MAX_CHARACTERS else None
 
 
-def encode_pieces(tokenizer: AnyTokenizer, pieces: Sequence[Piece]) -> list[list[int]]:
-    """Return the tokens of each piece; those of a document's pieces together are the tokens of the document."""
-    adds_space, extra = _habits(tokenizer)
+def encode_pieces(tokenizer: AnyTokenizer, pieces: Sequence[DocumentPart]) -> list[list[int]]:
+    """Return the tokens of each part; those of a document's parts together are the tokens of the document."""
+    adds_space, extra = _start_behaviour(tokenizer)
     for piece in pieces:
         if not piece.begins and piece.text[0] not in " \n" and tokenizer.kind not in _LETTERS:
             raise DataError(
-                f"a document has no space or line break within {MOST_CHARACTERS:,} characters, so that it cannot be "
-                "cut into words; use a tokenizer of kind character or byte, or break it into documents"
+                f"a document has no space or line break within {MAX_CHARACTERS:,} characters, so it cannot be "
+                "split into words; use a tokenizer of kind character or byte, or shorter documents"
             )
     goes_on = [adds_space and not piece.begins and piece.text[0] == " " for piece in pieces]
     rows = tokenizer.encode_batch(
@@ -125,9 +125,9 @@ def encode_pieces(tokenizer: AnyTokenizer, pieces: Sequence[Piece]) -> list[list
     return [row[extra:] if two else row for row, two in zip(rows, doubled, strict=True)]
 
 
-def _habits(tokenizer: AnyTokenizer) -> tuple[bool, int]:
-    """What a tokenizer does at the beginning of a text: whether it puts a space there, so that the one where a document
-    was cut has to be left out; and how many tokens it puts before a line break there."""
+def _start_behaviour(tokenizer: AnyTokenizer) -> tuple[bool, int]:
+    """Return how a tokenizer treats the beginning of a text: whether it prepends a space (then the space at which a
+    document was split is dropped), and how many tokens it puts before a line break there."""
     before, whole, line = tokenizer.encode("a"), tokenizer.encode("a\nb"), tokenizer.encode("\nb")
     adds_space = tokenizer.encode("a b") == [*before, *tokenizer.encode("b")]
     return adds_space, max(0, len(before) + len(line) - len(whole))

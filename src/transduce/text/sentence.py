@@ -1,9 +1,11 @@
-"""Text → sentences with the white space between them, nothing lost: models are trained on sentences, people write text.
+"""Split text into sentences with the white space between them, lossless: models are trained on single sentences.
 
-A sentence ends at a sign that ends sentences in some script, with the quotes and brackets that close behind it. Where a
-script puts a space between sentences, one must follow, and then something that may begin a sentence. A full stop after
-an abbreviation, an initial or an ordinal number ends nothing. Where that cannot be known, the text stays whole: two
-sentences in one are translated better than half of one.
+A sentence ends at sentence-final punctuation of some script, with the quotes and brackets that close after it. In
+scripts with spaces between sentences, a space must follow, and then something that may begin a sentence. A full stop
+after an abbreviation, an initial or an ordinal number ends no sentence. In doubt the text is not split: two sentences
+at once are translated better than half of one.
+
+Also: scripts without spaces between words, in which word boundaries are not visible.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ UNSPACED = "。！？｡។៕။"
 """Ends a sentence whatever follows: Chinese, Japanese, Khmer, Burmese."""
 CLOSING = "\"'”’»›)]}」』）】〉》"
 CLOSING_TOO = "“‘«‹"
-"""What opens a quotation in one language and closes it in another: behind a sign, with a space after it, it closes."""
+"""Quotes that open in one language and close in another: after punctuation and before a space, they close."""
 OPENING = "\"'“‘„‚«‹»›([{¿¡「『（【〈《-–—"
 
 ABBREVIATIONS: dict[str, frozenset[str]] = {
@@ -47,21 +49,21 @@ ABBREVIATIONS: dict[str, frozenset[str]] = {
     "cs": _set("např tzv tj atd apod str prof dr ing mgr st sv"),
     "ru": _set("гг вв т.е т.д т.п т.к др им ул стр см проф акад тыс млн млрд руб"),
 }
-"""What stands before a full stop that ends no sentence, in lower case; those of no language are minded everywhere."""
+"""Abbreviations before a full stop that ends no sentence, in lower case; those under "" apply to every language."""
 
 ANY_LANGUAGE = frozenset().union(*ABBREVIATIONS.values())
-"""For a text whose language is not known, or has no list."""
+"""For a text of unknown language, or one without a list."""
 
 LANGUAGES = ABBREVIATIONS.keys() - {""}
 
 NUMBERED = _set("no nos nr fig vol pp abs art kap pág pag núm рис č")
-"""The same, where a number follows."""
+"""Abbreviations that are followed by a number."""
 
 ORDINALS = {"de", "da", "nb", "nn", "no", "fi", "cs", "sk", "pl", "hu", "hr", "sr", "sl", "et", "lv", "is", "tr"}
 """Languages that write "3. Oktober": a number with a full stop need not end a sentence."""
 
 LONGEST_WORD, LONGEST_OPENING = 24, 8
-"""Characters that are looked at on both sides of a sign: a text of one long word takes no longer for it."""
+"""Characters examined on both sides of punctuation, so that very long words cost no extra time."""
 
 _END = re.compile(
     rf"(?<![{re.escape(SPACED)}])[{re.escape(SPACED)}]++[{re.escape(CLOSING + CLOSING_TOO)}]*+"
@@ -74,36 +76,36 @@ _INITIALS = re.compile(r"(?:\w{1,2}\.)+\w")
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 
 
-class Piece(NamedTuple):
+class Sentence(NamedTuple):
     """One sentence and the white space behind it."""
 
     sentence: str
     space: str
 
 
-def split_sentences(text: str, language: str = "") -> list[Piece]:
-    """Cut a text into sentences; put together again with their white space they are the text."""
+def split_sentences(text: str, language: str = "") -> list[Sentence]:
+    """Split a text into sentences; joined with their white space they are the text."""
     language = re.split("[-_]", language.lower())[0]
     edges = [end.end() for end in _END.finditer(text) if end.end() < len(text) and _ends(text, end, language)]
     pieces = []
     for begin, end in pairwise([0, *edges, len(text)]):
         sentence = text[begin:end].rstrip()
-        pieces.append(Piece(sentence, text[begin + len(sentence) : end]))
+        pieces.append(Sentence(sentence, text[begin + len(sentence) : end]))
     return pieces
 
 
 def joint(before: str, space: str, after: str) -> str:
-    """The white space between two translated sentences: the source's, unless a script wants none or wants some."""
+    """Return the white space between two translated sentences: the source's, unless the target's script differs."""
     if before.rstrip(CLOSING)[-1:] and before.rstrip(CLOSING)[-1] in UNSPACED:
         return "" if space in ("", " ") else space
     return space or (" " if before and after else "")
 
 
 def _ends(text: str, end: re.Match[str], language: str) -> bool:
-    """Whether a sentence really ends at a sign that could end one."""
+    """Whether a sentence really ends at this punctuation."""
     if end.group()[0] in UNSPACED:
         quoted = end.group().rstrip()[-1] not in UNSPACED
-        return not (quoted and _HIRAGANA.match(text, end.end()))  # 「はい。」と: the sentence goes on
+        return not (quoted and _HIRAGANA.match(text, end.end()))  # 「はい。」と: the sentence continues
     first = text[end.end() : end.end() + LONGEST_OPENING].lstrip(OPENING + " \u00a0\u202f")[:1]
     if not first.isalnum() or first.islower():
         return False
@@ -120,8 +122,6 @@ def _ends(text: str, end: re.Match[str], language: str) -> bool:
         return False
     return last.lower() not in (ABBREVIATIONS[""] | ABBREVIATIONS[language] if language in LANGUAGES else ANY_LANGUAGE)
 
-
-# Scripts that are written without spaces between words: where a word begins in them, nothing shows.
 
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -143,12 +143,12 @@ def is_unspaced(character: str) -> bool:
 
 
 def count_unspaced(text: str) -> int:
-    """How many characters of a text are of such a script."""
+    """Return the number of characters of such scripts."""
     return 0 if text.isascii() else len(_IS_UNSPACED.findall(text))
 
 
 def any_word(words: Iterable[str]) -> re.Pattern[str]:
-    """Any of these words, not within longer ones as far as the script shows it, the longest that fits."""
+    """Return a pattern for any of these words, whole words if the script has spaces, longest first."""
     return re.compile("|".join(map(_alone, sorted(words, key=len, reverse=True))) or r"(?!)")
 
 

@@ -1,7 +1,7 @@
-"""Which target tokens may come of a source: for each source token a few likely ones, and some that always may.
+"""Lexical shortlists: for each source token a few likely target tokens, and some that are always allowed.
 
-A search that scores these alone does much less work before each softmax. A file holds the lists as arrays of
-safetensors, with a note of the tokenizers they belong to and a hash of it all: safetensors itself accepts flipped bits.
+A search that scores only these does much less work in the output layer. The file is safetensors, with a fingerprint of
+the tokenizers and a hash of everything: safetensors itself does not detect flipped bits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Integers = NDArray[np.int64]
 
 KIND = "transduce shortlist"
 FORMAT = 1
-"""Of the file; a higher one is refused."""
-REMEDY = "make it again with `transduce shortlist`"
+"""Version of the file; higher ones are rejected."""
+REMEDY = "create it again with `transduce shortlist`"
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Shortlist:
     tokens: Integers
     offsets: Integers
     always: Integers
-    """What may be written whatever the source is: frequent tokens, and the special ones."""
+    """Tokens allowed for every source: frequent and special ones."""
 
     def of(self, source: Sequence[int] | NDArray[Any]) -> Integers:
-        """Return what may come of a source, sorted, each token once."""
+        """Return the candidate tokens of a source, sorted and unique."""
         known = np.unique(np.asarray(source, dtype=np.int64))
         found, _ = take_rows(self.tokens, self.offsets[known], self.offsets[known + 1])
         return np.union1d(self.always, found)
 
     def save(self, path: Path, source: AnyTokenizer, target: AnyTokenizer) -> None:
-        """Write the file, whole or not at all; the same lists always give the same bytes."""
+        """Write the file atomically; the same lists always give the same bytes."""
         arrays = {"tokens": self.tokens, "offsets": self.offsets, "always": self.always}
         note = {"kind": KIND, "format": FORMAT, **fingerprint(source, target)}
         with atomic_file(path) as temporary:
@@ -55,7 +55,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: str | Path, source: AnyTokenizer, target: AnyTokenizer) -> Shortlist:
-        """Read a file of `save`; what is damaged, or belongs to other tokenizers than these, is refused."""
+        """Load a file of `save`; a damaged one, or one of other tokenizers, is an error."""
         path = Path(path)
         arrays, note = _read(path)
         digest, written = note.pop("sha256", None), note.get("format")
@@ -64,16 +64,16 @@ class Shortlist:
         if isinstance(written, int) and written > FORMAT:
             raise ModelFolderError(f"{path}: has format {written}; this version reads up to {FORMAT}: {REMEDY}")
         if digest != _digest(arrays, note):
-            raise ModelFolderError(f"{path}: is damaged (its SHA-256 is not the one it names); {REMEDY}")
+            raise ModelFolderError(f"{path}: is damaged (SHA-256 mismatch); {REMEDY}")
         if not fingerprint(source, target).items() <= note.items():
-            raise ModelFolderError(f"{path}: was made for other tokenizers than this model's; {REMEDY}")
+            raise ModelFolderError(f"{path}: was created for other tokenizers than this model's; {REMEDY}")
         if not _fits(arrays, source.size, target.size):
             raise ModelFolderError(f"{path}: its lists do not fit these tokenizers; {REMEDY}")
         return cls(arrays["tokens"], arrays["offsets"], arrays["always"])
 
 
 def fingerprint(source: AnyTokenizer, target: AnyTokenizer) -> dict[str, str]:
-    """What tells tokenizers apart."""
+    """Return a hash of each tokenizer."""
     return {
         side: hashlib.sha256(tokenizer.to_json().encode("utf-8")).hexdigest()
         for side, tokenizer in (("source", source), ("target", target))
@@ -101,7 +101,7 @@ def _digest(arrays: dict[str, Integers], note: dict[str, Any]) -> str:
 
 
 def _fits(arrays: dict[str, Integers], sources: int, targets: int) -> bool:
-    """Whether arrays are lists of so many target tokens for so many source tokens."""
+    """Whether arrays are valid lists for vocabularies of these sizes."""
     if arrays.keys() != {"tokens", "offsets", "always"}:
         return False
     if any(array.dtype != np.int64 or array.ndim != 1 for array in arrays.values()):

@@ -77,7 +77,7 @@ def test_impossible_tasks_are_refused_with_their_reason() -> None:
         ({"task": "juggle", "size": 5}, "juggle"),
         ({"task": "copy", "size": 5, "lenght": 3}, "'lenght'"),
         ({"pth": "x.tsv"}, "did you mean 'path'"),
-        ({}, "train: name the text"),
+        ({}, "train: no files given"),
     ):
         with pytest.raises(SettingsError, match=reason):
             TranslationConfig.from_table({"train": table}, "recipe.toml: [data]")

@@ -104,7 +104,7 @@ def test_unequal_and_empty_corpora_are_refused() -> None:
     for rate in (exact_match, word_error_rate, phoneme_error_rate):
         with pytest.raises(DataError, match="2 hypotheses but 1"):
             rate(["a", "b"], [["a"]])
-        with pytest.raises(DataError, match="nothing to score"):
+        with pytest.raises(DataError, match="no hypotheses"):
             rate([], [])
 
 

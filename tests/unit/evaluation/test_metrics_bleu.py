@@ -75,7 +75,7 @@ def test_tokenised_text_is_said_in_the_score_and_not_logged(caplog: pytest.LogCa
     lines = [f"number {i} ." for i in range(103)]
     with caplog.at_level(logging.DEBUG):
         score = bleu(lines, [[line] for line in lines])
-    assert score.warning.startswith("103 lines end in a full stop")
+    assert score.warning.startswith("103 lines")
     assert not caplog.records
     assert bleu(lines, [[line] for line in lines], tokenize="none").warning == ""
     assert bleu(lines[:99], [[line] for line in lines[:99]]).warning == ""
@@ -93,9 +93,7 @@ def test_a_tokenizer_that_cannot_be_downloaded_is_said_before_anything_is_scored
         raise OSError("no network")
 
     monkeypatch.setattr("transduce.evaluation.metrics.BLEU.__init__", fails)
-    with pytest.raises(
-        SettingsError, match=r"'flores200' is a model that has to be downloaded once, which failed \(no network\)"
-    ):
+    with pytest.raises(SettingsError, match=r"'flores200' could not be downloaded"):
         select_metrics(["bleu"], "flores200")
     assert list(select_metrics(["exact_match"], "flores200")) == ["exact_match"]
 
@@ -113,7 +111,7 @@ def test_a_tokenizer_whose_package_is_missing_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("hypotheses", "references", "says"),
     [
-        ([], [], "nothing to score"),
+        ([], [], "no hypotheses"),
         (["a"], [["a"], ["b"]], "1 hypotheses but 2"),
         (["a", "b"], [["a"], []], "sentence 2 has no reference"),
     ],

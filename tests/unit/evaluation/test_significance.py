@@ -117,7 +117,7 @@ def test_one_sentence_has_an_interval_without_width() -> None:
 def test_nonsense_is_refused() -> None:
     with pytest.raises(SettingsError, match="0 bootstrap samples"):
         interval(EXACT_MATCH, ["a"], [["a"]], samples=0)
-    with pytest.raises(SettingsError, match="seed of -1"):
+    with pytest.raises(SettingsError, match="seed = -1"):
         interval(EXACT_MATCH, ["a"], [["a"]], seed=-1)
     with pytest.raises(DataError, match="1 hypotheses but 2"):
         compare(EXACT_MATCH, ["a", "b"], ["a"], [["a"], ["b"]])

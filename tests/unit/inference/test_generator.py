@@ -10,7 +10,7 @@ from tests.unit.writing import WINDOW, save_writer, writer
 from transduce.errors import SettingsError
 from transduce.inference.generator import Generator
 from transduce.model_folder import ModelFolder
-from transduce.text.plain import Piece
+from transduce.text.plain import DocumentPart
 
 
 def hasty() -> ModelFolder:
@@ -163,7 +163,7 @@ def test_the_text_of_an_answer_goes_on_where_the_prompt_ended() -> None:
 
 def test_a_text_is_scored_in_one_window_as_forward_scores_it() -> None:
     generator = Generator(writer())
-    found = generator.score_text([Piece("the cat"), Piece("a dog")])
+    found = generator.score_text([DocumentPart("the cat"), DocumentPart("a dog")])
     end, encode = generator.tokenizer.end, generator.tokenizer.encode
     tokens = torch.tensor([[end, *encode("the cat"), end, *encode("a dog"), end]])
     with torch.no_grad():

@@ -132,12 +132,12 @@ def test_windows_cover_a_context_and_every_token_is_seen_best_by_one(tokenizer: 
     best = [
         place
         for window in several
-        for place in window.places[window.inner[0] - window.first : window.inner[1] - window.first]
+        for place in window.offsets[window.inner[0] - window.first : window.inner[1] - window.first]
     ]
     assert best == places
     for window in several:
         assert len(window.tokens) <= 17 - 2
-        for (start, end), token in zip(window.places, window.tokens[window.first - 1 :], strict=True):
+        for (start, end), token in zip(window.offsets, window.tokens[window.first - 1 :], strict=True):
             assert token == tokens[places.index((start, end))]
     assert span_targets(several[0], *places[-1]) == [0, 0]
     assert span_targets(several[0], *places[0]) == [several[0].first] * 2

@@ -299,7 +299,7 @@ def test_one_text_where_several_belong_is_refused(wish: dict[str, str]) -> None:
 
 
 def test_words_cannot_be_forbidden_letter_by_letter() -> None:
-    with pytest.raises(SettingsError, match="writes letter by letter"):
+    with pytest.raises(SettingsError, match="forbidden words need"):
         copier("character").translate(["the dog"], forbid=["he"])
 
 

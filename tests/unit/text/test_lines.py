@@ -70,7 +70,7 @@ def test_a_dash_is_standard_input(monkeypatch, pack):
 
 def test_closed_standard_input_is_said(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(MissingInput, match="stdin: is closed"):
+    with pytest.raises(MissingInput, match="stdin is closed"):
         list(read_lines("-"))
 
 
@@ -90,10 +90,10 @@ def test_a_bad_byte_is_named_with_file_line_and_column(tmp_path):
         ("größe\n".encode("utf-16"), "UTF-16"),
         (b"one\n" * 30_000 + b"t\0wo\n", ":30001: has a NUL byte"),
         (b"\xed\xa0\x80\n", ":1: not UTF-8"),
-        (gzip.compress(b"line\n" * 1000, mtime=0)[:-9], "damaged or cut short"),
-        (gzip.compress(b"line\n" * 1000, mtime=0)[:15], "damaged or cut short"),
-        (gzip.compress(b"line\n" * 1000, mtime=0)[:-6] + b"\1\2\3\4\5\6", "damaged or cut short"),
-        (gzip.compress(b"line\n", mtime=0) + b"rubbish", "damaged or cut short"),
+        (gzip.compress(b"line\n" * 1000, mtime=0)[:-9], "damaged or truncated"),
+        (gzip.compress(b"line\n" * 1000, mtime=0)[:15], "damaged or truncated"),
+        (gzip.compress(b"line\n" * 1000, mtime=0)[:-6] + b"\1\2\3\4\5\6", "damaged or truncated"),
+        (gzip.compress(b"line\n", mtime=0) + b"rubbish", "damaged or truncated"),
         (gzip.compress(bytes(range(256))), "looks like a binary file"),
     ],
 )

@@ -25,9 +25,9 @@ def test_a_picture_of_known_colours_and_the_right_size_is_read(letters: Tokenize
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("wrb", r"^'wrb': has 3 pixels, but the model reads pictures of 2 × 2 = 4; write one character for each"),
+        ("wrb", r"^'wrb': has 3 pixels"),
         ("wrbrw", r"has 5 pixels"),
-        ("wrxb", r"pixel 3 \(row 2, column 1\) is of no colour that the model knows; it knows b, r, w$"),
+        ("wrxb", r"pixel 3 \(row 2, column 1\) .*b, r, w$"),
         ("wéb", r"pixel 2 \(row 1, column 2\)"),
         ("wr\nrw", r"pixel 3"),
     ],

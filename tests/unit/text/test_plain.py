@@ -9,7 +9,7 @@ import pytest
 from tests.unit.foreign import t5
 from transduce.errors import DataError, MissingInput
 from transduce.text import plain
-from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
+from transduce.text.plain import DocumentPart, TextFile, encode_pieces, read_documents
 from transduce.text.tokenizer.special import KINDS, LOSSLESS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
@@ -42,7 +42,7 @@ def test_a_file_may_be_compressed_lack_its_last_line_break_or_be_empty(tmp_path:
 @pytest.fixture
 def long_text(monkeypatch: pytest.MonkeyPatch) -> str:
     """A text with every kind of white space between every kind of word, and pieces of 16 characters."""
-    monkeypatch.setattr(plain, "PIECE_CHARACTERS", 16)
+    monkeypatch.setattr(plain, "PART_CHARACTERS", 16)
     draw = random.Random(1)
     parts = ["a", "bc", " ", "  ", "\n", "\n\n", " \n", "\t", "\u00a0", "漢字", "é", ".", "12", "'s", " x"]
     return "x" + "".join(draw.choice(parts) for _ in range(3000)) + "y"
@@ -74,7 +74,7 @@ def test_so_do_those_of_an_imported_tokenizer(long_text: str) -> None:
 
 def test_white_space_without_end_is_looked_at_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    monkeypatch.setattr(plain, "PIECE_CHARACTERS", 16)
+    monkeypatch.setattr(plain, "PART_CHARACTERS", 16)
     usual = plain._place
     monkeypatch.setattr(plain, "_place", lambda text: looks.append(len(text)) or usual(text))
     pieces = list(plain._pieces(["a", *["\n"] * 10_000, "b"]))
@@ -83,8 +83,8 @@ def test_white_space_without_end_is_looked_at_a_few_times_only(monkeypatch: pyte
 
 
 def test_a_text_without_white_space_is_cut_for_letters_and_refused_for_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "PIECE_CHARACTERS", 16)
-    monkeypatch.setattr(plain, "MOST_CHARACTERS", 50)
+    monkeypatch.setattr(plain, "PART_CHARACTERS", 16)
+    monkeypatch.setattr(plain, "MAX_CHARACTERS", 50)
     pieces = list(plain._pieces(["acgt" * 30]))
     assert [len(piece.text) for piece in pieces] == [50, 50, 20]
     letters = train_tokenizer("character", ["acgt"], TokenizerConfig(kind="character"))
@@ -105,6 +105,6 @@ def test_sentinels_are_tokens_that_no_text_can_spell() -> None:
         if kind != "wordpiece":
             assert tokenizer.decode(spelled) == "to be <extra_id_3> or"
         assert "<extra_id_0>" in tokenizer.decode([*spelled, tokenizer.sentinels[0]])
-        assert encode_pieces(tokenizer, [Piece("to be")]) == [tokenizer.encode("to be")]
+        assert encode_pieces(tokenizer, [DocumentPart("to be")]) == [tokenizer.encode("to be")]
         again = type(tokenizer).from_json(tokenizer.to_json(), "again")
         assert (again.sentinels, again.size) == (tokenizer.sentinels, tokenizer.size)

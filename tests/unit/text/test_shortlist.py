@@ -34,7 +34,7 @@ def test_other_tokenizers_are_refused(tmp_path: Path) -> None:
     known, other = tokenizer("bpe"), tokenizer("unigram")
     example(known).save(tmp_path / "list", known, known)
     for pair in ((other, known), (known, other)):
-        with pytest.raises(TransduceError, match="was made for other tokenizers than this model's"):
+        with pytest.raises(TransduceError, match="other tokenizers"):
             Shortlist.load(tmp_path / "list", *pair)
 
 

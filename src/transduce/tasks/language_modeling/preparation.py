@@ -22,7 +22,7 @@ from transduce.data.settings import PlainTextConfig
 from transduce.data.split import token_bytes
 from transduce.data.store import STREAM
 from transduce.errors import DataError, SettingsError
-from transduce.text.plain import Piece, TextFile, encode_pieces, read_documents
+from transduce.text.plain import DocumentPart, TextFile, encode_pieces, read_documents
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import extend
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
@@ -139,21 +139,21 @@ class _AuditedText:
                     self.characters += len(piece.text)
                 progress(f"reading {self.file.name}", self.documents)
 
-    def _not_blank(self) -> Iterator[Piece]:
+    def _not_blank(self) -> Iterator[DocumentPart]:
         for piece in read_documents(self.file):
             if piece.begins and not piece.text.strip() and self.file.document == "line":
                 self.blank += 1
             else:
                 yield piece
 
-    def read(self) -> Iterator[Piece]:
+    def read(self) -> Iterator[DocumentPart]:
         """Yield the pieces again."""
         for start in range(0, self.pieces, READ_PIECES):
             stop = min(start + READ_PIECES, self.pieces)
             begins = np.fromfile(self.folder / "begins", np.uint8, count=stop - start, offset=start)
-            yield from map(Piece, read_strings(self.folder, "pieces", start, stop), begins.astype(bool).tolist())
+            yield from map(DocumentPart, read_strings(self.folder, "pieces", start, stop), begins.astype(bool).tolist())
 
-    def divided(self, fraction: float) -> Iterator[tuple[Piece, bool]]:
+    def divided(self, fraction: float) -> Iterator[tuple[DocumentPart, bool]]:
         """Yield the pieces, each with whether it is held out: the documents at the end that fit the fraction; where the
         last one alone is larger, exactly the fraction, from within it."""
         first = self.characters - min(MAX_HELD_OUT, math.ceil(fraction * self.characters))
@@ -164,10 +164,10 @@ class _AuditedText:
                 held = held or (before >= first and piece.begins)
                 yield piece, held
             elif before < first < seen:
-                yield Piece(piece.text[: first - before], piece.begins), False
-                yield Piece(piece.text[first - before :]), True
+                yield DocumentPart(piece.text[: first - before], piece.begins), False
+                yield DocumentPart(piece.text[first - before :]), True
             else:
-                yield Piece(piece.text, piece.begins or before == first), before >= first
+                yield DocumentPart(piece.text, piece.begins or before == first), before >= first
 
 
 @dataclass
@@ -182,7 +182,7 @@ class _StreamWriter:
     unknown: int = 0
     text: TextStatistics = field(default_factory=TextStatistics)
 
-    def write(self, pieces: Iterable[Piece]) -> tuple[int, int]:
+    def write(self, pieces: Iterable[DocumentPart]) -> tuple[int, int]:
         """Append some pieces; return how many documents and tokens they are."""
         before = self.documents, self.tokens
         self.folder.mkdir(exist_ok=True)
@@ -213,8 +213,8 @@ class _StreamWriter:
         return split_report(counters, SideStatistics(tokens=0), target, self.text)
 
 
-def _chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    chunk: list[Piece] = []
+def _chunks(pieces: Iterable[DocumentPart]) -> Iterator[list[DocumentPart]]:
+    chunk: list[DocumentPart] = []
     characters = 0
     for piece in pieces:
         chunk.append(piece)

@@ -1,4 +1,4 @@
-"""Our own tokenizers and imported ones: what a model folder may hold."""
+"""Tokenizers: text <-> tokens, trained here or imported."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ AnyTokenizer = Tokenizer | ImportedTokenizer
 
 
 def is_joint(source: AnyTokenizer, target: AnyTokenizer) -> bool:
-    """Whether one tokenizer serves both sides, be it as two objects that differ in what stands before a text."""
+    """Whether both sides share one vocabulary, possibly as two objects with different language prefixes."""
     return source is target or (isinstance(source, ImportedTokenizer) and source.to_json() == target.to_json())
 
 
 def load_tokenizer(path: str | Path) -> AnyTokenizer:
-    """Read the file of a tokenizer, of whichever kind it says it is."""
+    """Load the file of a tokenizer, trained here or imported."""
     text = read_file(Path(path))
     kind: type[Tokenizer] | type[ImportedTokenizer] = ImportedTokenizer if MARK.match(text) else Tokenizer
     return kind.from_json(text, str(path))

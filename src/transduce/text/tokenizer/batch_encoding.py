@@ -1,7 +1,7 @@
-"""Texts as a reader reads them: start, first text, end, and for a pair second text, end; cut and padded to fit.
+"""Batches of inputs for text encoders: start, first text, end, for a pair also second text, end; truncated and padded.
 
-A tokenizer is called for this with the names that `transformers` gave them, and gives the same numbers as its BERT
-tokenizers do with the same vocabulary. Nothing here knows what kind of tokenizer it is.
+Calling a tokenizer has the arguments of `transformers`, and gives the same numbers as its BERT tokenizers with the same
+vocabulary.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from transduce.errors import SettingsError, suggestion
 from transduce.text.tokenizer.special import Specials
 
-CUTS = ("longest_first", "only_first", "only_second")
-FILLS = ("longest", "max_length")
+TRUNCATION_RULES = ("longest_first", "only_first", "only_second")
+PADDING_RULES = ("longest", "max_length")
 
 BatchEncoding = dict[str, Any]
 """`input_ids`, `token_type_ids` (which of two texts), `attention_mask` (1 for a real token)."""
 
 
 class EncodesBatches(Protocol):
-    """What framing asks of a tokenizer."""
+    """What batch encoding needs of a tokenizer."""
 
     pad: int
     start: int
@@ -43,20 +43,20 @@ def encode_for_model(
     max_length: int | None = None,
     return_tensors: str | None = None,
 ) -> BatchEncoding:
-    """Frame one text or many, alone or each with its partner.
+    """Encode one text or many, or pairs of texts, with special tokens.
 
-    `padding`: True or "longest" fills up to the longest, "max_length" up to that. `truncation`: True or
-    "longest_first" takes tokens off the longer text of a pair, "only_first" and "only_second" off that one.
+    `padding`: True or "longest" pads to the longest, "max_length" to that. `truncation`: True or "longest_first"
+    removes tokens from the longer text of a pair, "only_first" and "only_second" from that one.
     `return_tensors` is "pt" for torch's tensors or "np" for arrays; lists otherwise.
     """
-    cut, fill = _choice(truncation, CUTS, "truncation"), _choice(padding, FILLS, "padding")
+    cut, fill = _choice(truncation, TRUNCATION_RULES, "truncation"), _choice(padding, PADDING_RULES, "padding")
     if max_length is None and (fill == "max_length" or cut is not None):
-        raise SettingsError("to cut texts, or to fill them up to max_length, give max_length")
+        raise SettingsError("truncation and padding to max_length need max_length")
     single = isinstance(text, str)
     first = [text] if isinstance(text, str) else list(text)
     second = None if pair is None else [pair] if isinstance(pair, str) else list(pair)
     if second is not None and (len(first) != len(second) or single is not isinstance(pair, str)):
-        raise SettingsError(f"each text needs its partner: there are {len(first)} texts and {len(second)} partners")
+        raise SettingsError(f"text and pair must have the same length, not {len(first)} and {len(second)}")
     firsts = tokenizer.encode_batch(first)
     seconds = [None] * len(firsts) if second is None else tokenizer.encode_batch(second)
     rows = []
@@ -77,13 +77,13 @@ def encode_for_model(
 
 
 class BaseTokenizer(ABC):
-    """What tokenizers of any kind know of their special tokens, and do with them."""
+    """Special tokens and batch encoding, common to all tokenizers."""
 
     pad: int
     start: int
     end: int
     unknown: int | None
-    """Token of what the vocabulary lacks; None where it lacks nothing."""
+    """The unknown token; None for lossless tokenizers."""
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -91,11 +91,11 @@ class BaseTokenizer(ABC):
 
     @property
     def specials(self) -> Specials:
-        """The tokens that frame a sentence."""
+        """Padding, start and end token."""
         return Specials(self.pad, self.start, self.end)
 
     def count_unknown(self, tokens: Sequence[int]) -> int:
-        """Return how many of the tokens stand for something the vocabulary lacks."""
+        """Return the number of unknown tokens."""
         return 0 if self.unknown is None else list(tokens).count(self.unknown)
 
     def __call__(
@@ -108,14 +108,14 @@ class BaseTokenizer(ABC):
         max_length: int | None = None,
         return_tensors: str | None = None,
     ) -> BatchEncoding:
-        """Frame texts, or pairs of texts, as a reader reads them; see `encode_for_model`."""
+        """Encode texts, or pairs of texts, for a text encoder; see `encode_for_model`."""
         return encode_for_model(self, text, pair, padding, truncation, max_length, return_tensors)
 
 
 def with_special_tokens(
     tokenizer: EncodesBatches, first: list[int], second: list[int] | None = None
 ) -> tuple[list[int], list[int]]:
-    """Return tokens with their frame, and which of the two texts each is of."""
+    """Return tokens with special tokens, and the segment (0 or 1) of each."""
     ids, kinds = [tokenizer.start, *first, tokenizer.end], [0] * (len(first) + 2)
     if second is None:
         return ids, kinds
@@ -125,9 +125,9 @@ def with_special_tokens(
 def truncate_pair(
     first: list[int], second: list[int] | None, max_length: int, cut: str = "longest_first"
 ) -> tuple[list[int], list[int] | None]:
-    """Take tokens off the ends so that both fit `max_length` with their frame.
+    """Truncate both texts so that they fit into `max_length` with special tokens.
 
-    By "longest_first" the shorter text stays whole as long as it is no longer than what is left of the other.
+    With "longest_first" the shorter text stays whole as long as it is no longer than the rest of the other.
     """
     room = max_length - (2 if second is None else 3)
     if room < 0:
@@ -140,9 +140,7 @@ def truncate_pair(
     if cut != "longest_first":
         shorter = first if cut == "only_first" else second
         if len(shorter) < over:
-            raise SettingsError(
-                f"cutting {cut.removeprefix('only_')} text alone cannot bring a pair down to max_length = {max_length}"
-            )
+            raise SettingsError(f"truncation = '{cut}' cannot reduce the pair to max_length = {max_length}")
         kept = shorter[: len(shorter) - over]
         return (kept, second) if cut == "only_first" else (first, kept)
     small = min(len(first), len(second))
@@ -167,6 +165,6 @@ def _as_arrays(found: BatchEncoding, kind: str) -> BatchEncoding:
     if kind not in ("pt", "np"):
         raise SettingsError(f"return_tensors is 'pt' or 'np', not '{kind}'")
     if len({len(ids) for ids in found["input_ids"]}) > 1:
-        raise SettingsError("texts of unequal length make no tensor; set padding = True")
-    make: Any = importlib.import_module("torch").tensor if kind == "pt" else np.array  # torch is not needed for text
+        raise SettingsError("texts of different lengths cannot form a tensor; set padding = True")
+    make: Any = importlib.import_module("torch").tensor if kind == "pt" else np.array  # text does not import torch
     return {name: make(values) for name, values in found.items()}

@@ -1,19 +1,18 @@
-"""Several languages in one model: a token that says into which language, and where it stands.
+"""Language tags of multilingual models: which token selects the target language, and where it is placed.
 
-A model's notes (`config.json` of its folder) hold a table `tags`, whoever made the folder:
+The notes of a model (`config.json` of its folder) have a table `tags`:
 
     "tags": {
-        "place": "source",              where the token of the wanted language stands: "source", before the text that
-                                        is read, or "target", as the first token that is written
-        "of": {"de": 3, "fr": 4},       the target languages, and their tokens (of the source's
+        "place": "source",              where the tag of the target language is: "source", before the source, or
+                                        "target", as the first target token
+        "target_tokens": {"de": 3, …},  the target languages and their tokens (of the source's
                                         vocabulary for place "source", of the target's for "target")
         "source_tokens": {"en": 5}          tokens that say in which language the text is, put before it; left out where
     }                                   a model needs none
 
-Where a folder has this note, its tokenizers are used without languages of their own (`bare`): whatever stands before
-a text stands there by the note. Ours put `>>de<<` before the source, as Marian does. M2M100 and NLLB have their token
-of the source's language before the source and that of the wanted one at the beginning of the target. Johnson et al.
-2017 is where this comes from.
+If a folder has this note, its tokenizers add no language tags of their own (`without_languages`). Models trained here
+have `>>de<<` before the source, as Marian does. M2M100 and NLLB have the tag of the source language before the source
+and that of the target language before the target. The method is of Johnson et al. 2017.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
 
 NAME = r"[A-Za-z][A-Za-z0-9_-]{0,31}"
-"""What a language may be called: `de`, `pt-BR`, `zh_Hans`, `deu_Latn`."""
+"""Pattern of language names: `de`, `pt-BR`, `zh_Hans`, `deu_Latn`."""
 
 _PIECE = re.compile(f"^>>({NAME})<<$")
 
@@ -36,43 +35,43 @@ Language = Annotated[str, pydantic.Field(pattern=f"^{NAME}$")]
 
 
 def tag_piece(language: str) -> str:
-    """Return how a vocabulary of ours spells the tag of a language."""
+    """Return the tag of a language in vocabularies trained here."""
     return f">>{language}<<"
 
 
 def tagged_language(piece: str) -> str | None:
-    """Return the language whose tag a special piece is."""
+    """Return the language of a tag, None for other pieces."""
     found = _PIECE.match(piece)
     return None if found is None else found[1]
 
 
 class LanguagePrefix(NamedTuple):
-    """Tokens that go before a text."""
+    """Language tags that precede a text."""
 
     source: list[int]
-    """Before what is read."""
+    """Tokens before the source."""
     target: list[int]
-    """Before what is written: the answer begins with them."""
+    """Tokens before the target: every translation starts with them."""
 
 
 NO_PREFIX = LanguagePrefix([], [])
 
 
 class LanguageTags(Config):
-    """The languages of a model, and how to ask for one of them."""
+    """The language tags of a model."""
 
     place: Literal["source", "target"] = "source"
-    """Where the token of the wanted language stands: before the source, or at the beginning of the target."""
+    """Where the tag of the target language is: before the source, or before the target."""
     target_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]]
-    """Token of each target language."""
+    """Tag of each target language."""
     source_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(default_factory=dict)
-    """Token of each language that a text can be in, put before it; empty for models that need no such thing."""
+    """Tag of each source language, placed before the source; empty for models without such tags."""
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any], where: str, sizes: tuple[int, int]) -> Self | None:
-        """Read the languages of a model from the notes of its folder; None where it knows of none.
+        """Read the language tags from the notes of a model folder; None if it has none.
 
-        `sizes` are those of the vocabularies of source and target.
+        `sizes` are the vocabulary sizes of source and target.
         """
         table = notes.get("tags")
         if table is None:
@@ -83,7 +82,7 @@ class LanguageTags(Config):
             raise ModelFolderError(f"{error}; copy the folder again") from None
         wanted = sizes[tags.place == "target"]
         if max(tags.target_tokens.values()) >= wanted or max(tags.source_tokens.values(), default=0) >= sizes[0]:
-            raise ModelFolderError(f"{where}: the note 'tags' names tokens that the vocabulary lacks; copy it again")
+            raise ModelFolderError(f"{where}: the note 'tags' has tokens beyond the vocabulary; copy the folder again")
         return tags
 
     @pydantic.model_validator(mode="after")
@@ -94,16 +93,16 @@ class LanguageTags(Config):
 
     @property
     def languages(self) -> list[str]:
-        """The target languages, in alphabetical order."""
+        """Target languages in alphabetical order."""
         return sorted(self.target_tokens)
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """How many tokens go before every source, and before every target."""
+        """Number of tags before every source, and before every target."""
         return bool(self.source_tokens) + (self.place == "source"), int(self.place == "target")
 
     def prefix(self, to: str | None, of: str | None = None) -> LanguagePrefix:
-        """Return what goes before a text to be translated into `to`, which is in the language `of`."""
+        """Return the tags for a translation from `of` into `to`."""
         wanted = [self.target_tokens[_known(to, self.target_tokens, "into", "--target-language", "target_language")]]
         source = (
             [self.source_tokens[_known(of, self.source_tokens, "from", "--source-language", "source_language")]]
@@ -114,7 +113,7 @@ class LanguageTags(Config):
 
 
 def _known(language: str | None, known: Iterable[str], way: str, option: str, setting: str) -> str:
-    """Return a language that is known, or say which are."""
+    """Return a language if it is known; the error lists those that are."""
     names = sorted(known)
     if language is None and len(names) == 1:
         return names[0]
@@ -129,5 +128,5 @@ def _known(language: str | None, known: Iterable[str], way: str, option: str, se
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Return names in a row; of very many, the first few and how many more."""
+    """Join names; of very many, the first few and the number of others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -1,4 +1,4 @@
-"""The pieces that vocabularies have before anything is learned: special ones, and one for each byte."""
+"""Pieces that every vocabulary has before training: special tokens, and one for each byte."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 LOSSLESS: frozenset[Kind] = frozenset(("bpe", "unigram", "character", "byte"))
 
 PAD, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
-"""Special pieces: tokens 0, 1, 2, and 3 for the kinds that can meet something unknown."""
-
+"""Special tokens 0, 1, 2, and 3 for the kinds that are not lossless."""
 
 MASK = "<mask>"
-"""Stands where a piece was hidden; only tokenizers made for readers have it, as their last token."""
+"""The mask token: the last token of tokenizers for text encoders."""
 SENTINELS = 100
-"""How many sentinels a vocabulary usually has: tokens that stand for what was taken out of a text."""
+"""Default number of sentinels: tokens that replace what was removed from a text."""
 
 
 def sentinel_pieces(count: int) -> list[str]:
-    """Return the pieces of sentinels, in their order, spelled as T5's."""
+    """Return the sentinels in order, spelled as T5's."""
     return [f"<extra_id_{number}>" for number in range(count)]
 
 
 def special_pieces(kind: Kind) -> list[str]:
-    """Return the special pieces of a kind, in the order of their tokens."""
+    """Return the special tokens of a kind in order."""
     return [PAD, START, END] if kind in LOSSLESS else [PAD, START, END, UNKNOWN]
 
 
 def min_vocab_size(kind: Kind) -> int:
-    """Return how many tokens a tokenizer of this kind has at least."""
+    """Return the smallest possible vocabulary size of a kind."""
     if kind in LOSSLESS:
         return len(special_pieces(kind)) + 256
     return len(special_pieces(kind)) + (
@@ -54,10 +53,7 @@ def byte_fallbacks() -> list[str]:
 
 
 def read_byte_symbols(piece: str) -> str:
-    """Return what a piece of a byte-level vocabulary says; bytes that are no whole character as `<0xNN>`.
-
-    A piece that is not made of such symbols, as special ones are, stands as it is.
-    """
+    """Return the text of a byte-level piece; incomplete UTF-8 as `<0xNN>`. Special tokens are returned unchanged."""
     if not BYTE_OF.keys() >= set(piece):
         return piece
     text = bytes(BYTE_OF[symbol] for symbol in piece).decode("utf-8", errors="surrogateescape")
@@ -68,11 +64,8 @@ BYTE_OF = {symbol: byte for byte, symbol in enumerate(byte_symbols())}
 """The byte that each symbol of a byte-level vocabulary stands for."""
 
 
-# The tokens that frame a sentence.
-
-
 class Specials(NamedTuple):
-    """Ids of one side's special tokens."""
+    """Special token ids of one side."""
 
     pad: int
     start: int

@@ -1,15 +1,15 @@
-"""Text ⇄ tokens: one tokenizer, of any kind, over the `tokenizers` library and its `tokenizer.json`.
+"""Text <-> tokens: tokenizers of six kinds on top of the `tokenizers` library and its `tokenizer.json`.
 
-Six kinds. Four are lossless, `decode(encode(x)) == x` for every text in NFC:
+Four kinds are lossless, `decode(encode(x)) == x` for every text in NFC:
 
 - `bpe` (Sennrich et al. 2016) and `unigram` (Kudo 2018), over the 256 bytes of UTF-8 as an alphabet, so that no
-  script is unknown; one space is put before the text and taken off again, so that a word has the same pieces at the
+  script is unknown; a space is prepended to the text and removed again, so that a word has the same pieces at the
   start of a sentence as within it;
 - `character`: the characters of the training text, and bytes for any other;
 - `byte`: the 256 bytes, token = byte + 3.
 
-Two are not, and have `<unk>`: `wordpiece` (Schuster and Nakajima 2012, with BERT's splitting) and `word` (whatever
-stands between spaces). All that is known of a tokenizer is read from its JSON; there is no second file.
+Two are not, and have `<unk>`: `wordpiece` (Schuster and Nakajima 2012, with BERT's pre-tokenization) and `word`
+(separated by spaces). A tokenizer is completely defined by its JSON file.
 """
 
 from __future__ import annotations
@@ -44,83 +44,83 @@ from transduce.text.tokenizer.special import (
 )
 
 SPACE_MARK = "▁"
-"""Stands for a space in what `pieces` shows."""
+"""Stands for a space in the output of `pieces`."""
 
 _PROBE = "  ä 東京 </s>\t1 "
-"""What every lossless tokenizer must give back, one that makes lower case too."""
+"""A text that every lossless tokenizer must reproduce, also one that lowercases."""
 
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
-"""How a character tokenizer spells a byte of a character that it lacks."""
+"""A byte of a character that a character tokenizer lacks."""
 
 SPELLED = rf"(?:<(?:pad|s|/s|unk|mask|extra_id_\d+)>|>>{NAME}<<)"
-"""What a special piece looks like, the tag of a language too."""
+"""Pattern of special tokens, language tags included."""
 
 _SPELLED_SPECIAL = re.compile(rf"^\\(?=\\*{SPELLED}$)")
 
 WITH_FOLDER = ("folder", "joint", "min_frequency", "extend")
-"""Settings of tokenizers that are not learned from nothing."""
+"""Settings that are valid together with `folder`."""
 
 
 class TokenizerConfig(Config):
-    """What the tokens of both sides are."""
+    """Tokenizers of both sides."""
 
     kind: Kind = "bpe"
-    """bpe, unigram, character and byte lose nothing of any text; wordpiece and word have an unknown token."""
+    """bpe, unigram, character and byte are lossless; wordpiece and word have an unknown token."""
 
     vocab_size: int = pydantic.Field(default=8000, gt=0, le=1_000_000)
-    """Most tokens of one tokenizer, special ones and the 256 bytes included; a small corpus may give fewer.
-    A byte tokenizer always has 259."""
+    """Maximum vocabulary size of one tokenizer, special tokens and the 256 bytes included; a small corpus may give
+    fewer tokens. A byte tokenizer always has 259."""
 
     joint: bool = True
-    """One tokenizer for both sides (which shared embeddings need), or one for each."""
+    """One tokenizer for both sides (required by shared embeddings), or one for each."""
 
     source_kind: Kind | None = None
-    """Kind of the source's tokenizer if it is another than `kind`; needs `joint = false`."""
+    """Kind of the source tokenizer if it differs from `kind`; needs `joint = false`."""
 
     target_kind: Kind | None = None
-    """Kind of the target's tokenizer if it is another than `kind`; needs `joint = false`."""
+    """Kind of the target tokenizer if it differs from `kind`; needs `joint = false`."""
 
     min_frequency: int = pydantic.Field(default=2, ge=1, le=1_000_000)
-    """How often a word (for word) or a pair of pieces (for bpe and wordpiece) must occur to become a token."""
+    """Minimum frequency of a word (kind word) or a pair of pieces (bpe and wordpiece) to become a token."""
 
     lowercase: bool = False
-    """Make all text lower case first. What is lost is lost: no kind is lossless then."""
+    """Lowercase all text first; then no kind is lossless."""
 
     sentinels: int | None = pydantic.Field(default=None, ge=0, le=10_000)
-    """Tokens that stand for what was taken out of a text, `<extra_id_0>` and so on; of vocab_size. A hundred where
-    data.objective = span_corruption needs them."""
+    """Number of sentinel tokens (`<extra_id_0>`, …), counted in vocab_size; 100 by default if
+    data.objective = span_corruption."""
 
     folder: str | None = None
-    """A run or model folder whose tokenizers are used, instead of new ones that learn from the corpus; the settings
-    above but joint and min_frequency then mean nothing."""
+    """A run or model folder whose tokenizers are used instead of training new ones; of the settings above, only joint
+    and min_frequency then apply."""
 
     extend: int | None = pydantic.Field(default=None, ge=1, le=1_000_000)
-    """Most pieces to add to the tokenizers of `folder`, learned from the corpus; what was there stays as it was."""
+    """Maximum number of pieces to add to the tokenizers of `folder`, learned from the corpus; old tokens are kept."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
         if self.folder is not None:
-            self._refuse_learning()
+            self._check_with_folder()
             return self
         if self.extend is not None:
-            raise ValueError("extend adds to tokenizers that are there; name their folder, or set vocab_size")
+            raise ValueError("extend needs existing tokenizers; set folder, or use vocab_size")
         source, target = self.kinds
         if self.joint and source != target:
-            raise ValueError(f"one joint tokenizer cannot be {source} and {target} at once; set joint = false")
+            raise ValueError(f"a joint tokenizer cannot be both {source} and {target}; set joint = false")
         for kind in (source, target):
             smallest = min_vocab_size(kind) + (self.sentinels or 0)
             if kind != "byte" and self.vocab_size < smallest:
                 what = "special pieces and all bytes" if kind in LOSSLESS else "special pieces and one word"
-                raise ValueError(f"vocab_size = {self.vocab_size} is too small: {what} are {smallest} already")
+                raise ValueError(f"vocab_size = {self.vocab_size} is too small: {what} alone need {smallest}")
         return self
 
-    def _refuse_learning(self) -> None:
+    def _check_with_folder(self) -> None:
         for name, field in type(self).model_fields.items():
             if name not in WITH_FOLDER and getattr(self, name) != field.default:
-                raise ValueError(f"the tokenizers of {self.folder} are used as they are; leave out {name}")
+                raise ValueError(f"{name} cannot be set together with folder = {self.folder}; leave it out")
 
     def to_table(self) -> Table:
-        """Return plain values; what says how to learn a tokenizer is left out where none is learned."""
+        """Return plain values; training settings are left out if `folder` is set."""
         table = super().to_table()
         return table if self.folder is None else {name: table[name] for name in WITH_FOLDER if name in table}
 
@@ -131,26 +131,26 @@ class TokenizerConfig(Config):
 
 
 class Tokenizer(BaseTokenizer):
-    """A trained tokenizer. Special pieces are never read from text: "</s>" typed by a person is four characters."""
+    """A trained tokenizer. Special tokens are never parsed from text: "</s>" in a text is four characters."""
 
     kind: Kind
     size: int
-    """How many tokens there are; they are 0 … size - 1."""
+    """Vocabulary size; tokens are 0 … size - 1."""
     mask: int | None
-    """Token of a piece that was hidden; None where the tokenizer was not made for a reader."""
+    """The mask token; None unless the tokenizer was trained for a text encoder."""
     sentinels: list[int]
-    """Tokens that stand for what was taken out of a text, in their order; most tokenizers have none."""
+    """Sentinel tokens in order; most tokenizers have none."""
     tags: dict[str, int]
-    """Token of each language that can be asked for; most tokenizers have none."""
+    """Tag of each target language; most tokenizers have none."""
     target_prefix: tuple[int, ...] = ()
-    """What every answer begins with; only imported tokenizers have something there."""
+    """Tokens that every target starts with; only imported tokenizers have any."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer of the library; raises ValueError when it is not one that `train_tokenizer` makes."""
+        """Wrap a library tokenizer; raise ValueError if it is not one of `train_tokenizer`."""
         self.kind = kind_of(library)
         vocabulary = library.get_vocab(with_added_tokens=True)
         check(library, self.kind, vocabulary)
-        library.encode_special_tokens = True  # not saved in the file: without it, text could spell an end of sentence
+        library.encode_special_tokens = True  # not saved in the file: without it, text could contain special tokens
         self._library = library
         self._reserved = frozenset((*sentinels_of(library), MASK))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
@@ -162,30 +162,30 @@ class Tokenizer(BaseTokenizer):
         self.sentinels = [vocabulary[piece] for piece in sentinels_of(library)]
         self._skipped = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
-            raise ValueError("it does not give back the text it was given")
+            raise ValueError("it is not lossless")
 
     def __repr__(self) -> str:
         return f"Tokenizer(kind={self.kind!r}, size={self.size})"
 
     def sides(self) -> tuple[Self, Self]:
-        """Return the tokenizer of sources and that of targets, where one serves both."""
+        """Return the source and the target tokenizer of a joint one."""
         return self, self
 
     def without_languages(self) -> Self:
-        """Return the tokenizer without languages of its own; only imported ones have any."""
+        """Return the tokenizer without language tags of its own; only imported ones have any."""
         return self
 
     @property
     def reads_tags(self) -> bool:
-        """Whether a tag at the beginning of a text is read as one; users have `--target-language` for that."""
+        """Whether a language tag at the beginning of a text is parsed; use `--target-language` instead."""
         return False
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """Return the language tag that a text begins with, and the rest; only imported tokenizers have tags."""
+        """Return the language tag that a text begins with, and the rest; only imported tokenizers parse tags."""
         return "", text
 
     def count_tags(self, tokens: Sequence[int]) -> int:
-        """Return how many tokens at the beginning are such tags."""
+        """Return the number of such tags at the beginning."""
         return 0
 
     def encode(self, text: str) -> list[int]:
@@ -193,7 +193,7 @@ class Tokenizer(BaseTokenizer):
         return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
+        """Return the tokens of a text, and the characters (from, up to) of each."""
         read = normalise(text)
         encoding = self._library.encode(read, add_special_tokens=False)
         places = [(int(start), int(end)) for start, end in encoding.offsets]
@@ -207,25 +207,25 @@ class Tokenizer(BaseTokenizer):
         return [list(encoding.ids) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens without pad, start, end and tags; bytes that are no UTF-8 become U+FFFD.
+        """Return the text of tokens without padding, start, end and tags; invalid UTF-8 becomes U+FFFD.
 
-        An unknown word stays visible as `<unk>`: a word that is missing must not look as if it had never been there.
+        An unknown word stays visible as `<unk>`.
         """
         shown = [token for token in tokens if token not in self._skipped]
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     @property
     def decode_removes_spaces(self) -> bool:
-        """Whether `decode` takes away spaces that stood there before the next token came."""
+        """Whether `decode` may remove a space once the next token is known."""
         return self.kind == "wordpiece"
 
     @property
     def vocabulary(self) -> list[str]:
-        """Every piece as the tokenizer's file spells it, by token; no two are alike."""
+        """Every piece as in the tokenizer's file, by token; all are distinct."""
         return list(self._pieces)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Return each token as a person would like to see it: spaces as "▁", broken bytes as `<0xNN>`."""
+        """Return each token in readable form: spaces as "▁", incomplete UTF-8 as `<0xNN>`."""
         return [self._pieces[token] if token in self._skipped else self._show(self._pieces[token]) for token in tokens]
 
     def _show(self, piece: str) -> str:
@@ -238,16 +238,16 @@ class Tokenizer(BaseTokenizer):
         return piece.replace(" ", SPACE_MARK)
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
-        """Return which word of `decode(tokens)` each token is of, from 0; None for nothing but space, and special ones.
+        """Return the word index in `decode(tokens)` of each token; None for white space and special tokens.
 
-        Words are what stands between spaces. Of a text that is known, `words_of` tells it.
+        Words are separated by spaces. If the text is known, use `words_of`.
         """
-        said = [token not in self._skipped for token in tokens]
+        visible = [token not in self._skipped for token in tokens]
         if self.kind == "word":
-            return [count - 1 if is_said else None for count, is_said in zip(accumulate(said), said, strict=True)]
-        if self.kind == "wordpiece":  # where its decoder puts spaces is known to the decoder alone
+            return [count - 1 if seen else None for count, seen in zip(accumulate(visible), visible, strict=True)]
+        if self.kind == "wordpiece":  # only its decoder knows where spaces are
             counts = [len(self.decode(tokens[: place + 1]).split()) for place in range(len(tokens))]
-            return [count - 1 if is_said else None for count, is_said in zip(counts, said, strict=True)]
+            return [count - 1 if seen else None for count, seen in zip(counts, visible, strict=True)]
         written = [b"" if token in self._skipped else self._bytes(self._pieces[token]) for token in tokens]
         if self.kind == "character":
             self._without_broken_bytes(tokens, written)
@@ -262,9 +262,9 @@ class Tokenizer(BaseTokenizer):
         return [next((owner for owner in several if owner is not None), None) for several in own]
 
     def _without_broken_bytes(self, tokens: Sequence[int], written: list[bytes]) -> None:
-        """Of bytes in a row that are no text together, `decode` writes a sign for each, never a space: so here too."""
-        spoken = [place for place, token in enumerate(tokens) if token not in self._skipped]
-        for are_bytes, row in groupby(spoken, key=lambda place: bool(_BYTE_PIECE.match(self._pieces[tokens[place]]))):
+        """Replace consecutive bytes that are invalid UTF-8: `decode` writes one U+FFFD for each, never a space."""
+        visible = [place for place, token in enumerate(tokens) if token not in self._skipped]
+        for are_bytes, row in groupby(visible, key=lambda place: bool(_BYTE_PIECE.match(self._pieces[tokens[place]]))):
             places = [*row] if are_bytes else []
             try:
                 b"".join(written[place] for place in places).decode("utf-8")
@@ -273,7 +273,7 @@ class Tokenizer(BaseTokenizer):
                     written[place] = b"?"
 
     def words_of(self, text: str) -> list[int | None]:
-        """Return which word of a text each token of `encode(text)` is of; WordPiece would not decode its spaces."""
+        """Return the word index in a text of each token of `encode(text)`; exact for WordPiece too."""
         if self.kind != "wordpiece":
             return self.words(self.encode(text))
         text = normalise(text)
@@ -282,7 +282,7 @@ class Tokenizer(BaseTokenizer):
         return [bisect_right(begins, begin) - 1 for begin, _ in offsets]
 
     def _bytes(self, piece: str) -> bytes:
-        """What a piece of a lossless tokenizer stands for; one that was reserved stands for nothing."""
+        """Return the bytes of a piece of a lossless tokenizer; none for a reserved one."""
         if piece in self._reserved:
             return b""
         if self.kind != "character":
@@ -294,17 +294,17 @@ class Tokenizer(BaseTokenizer):
         return str(self._library.to_str(pretty=False))
 
     def save(self, path: str | Path) -> None:
-        """Write `tokenizer.json`, whole or not at all."""
+        """Write `tokenizer.json` atomically."""
         with atomic_file(Path(path)) as temporary:
             temporary.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a `tokenizer.json` that `save` wrote."""
+        """Load a `tokenizer.json` of `save`."""
         return cls.from_json(read_file(Path(path)), str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
-        """Read the text of a `tokenizer.json`; `where` names it in a refusal."""
-        with wrap_errors(where, "a tokenizer made by transduce", "copy the right file there"):
+        """Read the text of a `tokenizer.json`; `where` names it in errors."""
+        with wrap_errors(where, "a tokenizer trained by transduce", "copy the right file"):
             return cls(parse(text))

@@ -1,4 +1,4 @@
-"""Learn a tokenizer from text, in a stream: the corpus is never held in memory, only what is counted of it."""
+"""Train tokenizers on a stream of text: only counts are held in memory, never the corpus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from transduce.text.tokenizer.special import (
 from transduce.text.tokenizer.tokenizer import SPELLED, Tokenizer, TokenizerConfig
 
 _WORDS = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+")
-"""How text is cut before pieces are learned: letters, digits, signs, each with the space before it.
+"""Pre-tokenization: letters, digits, punctuation, each with the space before it.
 
 GPT-2's pattern without its English endings, and with marks (\\p{M}) as part of a word: without them every vowel sign
 of Hindi or Thai would end one.
@@ -33,7 +33,7 @@ of Hindi or Thai would end one.
 
 _SPELLED_SPECIAL = Regex(rf"(?<!\S)(?=\\*{SPELLED}(?!\S))")
 _ESCAPED_SPECIAL = Regex(rf"^\\(?=\\*{SPELLED}$)")
-"""A word that spells a special piece gets a backslash, to be a word like any other; the decoder takes it off."""
+"""A word that is spelled like a special token is escaped with a backslash, which the decoder removes."""
 
 
 def train_tokenizers(
@@ -41,8 +41,8 @@ def train_tokenizers(
 ) -> tuple[Tokenizer, Tokenizer]:
     """Return the tokenizers of source and target: the same one twice if they are joint.
 
-    `texts` starts a new pass over the pairs each time it is called; two tokenizers need two passes. The source's has
-    a tag for each of the languages.
+    `texts` starts a new pass over the pairs each time it is called; two tokenizers need two passes. The source
+    tokenizer gets a tag for each of the languages.
     """
     source_kind, target_kind = config.kinds
     if config.joint:
@@ -53,52 +53,52 @@ def train_tokenizers(
 
 
 def train_encoder_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
-    """Return the tokenizer of a reader: one more token, the last, stands for what is hidden."""
+    """Train the tokenizer of a text encoder, whose last token is the mask token."""
     kind, room = config.kind, config.vocab_size - 1
     library = train_tokenizer(kind, texts, config.but(vocab_size=max(room, min_vocab_size(kind)))).to_json()
-    reading = tokenizers.Tokenizer.from_str(library)
-    reading.add_special_tokens([AddedToken(MASK, normalized=False, special=True)])
-    return Tokenizer(reading)
+    with_mask = tokenizers.Tokenizer.from_str(library)
+    with_mask.add_special_tokens([AddedToken(MASK, normalized=False, special=True)])
+    return Tokenizer(with_mask)
 
 
 def train_tokenizer(
     kind: str, texts: Iterable[str], config: TokenizerConfig, languages: Sequence[str] = ()
 ) -> Tokenizer:
-    """Return a tokenizer of this kind learned from the texts; size, frequency and case are the config's.
+    """Train a tokenizer of this kind; vocabulary size, minimum frequency and case are the config's.
 
-    It has a tag for each of the languages, after the other special pieces.
+    It has a tag for each of the languages, after the other special tokens.
     """
     if kind not in KINDS:
-        raise SettingsError(f"there is no tokenizer of kind '{kind}'{suggestion(kind, KINDS)}")
+        raise SettingsError(f"unknown tokenizer kind '{kind}'{suggestion(kind, KINDS)}")
     special, reserved = [*special_pieces(kind), *map(tag_piece, languages)], sentinel_pieces(config.sentinels or 0)
     if languages and len(languages) > config.vocab_size - min_vocab_size(kind) - len(reserved):
         raise SettingsError(
             f"tokenizer.vocab_size = {config.vocab_size:,} is too small for the tags of {len(languages)} languages; "
-            "raise it"
+            "increase it"
         )
     smaller = config.but(vocab_size=config.vocab_size - len(reserved), sentinels=None) if kind != "byte" else config
     library = _TRAINERS[kind](_normalised(texts), smaller, special)
     if library.get_vocab_size() == len(special):
         raise DataError(
-            f"no word occurs {config.min_frequency} times, so there is nothing to make tokens of; "
-            "give more text or set tokenizer.min_frequency=1"
+            f"no word occurs {config.min_frequency} times, so the vocabulary is empty; "
+            "use more text or set tokenizer.min_frequency=1"
         )
     library.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in reserved])
     return Tokenizer(library)
 
 
 def _normalised(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts in NFC; at their end, complain if there was nothing in any of them."""
+    """Yield the texts in NFC; raise an error at the end if all were empty."""
     empty = True
     for text in texts:
         empty = empty and not text.strip()
         yield normalise(text)
     if empty:
-        raise DataError("there is no text to learn a tokenizer from: every line is empty; check the corpus")
+        raise DataError("no text to train a tokenizer on: every line is empty; check the corpus")
 
 
 def _normalizer(config: TokenizerConfig, *more: object) -> normalizers.Normalizer:
-    """NFC once more in the file, for those who load it without us; then what the kind asks for."""
+    """NFC, also in the file for those who load it with the library; then what the kind needs."""
     return normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if config.lowercase else []), *more])
 
 
@@ -142,10 +142,10 @@ def _train_unigram(texts: Iterator[str], config: TokenizerConfig, special: list[
 
 
 def _within(scores: list[tuple[str, float]], vocab_size: int, special: int) -> models.Unigram:
-    """Return the model with its best pieces and all bytes (the library may give more than it was asked for).
+    """Return the model with its best pieces and all bytes (the library may return more than requested).
 
-    Scores get six decimals: the library reads longer ones with an error in the last digit, so that a tokenizer loaded
-    and saved again would not be the same file.
+    Scores are rounded to six decimals: the library reads longer ones with an error in the last digit, so that a
+    tokenizer loaded and saved again would not be the same file.
     """
     room = vocab_size - special - len(byte_symbols())
     longer = [piece for piece, _ in scores[special:] if len(piece) > 1]  # the best come first
@@ -176,7 +176,7 @@ def _train_word(texts: Iterator[str], config: TokenizerConfig, special: list[str
     library = tokenizers.Tokenizer(models.WordLevel(unk_token=UNKNOWN))
     library.normalizer = _normalizer(config, normalizers.Replace(_SPELLED_SPECIAL, "\\"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), behavior="removed")
-    joined = decoders.WordPiece(prefix=" ", cleanup=False)  # a space before all but the first; no word has the prefix
+    joined = decoders.WordPiece(prefix=" ", cleanup=False)  # a space before all but the first word
     library.decoder = decoders.Sequence([decoders.Replace(_ESCAPED_SPECIAL, ""), joined])
     trainer = trainers.WordLevelTrainer(
         vocab_size=config.vocab_size,
@@ -203,7 +203,7 @@ def _train_character(texts: Iterator[str], config: TokenizerConfig, special: lis
 
 
 def _train_byte(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
-    """Nothing is learned; the texts are read only until one is not empty."""
+    """Nothing is trained; the texts are read only until one is not empty."""
     next(text for text in texts if text.strip())
     library = _without_merges(special + byte_symbols(), special, byte_fallback=False)
     library.normalizer = _normalizer(config)
@@ -213,7 +213,7 @@ def _train_byte(texts: Iterator[str], config: TokenizerConfig, special: list[str
 
 
 def _without_merges(pieces: list[str], special: list[str], byte_fallback: bool) -> tokenizers.Tokenizer:
-    """Byte-pair encoding that never joins a pair: every symbol is its own token."""
+    """BPE without merges: every symbol is its own token."""
     vocabulary = {piece: token for token, piece in enumerate(pieces)}
     library = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=byte_fallback))
     library.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in special])

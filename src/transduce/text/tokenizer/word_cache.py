@@ -1,8 +1,8 @@
-"""Many texts to tokens, fast: a word that was met before is not tokenised again.
+"""Fast batch tokenization with a cache of words.
 
-Of the kinds of tokenizer that cut text at spaces first, every word has the same tokens wherever it stands, so that a
-text's tokens are those of its words, one after the other. A corpus has few words and many occurrences of them (Zipf
-1949): looking them up is ten times faster than tokenising them.
+For the kinds of tokenizer that split text at spaces first, a word has the same tokens everywhere, so that a text's
+tokens are the concatenation of those of its words. A corpus has few distinct words (Zipf 1949): looking them up is ten
+times faster than tokenizing them.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from transduce.text.rows import take_rows
 from transduce.text.tokenizer import AnyTokenizer
 
 BY_WORD = ("bpe", "unigram", "wordpiece", "word")
-"""Kinds that never join two words: they cut at spaces first, and each word is told apart from what is around it."""
+"""Kinds that split at spaces first, so that tokens never span two words."""
 
 MAX_WORDS = 2**18
 MAX_CHARACTERS = 2**23
-"""What is remembered at most; beyond either, everything is forgotten and learnt anew."""
+"""Limits of the cache; beyond either, it is cleared."""
 
 
 class WordCache:
-    """The tokens of texts, by way of their words."""
+    """Encodes texts word by word, with a cache."""
 
     def __init__(self, tokenizer: AnyTokenizer) -> None:
         self._tokenizer = tokenizer
         self._by_word = tokenizer.kind in BY_WORD
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._places: dict[str, int] = {}
         self._characters = 0
         self._values: NDArray[np.uint32] = np.zeros(2**16, dtype=np.uint32)
         self._ends: NDArray[np.int64] = np.zeros(2**12, dtype=np.int64)
-        """Where the tokens of each word end, after a first 0."""
+        """End of each word's tokens, after a leading 0."""
 
     def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Return the tokens of all texts in one array, and how many each has; the same as `Tokenizer.encode_batch`."""
+        """Return the tokens of all texts in one array, and their lengths; equal to `Tokenizer.encode_batch`."""
         if not self._by_word:
             return _flat(self._tokenizer.encode_batch(texts))
         if len(self._places) > MAX_WORDS or self._characters > MAX_CHARACTERS:
-            self._forget()
+            self._clear()
         words, counts = self._words(texts)
         places = list(map(self._places.get, words))
         if None in places:
             new = [at for at, place in enumerate(places) if place is None]
-            self._learn(dict.fromkeys(words[at] for at in new))
+            self._add(dict.fromkeys(words[at] for at in new))
             for at in new:
                 places[at] = self._places[words[at]]
         place = np.array(places, dtype=np.int64)
@@ -61,7 +61,7 @@ class WordCache:
 
     @staticmethod
     def _words(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Cut each text at its spaces; one with other space in it than single spaces between words stays whole."""
+        """Split each text at its spaces; one with other white space than single spaces stays whole."""
         words: list[str] = []
         counts = []
         for text in texts:
@@ -72,7 +72,7 @@ class WordCache:
             counts.append(len(parts))
         return words, counts
 
-    def _learn(self, words: dict[str, None]) -> None:
+    def _add(self, words: dict[str, None]) -> None:
         values, lengths = _flat(self._tokenizer.encode_batch(list(words)))
         known = len(self._places)
         first = int(self._ends[known])

@@ -253,7 +253,7 @@ def test_an_index_that_lists_nothing_is_refused(listed: Any, sharded: Path) -> N
 
 def test_shards_must_be_what_the_index_says(sharded: Path) -> None:
     put_index(sharded, {"third": SHARDS[1]})
-    assert f"{SHARDS[1]}: missing weight 'third' that {INDEX} says is there" in refusal(sharded)
+    assert f"{SHARDS[1]}: missing weight 'third'" in refusal(sharded)
     put_index(sharded, {"second": SHARDS[0], "first": SHARDS[1]})
     assert f"{SHARDS[0]}: missing weight 'second'" in refusal(sharded)
     put_index(sharded, {"second": "model-00003-of-00003.safetensors"})

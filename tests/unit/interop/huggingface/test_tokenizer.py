@@ -255,7 +255,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such languages": ("m2m100", {"tokenizer_config__json": {"language_codes": "klingon"}}, "language_codes"),
     "too many left out": ("t5", {"tokenizer_config__json": {"extra_ids": 10**9}}, "1000000000"),
     "a start beyond all": ("t5", {"config__json": {**T5, "decoder_start_token_id": 9999}}, "no token 9999"),
-    "no tokenizer.json": ("nllb", {"tokenizer__json": b"{}"}, "it is no tokenizer.json"),
+    "no tokenizer.json": ("nllb", {"tokenizer__json": b"{}"}, "not a tokenizer.json"),
     "a cut tokenizer.json": ("nllb", {"tokenizer__json": b'{"model":'}, "is not valid JSON"),
     "a piece twice": ("nllb", {"tokenizer__json": b'{"model": {"vocab": {"a": 1, "a": 2}}}'}, "'a' twice"),
 }

@@ -52,7 +52,7 @@ def stories(tmp_path: Path) -> str:
 def test_nothing_is_lost_between_a_file_and_its_tokens(
     kind: Any, tmp_path: Path, stories: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain, "PIECE_CHARACTERS", 64)
+    monkeypatch.setattr(plain, "PART_CHARACTERS", 64)
     config = TokenizerConfig(kind=kind, vocab_size=400, min_frequency=1)
     blank = prepared(tmp_path, {"text": stories}, config, validation_fraction=0)
     assert documents(blank) == STORIES.strip("\n").split("\n\n")

@@ -96,9 +96,9 @@ def test_tensors_are_those_of_torch_or_arrays(tokenizer: Tokenizer, theirs: Any)
     [
         ({"truncation": "longest"}, "did you mean 'longest_first'"),
         ({"padding": "max_lenght", "max_length": 5}, "did you mean 'max_length'"),
-        ({"padding": "max_length"}, "give max_length"),
+        ({"padding": "max_length"}, "need max_length"),
         ({"return_tensors": "tf"}, "'pt' or 'np'"),
-        ({"truncation": True, "max_length": 1}, "no room"),
+        ({"truncation": True, "max_length": 1}, "max_length = 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(tokenizer: Tokenizer, ways: dict[str, Any], said: str) -> None:
@@ -109,9 +109,9 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(tokenizer: Tokenizer, ways
 def test_unequal_texts_and_lonely_partners_are_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(SettingsError, match="padding = True"):
         tokenizer(LINES, return_tensors="pt")
-    with pytest.raises(SettingsError, match="each text needs its partner"):
+    with pytest.raises(SettingsError, match="must have the same length"):
         tokenizer(LINES, LINES[1:])
-    with pytest.raises(SettingsError, match="alone cannot"):
+    with pytest.raises(SettingsError, match="only_first"):
         truncate_pair([1] * 3, [1] * 9, 8, "only_first")
 
 

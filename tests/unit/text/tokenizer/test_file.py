@@ -112,7 +112,7 @@ BAD = {
 def test_a_damaged_or_foreign_file_is_refused_with_one_sentence(name):
     with pytest.raises(ModelFolderError) as refusal:
         Tokenizer.from_json(BAD[name](), "runs/copy/tokenizer.json")
-    assert str(refusal.value).startswith("runs/copy/tokenizer.json: is not a tokenizer made by transduce (")
+    assert str(refusal.value).startswith("runs/copy/tokenizer.json: is not a tokenizer trained by transduce (")
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 400
 
 
@@ -123,7 +123,7 @@ def test_the_table_of_damage_starts_from_sound_files():
 
 def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(b"\x89PNG\xff")
-    with pytest.raises(ModelFolderError, match=r"tokenizer\.json: is not text"):
+    with pytest.raises(ModelFolderError, match=r"tokenizer\.json: is not a tokenizer"):
         Tokenizer.load(tmp_path / "tokenizer.json")
     with (tmp_path / "large.json").open("wb") as sparse:
         sparse.truncate(10**10)

@@ -98,7 +98,7 @@ def test_notes_say_it_and_other_notes_do_not() -> None:
     assert told.prefix() == LanguagePrefix([9], [7]) and told.prefix(source="fr") == LanguagePrefix([8], [7])
     plain = Languages({"source_language": "de", "target_language": "en"}, known, known)
     assert plain.prefix() == plain.prefix("en") == LanguagePrefix([], [])
-    with pytest.raises(SettingsError, match="into 'fr'.*from de into en"):
+    with pytest.raises(SettingsError, match=r"into 'fr'.*from de into en"):
         plain.select("fr")
 
 
