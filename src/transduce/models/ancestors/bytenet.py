@@ -1,9 +1,9 @@
 """ByteNet (Kalchbrenner et al. 2016, arXiv 1610.10099): dilated convolutions, the decoder stacked on the encoder.
 
-There is no attention. The encoder gives one column for each place of the target: the source is stretched to a length
-that a target hardly exceeds, and the decoder, while it writes token t, reads column t ("dynamic unfolding"). Dilations
-that double from block to block let a column know of the whole sentence, in time that is linear in its length. It is
-made for characters or bytes. Section numbers are the paper's.
+There is no attention. The encoder has one column for each target position: the source is padded to a length that a
+target hardly exceeds, and the decoder uses column t for token t ("dynamic unfolding"). Dilations that double from
+block to block give a column the whole sentence as receptive field, in time linear in its length. It is made for
+characters or bytes. Section numbers are the paper's.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class ByteNetConfig(Config):
     """Settings of a ByteNet; the defaults are the paper's model for English-German."""
 
     model_dim: Width = 800
-    """Width within a block, the paper's d; embeddings and what runs past the blocks are twice as wide."""
+    """Width within a block, the paper's d; embeddings and the residual stream are twice as wide."""
     num_sets: Layers = 6
-    """How often the row of dilations is gone through, in the encoder and in the decoder."""
+    """Number of sets of blocks, in the encoder and in the decoder."""
     dilations: Annotated[tuple[Dilation, ...], Field(strict=False, min_length=1, max_length=64)] = (1, 2, 4, 8, 16)
-    """Of the blocks of one set: how far apart the positions are that a block mixes."""
+    """Dilations of the blocks of one set."""
     kernel: Annotated[int, Field(ge=1, le=1_000)] = 3
-    """Positions that a block mixes."""
+    """Kernel width of the convolutions."""
     unit: Literal["relu", "multiplicative"] = "relu"
     """Activation of a block's convolution: ReLU (translation) or a multiplicative unit (the paper's language model)."""
     stretch: Annotated[float, Field(ge=1.0, le=100.0)] = 1.2
-    """Columns for each token of the source; the paper's a. Targets may be longer: they then read empty columns."""
+    """Columns per source token; the paper's a. Longer targets use empty columns."""
     extra: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """Columns more than that; the paper's b."""
+    """Additional columns; the paper's b."""
     output_bias: bool = True
     """Bias of the output layer."""
     dropout: Rate = 0.1
-    """On the embeddings and on what each block adds."""
+    """Dropout on the embeddings and on each block's output."""
 
     @property
     def all_dilations(self) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
-"""Show, Attend and Tell: a picture's regions as memory, and an LSTM that looks at one of them for each word.
+"""Show, Attend and Tell: image captioning with an LSTM that attends to regions of the image.
 
 Xu et al. 2015 (arXiv 1502.03044), with its soft attention. Convolutions turn the picture into a grid of vectors, one
-per region; the decoder begins with the mean of them, asks before each word where to look, and has a gate that says how
-much of what it saw matters. The source is a line of text, a token for each pixel (`text.picture`).
+per region; the decoder is initialised with their mean, attends to them before each word, and gates the context. The
+source is a line of text, one token per pixel (`text.picture`).
 
 Letters: P pixels of a side, C channels, G regions of a side, M = G · G regions.
 """
@@ -34,21 +34,21 @@ class CaptionerConfig(Config):
     side: Annotated[int, Field(ge=1, le=1024)] = 32
     """Pixels of each side of a picture."""
     pixel_dim: Width = 8
-    """Width of the vector of a pixel's colour."""
+    """Width of the embedding of a pixel's colour."""
     channels: Annotated[tuple[Width, ...], Field(strict=False, min_length=1, max_length=8)] = (32, 64)
-    """Width after each convolution that halves the picture: two of them make regions of 4 × 4 pixels."""
+    """Channels of each convolution with stride 2; two of them make regions of 4 × 4 pixels."""
     region_dim: Width = 64
-    """Width of a region's vector, which a last convolution makes of the region and those around it."""
+    """Width of a region's vector, the output of the last convolution."""
     embedding_dim: Width = 64
-    """Width of a word's vector, and of what the output layer reads."""
+    """Width of the word embeddings, and of the output layer's input."""
     hidden_dim: Width = 96
     """Width of the LSTM."""
     doubly_stochastic: Annotated[float, Field(ge=0.0, le=1000.0)] = 0.0
     """Penalty on regions whose attention over a whole caption does not sum to 1: the paper's λ (equation 14)."""
     dropout: Rate = 0.0
-    """On what the output layer reads."""
+    """Dropout before the output layer."""
     region_dropout: Rate = 0.0
-    """On the vectors of regions."""
+    """Dropout on the region vectors."""
     word_dropout: Rate = 0.0
     """On whole vectors of the previous words, so that a caption depends more on the picture than on its own words."""
 
@@ -73,7 +73,7 @@ class CaptionerConfig(Config):
 
 
 def captioner_paper() -> CaptionerConfig:
-    """14 × 14 regions of 512 values, as in the paper. Differs from it: convolutions of ours, which learn, not VGG's."""
+    """14 × 14 regions of 512 values, as in the paper. Differs from it: trained convolutions instead of VGG."""
     return CaptionerConfig(
         side=224,
         channels=(64, 128, 256, 512),
@@ -125,7 +125,7 @@ class Regions(nn.Module):
 
 
 class GatedDecoder(nn.Module):
-    """Looks, weighs what it saw, reads the word before, and says what it thinks (section 3.1.2)."""
+    """An LSTM with gated attention to the regions (section 3.1.2)."""
 
     def __init__(self, config: CaptionerConfig) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Captioner(Transducer[PictureMemory, RnnState]):
         return self.config.side
 
     def encode(self, source: Tensor, allowed: Tensor) -> PictureMemory:
-        """Read pictures, in which missing pixels are blank; what follows the last pixel is not looked at."""
+        """Encode images; missing pixels are blank, tokens after the last pixel are ignored."""
         count = self.config.side**2
         embedded_BSC = self.source_embedding(source[:, :count]) * allowed[:, :count, None]
         region_BMD = self.region_dropout(self.regions(F.pad(embedded_BSC, (0, 0, 0, count - embedded_BSC.shape[1]))))

@@ -1,8 +1,8 @@
 """ConvS2S (Gehring et al. 2017, arXiv 1705.03122): convolutions instead of recurrence, and attention in every layer.
 
-Encoder and decoder are stacks of gated convolutions with residuals. Each layer of the decoder asks the encoder anew,
-knowing what the layers below have found ("multi-step attention"): it compares its state and the last target token with
-the encoder's outputs, and is given outputs and source embeddings together. Section numbers are the paper's.
+Encoder and decoder are stacks of gated convolutions with residuals. Every decoder layer has its own attention, given
+what the layers below have found ("multi-step attention"): the query is its state plus the last target embedding, keys
+are the encoder's outputs, values outputs plus source embeddings. Section numbers are the paper's.
 """
 
 from __future__ import annotations
@@ -38,29 +38,28 @@ class ConvSeq2SeqConfig(Config):
     hidden_dim: Width = 512
     """Width of every layer."""
     num_layers: Layers = 20
-    """Blocks of the encoder, and of the decoder unless decoder_layers is given."""
+    """Encoder layers, and decoder layers unless decoder_layers is set."""
     decoder_layers: Layers | None = None
-    """Blocks of the decoder where they are not as many as the encoder's."""
+    """Decoder layers; num_layers by default."""
     kernel: Annotated[int, Field(ge=1, le=1_000)] = 3
-    """Positions that one output of a layer depends on."""
+    """Kernel width of the convolutions."""
     max_positions: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
-    """Most tokens of a side: each position has a trained vector."""
+    """Maximum length of a side; positions are learned."""
     shared_attention: bool = False
-    """One way of asking for all layers; in the paper each has its own."""
+    """Share the attention projections between all layers; in the paper each has its own."""
     length_scaled: bool = True
-    """Multiply what attention answers by the root of the source's length, so that its variance does not fall with the
-    length (section 3.5)."""
+    """Multiply the attention output by the square root of the source length, to keep its variance (section 3.5)."""
     encoder_gradient_scaled: bool = True
-    """Divide the gradient that reaches the encoder by the number of layers that ask it (section 3.5)."""
+    """Divide the encoder's gradient by the number of attention layers (section 3.5)."""
     tied_embeddings: Literal["all", "target", "none"] = "none"
     """Share one matrix between source, target and output (all, needs a joint vocabulary), or target and output."""
     output_bias: bool = True
     """Bias of the output layer."""
     embedding_init: Literal["normal", "torch"] = "normal"
-    """How weights start: embeddings from N(0, 1/D) and matrices by Glorot's rule, or all of them by torch's own rules:
-    embeddings from N(0, 1), and between -1/√n and 1/√n for a layer of n inputs."""
+    """Initialisation: embeddings N(0, 1/D) and matrices Glorot, or torch's defaults: embeddings N(0, 1), and uniform
+    between -1/√n and 1/√n for a layer of n inputs."""
     dropout: Rate = 0.2
-    """On the embeddings, on what every convolution reads, and before the output layer."""
+    """Dropout on the embeddings, on the input of every convolution, and before the output layer."""
 
 
 def conv_paper() -> ConvSeq2SeqConfig:

@@ -34,24 +34,24 @@ LARGEST = 20.0
 
 
 class TuringMachineConfig(Config):
-    """Settings of a machine; the defaults are those of the paper's copy task."""
+    """Settings of a Neural Turing Machine; the defaults are those of the paper's copy task."""
 
     controller: Literal["lstm", "feed_forward"] = "lstm"
-    """With a state of its own, or with the memory as the only one."""
+    """Controller network: LSTM or feed-forward."""
     hidden_dim: Width = 100
-    """Units of each layer of the controller."""
+    """Width of the controller."""
     num_layers: Annotated[int, Field(ge=1, le=100)] = 1
     """Layers of the controller."""
     slots: Width = 128
-    """Places of the memory."""
+    """Memory slots."""
     slot_dim: Width = 20
-    """Numbers at each place."""
+    """Width of a slot."""
     read_heads: Heads = 1
-    """Heads that read; with none of both kinds there is no memory, and the controller is alone."""
+    """Read heads; without heads of both kinds there is no memory."""
     write_heads: Heads = 1
-    """Heads that write."""
+    """Write heads."""
     max_shift: Annotated[int, Field(ge=0, le=1000)] = 1
-    """How far a head can move in one step, either way."""
+    """Maximum shift of a head in one step, in either direction."""
     reads_target: bool = False
     """Read the previous target tokens while decoding, as other models do. The paper's machine gets no input then."""
 
