@@ -76,9 +76,9 @@ def test_the_command_asks_for_more(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["train", "--resume", str(run), "--updates", "9"]) == 2
     assert "extended but not shortened" in capsys.readouterr().err
     assert main(["train", "--finish", str(run), "--updates", "12"]) == 2
-    assert "give --finish alone" in capsys.readouterr().err
+    assert "--finish with no other option" in capsys.readouterr().err
     assert main(["train", "--resume", str(run), "--updates", "12", "--batch-tokens", "50"]) == 2
-    assert "give --resume alone, or with --updates" in capsys.readouterr().err
+    assert "keeps its own recipe" in capsys.readouterr().err
     assert main(["train", "--resume", str(run), "--updates", "12"]) == 0
     assert main(["report", str(run), "--output", str(tmp_path / "page.html")]) == 0
     assert main(["train", "--finish", str(run)]) == 0
