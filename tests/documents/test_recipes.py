@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import transduce
-from tests.stories import simple_stories
+from tests.babi_corpus import simple_stories
 from transduce.data.pictures import SyntheticPictures
 from transduce.data.synthetic import SyntheticTask
 from transduce.inference.load import load_text_encoder

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import transduce
-from tests.unit.copier import Pointer
-from tests.unit.foreign import m2m, marian, t5
+from tests.unit.copy_translator import Pointer
+from tests.unit.imported_tokenizers import m2m, marian, t5
 from tests.unit.inference.search.toy import Prefix
-from tests.unit.spoken import CORPUS
+from tests.unit.sentencepiece_models import CORPUS
 from transduce.cli.main import run
 from transduce.inference.ctranslate2.export import is_installed
 from transduce.inference.search.options import Hypothesis, Request

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import transduce
-from tests.stories import simple_stories
+from tests.babi_corpus import simple_stories
 from transduce.cli.main import run
 from transduce.model_folder import load_model
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.stories import PLACES, simple_stories
+from tests.babi_corpus import PLACES, simple_stories
 from tests.unit.training.example import StopAt, run, same, snapshot
 from transduce.config import Table
 from transduce.data.order import START

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import transduce
-from tests.stories import simple_stories
+from tests.babi_corpus import simple_stories
 from transduce.config import Table, merge
 from transduce.data.cmudict import pronunciations
 from transduce.data.pictures import SyntheticPictures

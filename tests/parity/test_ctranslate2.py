@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.copier import tokenizer
+from tests.unit.copy_translator import tokenizer
 from transduce.errors import SettingsError
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, request_rejection
 from transduce.inference.ctranslate2.export import export

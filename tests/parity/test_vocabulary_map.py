@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.parity.test_ctranslate2 import BASE, CONFIGS, compare, folder, requests
-from tests.unit.copier import tokenizer
+from tests.unit.copy_translator import tokenizer
 from transduce.errors import SettingsError
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, request_rejection
 from transduce.inference.ctranslate2.export import export, write_map

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.example import check_rejected, complaint
-from tests.unit.writing import TEXT, save_writer
+from tests.unit.small_language_model import TEXT, save_writer
 from transduce.cli.main import run
 
 Capture = pytest.CaptureFixture[str]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import transduce
-from tests.unit.writing import WINDOW, save_writer, writer
+from tests.unit.small_language_model import WINDOW, save_writer, writer
 from transduce.errors import SettingsError
 from transduce.inference.generator import Generator
 from transduce.model_folder import ModelFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from tests.unit.copier import WORDS_OF_TEXT, copier
+from tests.unit.copy_translator import WORDS_OF_TEXT, copier
 from transduce.errors import DataError
 from transduce.inference.ranking import NBestList, consensus, read_nbest, rerank
 from transduce.inference.translation import Translation

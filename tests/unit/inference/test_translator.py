@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import transduce
-from tests.unit.copier import TEXT, copier, tokenizer
+from tests.unit.copy_translator import TEXT, copier, tokenizer
 from tests.unit.training.example import recipe
 from transduce.errors import SettingsError
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.copier import WORDS_OF_TEXT, copier
+from tests.unit.copy_translator import WORDS_OF_TEXT, copier
 from transduce.errors import SettingsError
 from transduce.text.constraint import DEFAULT_PLACEHOLDERS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.foreign import t5
+from tests.unit.imported_tokenizers import t5
 from transduce.errors import DataError, MissingInput
 from transduce.text import plain
 from transduce.text.plain import DocumentPart, TextFile, encode_pieces, read_documents

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tests.unit.copier import tokenizer
+from tests.unit.copy_translator import tokenizer
 from transduce.errors import MissingInput, TransduceError
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer.tokenizer import Tokenizer

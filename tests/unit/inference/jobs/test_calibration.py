@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from tests.unit.copier import WORDS_OF_TEXT, copier
+from tests.unit.copy_translator import WORDS_OF_TEXT, copier
 from transduce.inference.jobs import calibration
 from transduce.inference.jobs.calibration import (
     BATCH_SIZES,

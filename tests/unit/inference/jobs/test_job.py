@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.copier import copier
+from tests.unit.copy_translator import copier
 from transduce.inference.ctranslate2.engine import CTranslate2Engine
 from transduce.inference.jobs.job import JobOptions, TranslationJob
 from transduce.inference.translation import TranslationOptions

@@ -10,8 +10,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tests.unit.foreign import TAGS, pieces
-from tests.unit.spoken import CORPUS, trained
+from tests.unit.imported_tokenizers import TAGS, pieces
+from tests.unit.sentencepiece_models import CORPUS, trained
 from transduce.interop.huggingface.tokenizer import M2M100_LANGUAGES
 
 SPELLED = [*CORPUS, "<b>[x]</b> </s>", "don't you 've it 's 'm, . ? !", "isn't (that) so?"]

@@ -20,7 +20,7 @@ import sentencepiece
 import transformers
 
 from tests.unit.interop.huggingface.folders import FAMILIES, SCRIPTS, WITHOUT_TRANSFORMERS, put
-from tests.unit.spoken import texts
+from tests.unit.sentencepiece_models import texts
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.tokenizer import import_tokenizers

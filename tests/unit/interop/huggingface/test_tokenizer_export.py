@@ -9,7 +9,7 @@ import pytest
 import transformers
 
 from tests.unit.interop.huggingface.folders import FAMILIES, WITHOUT_TRANSFORMERS, put
-from tests.unit.spoken import CORPUS, texts
+from tests.unit.sentencepiece_models import CORPUS, texts
 from transduce.errors import SettingsError
 from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.tokenizer import import_tokenizers

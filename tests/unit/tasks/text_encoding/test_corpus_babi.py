@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stories import simple_stories
+from tests.babi_corpus import simple_stories
 from transduce.tasks.text_encoding.config import ExampleFiles
 from transduce.tasks.text_encoding.corpus import read_babi, read_examples
 from transduce.text.encoder_input import classification_input, split_context

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from tests.unit.copier import copier
+from tests.unit.copy_translator import copier
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metrics import select_metrics
 from transduce.inference.scoring import score_targets

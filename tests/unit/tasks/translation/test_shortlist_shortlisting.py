@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.unit.copier import tokenizer
+from tests.unit.copy_translator import tokenizer
 from transduce.data.lexicon import Lexicon, PairSample, learn_lexicon
 from transduce.data.ragged import Ragged
 from transduce.tasks.translation.shortlist import build_shortlist, measure_coverage

@@ -12,8 +12,8 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.foreign import TAGS, m2m, marian, pieces, t5
-from tests.unit.spoken import CORPUS, texts, trained
+from tests.unit.imported_tokenizers import TAGS, m2m, marian, pieces, t5
+from tests.unit.sentencepiece_models import CORPUS, texts, trained
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError
 from transduce.inference.segment import cut_tokens
 from transduce.text.constraint import Constraints

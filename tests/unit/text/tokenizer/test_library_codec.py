@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tests.unit.spoken import CORPUS, texts
+from tests.unit.sentencepiece_models import CORPUS, texts
 from transduce.errors import ModelFolderError
 from transduce.text.tokenizer.file import wrap_errors
 from transduce.text.tokenizer.library_codec import LibraryCodec

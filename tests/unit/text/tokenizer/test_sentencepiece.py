@@ -12,7 +12,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.spoken import CORPUS, texts, trained
+from tests.unit.sentencepiece_models import CORPUS, texts, trained
 from transduce.errors import ModelFolderError
 from transduce.text.tokenizer.sentencepiece import PieceType, read_sentencepiece
 from transduce.text.tokenizer.sentencepiece_codec import MAX_EXACT, SentencePieceCodec

@@ -1,4 +1,4 @@
-"""A small language model in a folder, with drawn weights: it writes nonsense, but always the same."""
+"""A small language model folder with random but fixed weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A translator that gives back what it is given: whatever else comes out was done to the text around the model."""
+"""A translator whose model copies its input, so that tests see only what is done to the text around the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported tokenizers of several families, made by hand of small SentencePiece models."""
+"""Imported tokenizers of several families, built on small SentencePiece models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 
 import sentencepiece
 
-from tests.unit.spoken import trained
+from tests.unit.sentencepiece_models import trained
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
 

@@ -1,4 +1,4 @@
-"""Small stories to learn from."""
+"""A small synthetic corpus of facts and questions in the style of bAbI."""
 
 from __future__ import annotations
 
