@@ -12,7 +12,8 @@ def test_every_module_imports_without_what_windows_lacks() -> None:
     """As far as it is ours: the libraries are imported first, since on Windows they have builds of their own."""
     script = f"""
 import pkgutil, sys
-import filelock, numpy, pydantic, rich.console, rich.progress, sacrebleu, safetensors.torch, tokenizers, torch, torch.distributed
+import filelock, numpy, pydantic, rich.console, rich.progress, sacrebleu, safetensors.torch, tokenizers
+import torch, torch.distributed
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
@@ -23,7 +24,8 @@ for name in {BLOCKED!r}:
     sys.modules.pop(name, None)
 sys.meta_path.insert(0, Blocked())
 import os, signal
-for place, names in ((os, "O_CLOEXEC O_NONBLOCK O_NOFOLLOW pread sysconf sched_getaffinity fork"), (signal, "SIGHUP SIGPIPE SIGKILL")):
+missing = "O_CLOEXEC O_NONBLOCK O_NOFOLLOW pread sysconf sched_getaffinity fork"
+for place, names in ((os, missing), (signal, "SIGHUP SIGPIPE SIGKILL")):
     for name in names.split():
         delattr(place, name)
 import transduce
