@@ -175,7 +175,7 @@ def find_model(folder: Path) -> Path:
             f"{folder}: this run has no model yet; resume it with `transduce train --resume {folder}`, or make a model "
             f"from its checkpoints with `transduce train --finish {folder}`"
         )
-    raise ModelFolderError(f"{folder}: is neither a run nor a model folder (no {CONFIG}); give one of these")
+    raise ModelFolderError(f"{folder}: is neither a run nor a model folder (no {CONFIG})")
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:
@@ -206,7 +206,7 @@ def _check_weights(mine: Mapping[str, Tensor], weights: Mapping[str, Tensor], wh
         )
     if foreign := sorted(weights.keys() - mine.keys()):
         raise ModelFolderError(
-            f"{where}: the weight '{foreign[0]}' is not part of this model ({len(foreign)} in all); copy the folder again"
+            f"{where}: unexpected weight '{foreign[0]}' ({len(foreign)} in all); copy the folder again"
         )
     for name, weight in weights.items():
         if weight.shape != mine[name].shape or not weight.is_floating_point():

@@ -245,7 +245,7 @@ def _compatible(chosen: Table, given: Table) -> Table:
 def resume_recipe(folder: Path) -> Recipe:
     """Read the recipe that a run was started with."""
     if not (folder / RECIPE).is_file():
-        raise MissingInput(f"{folder}: there is no run to resume (no {RECIPE}); start one with `transduce train`")
+        raise MissingInput(f"{folder}: no run to resume (no {RECIPE}); start one with `transduce train`")
     check_run_format(folder)
     return Recipe.from_tables(read_toml(folder / RECIPE), str(folder / RECIPE))
 

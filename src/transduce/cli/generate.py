@@ -59,7 +59,7 @@ def command(run: str, prompt: str | None, n_best: int | None, output_format: str
 
     given = {**options, "n_best": n_best, "format json": output_format == "json"}
     if prompt is not None and (options["file"] is not None or options["whole"]):
-        raise click.UsageError("PROMPT excludes --input and --whole")
+        raise click.UsageError("PROMPT and --input or --whole exclude each other")
     check_exclusive(given, "stream", "n_best", "format json")
     generator = load_generator(run)
     place(generator.model, options["device"], run)

@@ -177,7 +177,7 @@ def _check_encoding(arguments: Sequence[str]) -> None:
     """Reject arguments that are not UTF-8; Python passes their bytes as lone surrogates, which cannot be printed."""
     for argument in arguments:
         if re.search("[\0\ud800-\udfff]", argument):
-            raise click.UsageError(f"'{argument}' is not UTF-8; rename the file or fix the text")
+            raise click.UsageError(f"'{argument}' is not valid UTF-8 or has a NUL; rename the file or fix the text")
 
 
 def _print_error(message: str, code: int, label: str = "error: ") -> int:

@@ -73,7 +73,7 @@ def write_manifest(folder: Path, data: DataConfig, tokenizer: TokenizerConfig, t
 def read_manifest(folder: Path, thorough: bool = False) -> Manifest:
     """Read and check the manifest of a prepared corpus: sizes always, hashes of small files, or of all."""
     if not folder.is_dir():
-        raise MissingInput(f"{folder}: there is no such folder; make it with `transduce prepare`")
+        raise MissingInput(f"{folder}: no such folder; create it with `transduce prepare`")
     if not (folder / MANIFEST).is_file():
         raise DataError(f"{folder}: is not a prepared corpus (no {MANIFEST}); make one with `transduce prepare`")
     table = manifest.verify(folder, CORPUS_KIND, None if thorough else SMALL_FILE, DataError, REMEDY)
@@ -165,7 +165,7 @@ def open_prepared(
 
 def _check_replaceable(folder: Path) -> None:
     if not folder.name:
-        raise CannotCreate(f"{folder}: is no name for a new folder; choose another")
+        raise CannotCreate(f"{folder}: is not a valid name for a new folder; choose another")
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise CannotCreate(f"{folder}: exists and is not a folder; choose another name")
     if folder.is_dir() and any(folder.iterdir()):

@@ -210,7 +210,7 @@ def _corpora(folder: Path, report: SplitReport, *columns: Ragged | Array | FileA
     corpora = [CorpusRows(_num_rows(corpus), corpus.weight) for corpus in report.corpora or ()]
     corpora = corpora or [CorpusRows(report.num_rows)]
     if {len(column) for column in columns} != {sum(corpus.size for corpus in corpora)}:
-        raise DataError(f"{folder}: its files hold different numbers of pairs; prepare the corpus again")
+        raise DataError(f"{folder}: its files have different numbers of pairs; prepare the corpus again")
     return corpora
 
 

@@ -59,7 +59,7 @@ class SyntheticTask(Config):
         if self.task == "addition" and self.max_length > MOST_DIGITS:
             raise ValueError(f"addition has numbers of at most {MOST_DIGITS:,} digits; set max_length to that or less")
         if self.task == "associative_recall" and self.min_length < 2:
-            raise ValueError("associative_recall asks what followed an item; set min_length to 2 or more")
+            raise ValueError("associative_recall needs at least two items; set min_length to 2 or more")
         return self
 
     @property

@@ -246,7 +246,7 @@ class SacreMetric(Metric):
 def bleu_metric(tokenize: str = "13a", lowercase: bool = False) -> SacreMetric:
     """Return corpus BLEU (Papineni et al. 2002) with sacreBLEU's tokenizer of that name."""
     if tokenize not in BLEU.TOKENIZERS:
-        raise SettingsError(f"sacreBLEU has no tokenizer '{tokenize}'{suggestion(tokenize, BLEU.TOKENIZERS)}")
+        raise SettingsError(f"unknown sacreBLEU tokenizer '{tokenize}'{suggestion(tokenize, BLEU.TOKENIZERS)}")
 
     def build() -> Any:
         try:  # force=True: we warn about tokenized text ourselves, instead of a log line

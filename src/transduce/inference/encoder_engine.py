@@ -147,7 +147,7 @@ class EncoderEngine:
         spelled = {MASK, *self.tokenizer.pieces([mask])}
         parts = re.split("|".join(map(re.escape, spelled)), text)
         if len(parts) == 1:
-            raise DataError(f"there is nothing to fill in; write {MASK} where a piece is missing")
+            raise DataError(f"the text has no mask token; write {MASK} where a token is missing")
         tokens: list[int] = []
         for number, part in enumerate(self.tokenizer.encode_batch([part.strip() for part in parts])):
             tokens += [*([mask] if number else []), *part]
@@ -174,7 +174,7 @@ class EncoderEngine:
         makes of that.
         """
         if pool not in ("mean", "first", "pooled"):
-            raise SettingsError(f"vectors are pooled by mean, first or pooled, not by '{pool}'")
+            raise SettingsError(f"unknown pooling '{pool}'; choose mean, first or pooled")
         rows = [self.row(text) for text in texts]
 
         def predict(encoding: Encoding, _: Sequence[int]) -> list[NDArray[np.float32]]:

@@ -54,7 +54,7 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
     def __init__(self, models: Sequence[AnyTransducer]) -> None:
         super().__init__()
         if len({model.sizes for model in models}) != 1:
-            raise SettingsError("the models of an ensemble must have the same vocabularies; these have not")
+            raise SettingsError("the models of an ensemble must have the same vocabularies, but these differ")
         self.members = nn.ModuleList(models)
         self.sizes, self.output = models[0].sizes, models[0].output
         self.widths = [model.output.weight.shape[1] for model in models]

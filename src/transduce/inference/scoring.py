@@ -85,9 +85,7 @@ class ScoringWindow:
 def scoring_windows(tokens: Iterable[int], window: int, stride: int) -> Iterator[ScoringWindow]:
     """Divide a stream into windows; its first token is only read. One window is held in memory."""
     if not 1 <= stride <= window:
-        raise SettingsError(
-            f"a stride of {stride} is not possible with a window of {window} tokens; choose 1 to {window}"
-        )
+        raise SettingsError(f"invalid stride {stride} for a window of {window} tokens; choose 1 to {window}")
     stream = iter(tokens)
     held = list(itertools.islice(stream, window + 1))
     new = len(held) - 1

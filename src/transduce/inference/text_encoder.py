@@ -72,7 +72,7 @@ class TextEncoder:
     def truncated_part(self) -> str:
         """What those texts lost."""
         parts = {"tags": "the end of a word", "span": "the end of their question"}
-        return "their oldest facts" if self.reads_context else parts.get(self.head, "their end")
+        return "their oldest sentences" if self.reads_context else parts.get(self.head, "their end")
 
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
         """Return what the head predicts for texts or pairs (labels), sentences, as text or as words (tags), pairs of
@@ -163,7 +163,7 @@ def _pair(text: Text) -> list[str]:
 
 def _question(text: Text) -> tuple[str, str]:
     if isinstance(text, str) or len(text) != 2:
-        raise SettingsError("to find an answer, give a question and the text that it stands in: (question, context)")
+        raise SettingsError("this model needs a pair of texts: (question, context)")
     return text[0], text[1]
 
 

@@ -67,7 +67,7 @@ class RegionAttention:
     def save_svg(self, path: str | Path) -> None:
         """Write the drawing."""
         if Path(path).suffix.lower() != ".svg":
-            raise SettingsError(f"{path}: the drawing is an SVG; give it a name that ends in .svg")
+            raise SettingsError(f"{path}: must end in .svg, the drawing is an SVG file")
         write_file(Path(path), self.to_svg().encode())
 
     def _repr_svg_(self) -> str:

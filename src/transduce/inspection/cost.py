@@ -75,7 +75,7 @@ def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost
     """Return what a model of these settings costs."""
     for size in sizes:
         if not 1 <= size <= LARGEST_VOCABULARY:
-            raise SettingsError(f"a vocabulary of {size:,} tokens is not possible; give 1 to {LARGEST_VOCABULARY:,}")
+            raise SettingsError(f"invalid vocabulary size {size:,}; give 1 to {LARGEST_VOCABULARY:,}")
     with torch.device("meta"):
         model = catalog.build(config, sizes)
         if not model.has_target:  # an encoder model learns from its input

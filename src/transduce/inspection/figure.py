@@ -83,7 +83,7 @@ def as_svg(figure: Figure) -> bytes:
 def save(path: Path, image: bytes) -> None:
     """Write a picture, whole or not at all."""
     if path.suffix.lower() not in ("", ".png"):
-        raise SettingsError(f"{path}: the picture is a PNG; give it a name that ends in .png")
+        raise SettingsError(f"{path}: must end in .png, the image is a PNG file")
     write_file(path, image)
 
 
@@ -154,7 +154,7 @@ def encodings(length: int, dim: int) -> tuple[npt.NDArray[np.float64], npt.NDArr
     """Return the sinusoids of section 3.5 and their dot products.  -> (length, dim), (length, length)."""
     for name, value in (("length", length), ("dim", dim)):
         if not 1 <= value <= LARGEST:
-            raise SettingsError(f"{name} = {value} is not possible; give a number from 1 to {LARGEST}")
+            raise SettingsError(f"{name} = {value} is invalid; give a number from 1 to {LARGEST}")
     signal_TD = sinusoids(length, dim).numpy()
     return signal_TD, signal_TD @ signal_TD.T
 

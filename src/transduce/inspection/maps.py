@@ -133,5 +133,5 @@ class AttentionMaps:
 
 def _index(what: str, number: int, count: int) -> int:
     if not 1 <= number <= count:
-        raise SettingsError(f"there is no {what} {number}; the model has {what}s 1 to {count}")
+        raise SettingsError(f"no {what} {number}; the model has {what}s 1 to {count}")
     return number - 1

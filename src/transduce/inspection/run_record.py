@@ -190,7 +190,7 @@ def read_run(folder: Path) -> RunRecord:
     if not folder.is_dir():
         raise MissingInput(f"{folder}: no such folder; give a run folder")
     if not (folder / JOURNAL).exists():
-        raise ModelFolderError(f"{folder}: is not a run (no {JOURNAL}); give a folder that `transduce train` made")
+        raise ModelFolderError(f"{folder}: is not a run (no {JOURNAL}); give a folder created by `transduce train`")
     lines = _without_rolled_back(read_lines(folder / JOURNAL))
     known = {"began", "update", "validation", "skipped", "final"}
     began, final = _last("began", lines), _last("final", lines)

@@ -165,7 +165,7 @@ def test_what_is_missing_is_guessed_at_every_mask(tokenizer: Tokenizer) -> None:
     assert len(found) == 2 and all(len(guesses) == 3 for guesses in found)
     assert isinstance(found[0][0], MaskFill) and found[0][0].probability >= found[0][1].probability
     assert model.predict(["der <mask> bellt am <mask>"])[0] == model.fill("der <mask> bellt am <mask>")
-    with pytest.raises(DataError, match="nothing to fill in"):
+    with pytest.raises(DataError, match="mask token"):
         model.fill("der hund")
     with pytest.raises(DataError, match="shorten it"):
         model.fill("<mask> " * 30)
@@ -214,7 +214,7 @@ def test_what_a_reader_cannot_be_asked_is_said(tokenizer: Tokenizer) -> None:
         reader(tokenizer, "none").predict(TEXTS)
     with pytest.raises(SettingsError, match="one text or a pair"):
         reader(tokenizer, "labels").predict([["a", "b", "c"]])
-    with pytest.raises(SettingsError, match="give a question and the text"):
+    with pytest.raises(SettingsError, match="question, context"):
         reader(tokenizer, "span").predict(["wo ?"])
 
 

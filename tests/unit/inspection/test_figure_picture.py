@@ -88,7 +88,7 @@ def test_without_matplotlib_the_way_to_get_it_is_told(monkeypatch: pytest.Monkey
 
 
 def test_only_a_png_is_written(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"ends in \.png"):
+    with pytest.raises(SettingsError, match=r"\.png"):
         picture.save(tmp_path / "map.pdf", b"")
     with pytest.raises(CannotCreate):
         picture.save(tmp_path / "missing" / "map.png", b"")

@@ -33,7 +33,7 @@ def test_products_depend_on_distance_alone_and_are_greatest_on_the_diagonal() ->
 
 @pytest.mark.parametrize(("length", "dim"), [(0, 8), (8, 0), (-3, 8), (8, 4097), (10**30, 8)])
 def test_impossible_sizes_are_refused(length: int, dim: int) -> None:
-    with pytest.raises(SettingsError, match="is not possible; give a number from 1 to 4096"):
+    with pytest.raises(SettingsError, match="1 to 4096"):
         encodings(length, dim)
 
 
@@ -49,11 +49,11 @@ def test_the_command_writes_a_picture_and_prints_its_path(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--length", "0"], 2, "length = 0 is not possible"),
-        (["--length", "-1"], 2, "length = -1 is not possible"),
+        (["--length", "0"], 2, "length = 0"),
+        (["--length", "-1"], 2, "length = -1"),
         (["--dim", "1000000000000"], 2, "give a number from 1 to 4096"),
         (["--dim", "wide"], 2, "not a valid integer"),
-        (["--output", "positions.svg"], 2, "ends in .png"),
+        (["--output", "positions.svg"], 2, ".png"),
         (["--output", "."], 73, "is a folder"),
         (["--output", "missing/p.png"], 73, "cannot be created"),
     ],

@@ -80,7 +80,7 @@ def test_a_neural_gpu_is_trained_and_asked_like_any_reader(tmp_path: Path) -> No
     assert isinstance(reader, TextEncoder)
     (said,) = reader.predict(["a3 b"])
     assert {word.label for word in said} <= {"x", "y"} and len(said) == 2  # type: ignore[union-attr]
-    with pytest.raises(SettingsError, match="no attention to look at"):
+    with pytest.raises(SettingsError, match="no attention"):
         reader.attention("a3 b")
 
 
