@@ -95,7 +95,7 @@ def test_inspect_draws_the_picture_for_each_word(
     assert len(words) >= 1 and all(", column " in line and 0 < float(line.split()[-1]) <= 1 for line in words)
     assert run(["inspect", str(folder), PICTURE, "--kind", "encoder"]) == 2
     assert run(["reproduce", "head-roles", "--model", str(folder)]) == 2
-    assert "takes images" in capsys.readouterr().err
+    assert "pictures" in capsys.readouterr().err
     assert run(["inspect", str(folder), "wrgb"]) == 65
     assert "has 4 pixels" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from types import ModuleType
 from typing import Protocol, cast
 
 from transduce.errors import SettingsError, suggestion
@@ -29,18 +30,24 @@ class Measure(Protocol):
     def __call__(self, seed: int, report: Report) -> Finding: ...
 
 
+def _module(name: str) -> ModuleType:
+    """Import the module that measures a claim, which has its name; only `memory` is in decoder_memory.py."""
+    stem = "decoder_memory" if name == "memory" else name.replace("-", "_")
+    return importlib.import_module(f"transduce.experiments.{stem}")
+
+
 def find(name: str) -> Measure:
     """Return what measures a claim."""
     if name not in CLAIMS:
         raise SettingsError(f"there is no claim '{name}' to reproduce{suggestion(name, CLAIMS)}")
-    module = importlib.import_module(f"transduce.experiments.{name.replace('-', '_')}")
+    module = _module(name)
     return cast(Measure, module.measure)
 
 
 def find_for_model(name: str, given: Given) -> Measure:
     """Return what measures a claim on a given model, where there is such a thing."""
     find(name)
-    module = importlib.import_module(f"transduce.experiments.{name.replace('-', '_')}")
+    module = _module(name)
     if not hasattr(module, "measure_model"):
         raise SettingsError(f"'{name}' is measured on models of its own; leave out --model, or choose head-roles")
     return lambda seed, report: cast(Finding, module.measure_model(given, report))
