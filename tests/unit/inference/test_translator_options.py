@@ -57,8 +57,8 @@ def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
     [
         ({"terms": {"fox": "dog"}, "method": "greedy"}, "terms need beam search"),
         ({"terms": {"fox": " "}}, "is empty"),
-        ({"stop_at": [""]}, "empty text"),
-        ({"keep": ["("]}, "not a regular expression"),
+        ({"stop_at": [""]}, "empty"),
+        ({"keep": ["("]}, "regular expression"),
     ],
 )
 def test_wishes_that_make_no_sense_are_refused(wish: dict[str, object], said: str) -> None:
