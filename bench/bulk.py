@@ -27,7 +27,7 @@ from transduce.text.tokenizer.training import train_tokenizer
 
 CHUNK = 10_000
 SEARCH = ("--greedy", "--int8", "--max-length", "8")
-"""A model that has learnt nothing does not end its answers; eight tokens are enough to keep everything moving."""
+"""Maximum length: an untrained model does not end its translations."""
 
 
 def write_lines(path: Path, count: int) -> None:

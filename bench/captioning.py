@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--updates", type=int, help="instead of the recipe's")
     parser.add_argument("--count", type=int, default=1000, help="held-out pictures, and as many of seen combinations")
-    parser.add_argument("--looked", type=int, default=200, help="pictures of which attention is looked at")
+    parser.add_argument("--looked", type=int, default=200, help="images for the attention statistics")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     held_out = list(SyntheticPictures(pictures="held_out", size=options.count, seed=777).scenes())

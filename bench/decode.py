@@ -3,10 +3,10 @@
 Three comparisons. *torch*: our search against `generate` of Hugging Face's Marian, on the same weights (ours,
 exported), the same sources, 20 tokens each, greedy and with a beam of 5, one sentence at a time and 64 together, in
 float32; both may use one thread or all, and each counts with what suits it. *family*: the same with T5, GPT-2 and
-Llama, each beside its own `generate`. *bulk*: `transduce translate FILE --output FILE` with CTranslate2 in eight bits,
+Llama, each against its own `generate`. *bulk*: `transduce translate FILE --output FILE` with CTranslate2 in eight bits,
 with and without a shortlist, against CTranslate2 called by hand with its best workers, threads and batch size; see
-decode_bulk.py. Rounds alternate, so that a slow minute of the machine is everybody's; ratios are ours over theirs,
-with their spread. The last line is one JSON object.
+decode_bulk.py. Rounds alternate, so that slow phases of the machine affect everyone; ratios to the baseline are
+given with their spread. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FAMILY: dict[str, Config] = {
         max_positions=128,
     ),
 }
-"""What came of it: an encoder-decoder and two language models, which go on with a prompt as long as a source."""
+"""Other architectures: an encoder-decoder and two language models, which continue a prompt as long as a source."""
 CASES = {"b1_bs1": (1, 1), "b5_bs1": (5, 1), "b1_bs64": (1, 64), "b5_bs64": (5, 64)}
 """Beam and sentences at a time."""
 
@@ -129,9 +129,9 @@ def long_answers(lengths: Sequence[int] = (50, 100, 200, 400, 800)) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--model", type=Path, help="a trained run for the bulk part; else random weights stand in")
-    parser.add_argument("--source", type=Path, help="the file that it translates")
-    parser.add_argument("--shortlist", type=Path, help="made by `transduce shortlist` for that run")
+    parser.add_argument("--model", type=Path, help="a trained run for the bulk part; random weights by default")
+    parser.add_argument("--source", type=Path, help="the file to translate")
+    parser.add_argument("--shortlist", type=Path, help="shortlist of that run")
     parser.add_argument("--reference", type=Path, help="translations of its first lines, tokenised, for BLEU")
     asked = parser.parse_args()
     found: dict[str, Any] = {

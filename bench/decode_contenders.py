@@ -1,4 +1,4 @@
-"""Who decodes in `bench/decode.py`: our search, and `generate` of Hugging Face's transformers on the same weights."""
+"""Contenders of `bench/decode.py`: our search, and `generate` of Hugging Face's transformers on the same weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from transduce.text.tokenizer.special import Specials
 PAD, START, END = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 LENGTH = 20
-"""Tokens of every answer."""
+"""Tokens of every translation."""
 
 Answers = list[list[int]]
 Contender = Callable[[Sequence[list[int]], int], Answers]

@@ -1,11 +1,11 @@
-"""What starting from a trained model is worth: `python bench/fine_tuning.py` (`make bench-fine-tuning`).
+"""The gain of fine-tuning over training from scratch: `make bench-fine-tuning`.
 
 German to English on Multi30k, cut into two halves. One model learns the first half. A second starts from it and learns
-the second half; a third learns the second half from chance, for as many updates. All are scored by BLEU on val and on
+the second half; a third learns the second half from scratch, for as many updates. All are scored by BLEU on val and on
 the test set of 2016, and the second also on held-out pairs of the first half, before and after: what it forgot.
 
-Runs are kept in the work folder: what was interrupted goes on when the same command is given again, and what is
-finished is only scored. The last line is one JSON object.
+Runs are kept in the work folder: the same command resumes an interrupted run, and only scores a finished one. The last
+line is one JSON object.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from transduce.storage.journal import read_journal
 from transduce.training.reporter import Silent, Validation
 
 HELD_OUT = 500
-"""Pairs at the end of each half that nothing learns from."""
+"""Held-out pairs at the end of each half."""
 UPDATES = {"first": 900, "second": 400}
-"""On each half; on the second for both who learn it."""
+"""Updates on each half."""
 RATE = 3e-3
-"""Peak for the tiny model from chance; going on takes a tenth of it."""
+"""Peak learning rate from scratch; fine-tuning uses a tenth of it."""
 SPLITS = {"val": "val", "test": "test_2016_flickr"}
 METRIC = bleu_metric()
 
@@ -149,9 +149,9 @@ def main() -> None:
     here = Path(__file__).resolve().parents[1]
     parser.add_argument("--data", type=Path, default=here.parent / "shared/data/multi30k", help="the .gz files")
     parser.add_argument("--work", type=Path, default=here / "runs/fine-tuning", help="where runs are kept")
-    parser.add_argument("--share", type=float, default=1.0, help="of the updates: small to try it out")
-    parser.add_argument("--sentences", type=int, default=None, help="of val and test: few to try it out")
-    parser.add_argument("--threads", type=int, default=None, help="default: as many as there are cores")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the updates; small for a quick run")
+    parser.add_argument("--sentences", type=int, default=None, help="sentences of val and test; few for a quick run")
+    parser.add_argument("--threads", type=int, default=None, help="threads; all cores by default")
     options = parser.parse_args()
     require_files(options.data, *(f"{part}.{side}.gz" for part in ("train", *SPLITS.values()) for side in ("de", "en")))
     if not (options.work / "second.held.en").is_file():

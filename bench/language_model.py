@@ -1,11 +1,11 @@
-"""A small language model beside the plain loop that it is usually trained by: `make bench-language-model`.
+"""Training speed of a small language model, compared with a plain nanoGPT-style loop: `make bench-language-model`.
 
 Tiny Shakespeare, character by character, in the setting of recipes/shakespeare.toml: 4 layers of 128, 64 tokens at a
 time, 12 blocks a batch, 2,000 updates, no dropout. The peer is a GPT written plainly in torch, in the loop that nanoGPT
 made popular: blocks from random places, AdamW, a cosine that ends at a tenth, gradients clipped. Both have the same
 tokens and the same number of parameters. Each runs in a process of its own and waits for its turn; rounds alternate.
-Afterwards both are measured on all of the last tenth of the text. The ratio is our speed over the peer's, median over
-the rounds. The last line is one JSON object.
+Afterwards both are measured on all of the last tenth of the text. The ratio to the baseline is the median of the
+speed over the rounds. The last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What attention costs on long texts, kernel by kernel: `make bench-long-attention`.
+"""Time and memory of attention on long texts, by kernel: `make bench-long-attention`.
 
 A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K or 4K tokens.
 `full_plain` makes all weights, as the formula is written; `full_fused` is the same attention by torch's own fused

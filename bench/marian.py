@@ -1,4 +1,4 @@
-"""Hugging Face's Marian, made as large as the model that it stands beside."""
+"""Hugging Face's Marian with the sizes of one of our models."""
 
 from __future__ import annotations
 

@@ -50,12 +50,8 @@ def main() -> None:
     parser.add_argument("--split", default="test_2016_flickr", help="which files; val is for choosing")
     parser.add_argument("--tokenised", nargs="*", default=[], help="runs on the lowercased, tokenised files")
     parser.add_argument("--raw", nargs="*", default=[], help="runs on raw text")
-    parser.add_argument(
-        "--length-penalty", type=float, help="length penalty of these; unless given, what they were saved with"
-    )
-    parser.add_argument(
-        "--beam-size", type=int, help="openings that these keep; unless given, what they were saved with"
-    )
+    parser.add_argument("--length-penalty", type=float, help="length penalty; that of the saved model by default")
+    parser.add_argument("--beam-size", type=int, help="beam size; that of the saved model by default")
     options = parser.parse_args()
     require_files(
         options.data, *(f"{options.split}{kind}.{side}.gz" for kind in (".lc.norm.tok", "") for side in ("en", "de"))

@@ -1,4 +1,4 @@
-"""What pre-training is worth: `make bench-tagging`.
+"""The gain of pre-training for tagging: `make bench-tagging`.
 
 A small BERT learns from WikiText-2 by guessing hidden pieces; then it learns to tag parts of speech (UD English-LinES)
 from the treebank's training sentences, started from those weights and, beside that, from random ones: the same model,

@@ -1,8 +1,8 @@
 """Training speed and memory, side by side with peers: `make bench-train`.
 
-Each contender runs in a process of its own and waits for its turn; rounds alternate, so that a slow minute of the
-machine is everybody's. All train the same model on the same batches with dropout and label smoothing, in float32, and
-count the same tokens: real target tokens. Ratios are ours over theirs, with the spread over the rounds. The last line
+Each contender runs in a process of its own and waits for its turn; rounds alternate, so that slow phases of the
+machine affect everyone. All train the same model on the same batches with dropout and label smoothing, in float32, and
+count the same tokens: real target tokens. Ratios to the baseline have their spread over the rounds. The last line
 is one JSON object.
 """
 
@@ -32,7 +32,7 @@ PAD, _, _ = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 PEERS = ("torch_nn", "hf_marian")
 WARM_UP = 3
-"""Updates before the first that counts; ours asks the system for memory in the first two, and for none after them."""
+"""Warm-up updates: ours allocates memory in the first two, and none after them."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def matmul_peak() -> float:
 
 
 def measure(name: str, size: Size, tokens: int, rounds: int, threads: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Let the contenders take turns; return the ratios of speed and of peak memory, ours over theirs."""
+    """Let the contenders take turns; return the ratios to the baseline of speed and of peak memory."""
     command = [sys.executable, __file__, "--size", name, "--tokens", str(tokens), "--threads", str(threads)]
     processes = {
         contender: subprocess.Popen(

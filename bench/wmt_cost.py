@@ -10,6 +10,7 @@ for an hour. Operations are counted (`transduce cost`), steps and tokens are the
 from __future__ import annotations
 
 import argparse
+import json
 from typing import NamedTuple
 
 from transduce.inspection.cost import Workload, estimate
@@ -44,7 +45,7 @@ MACHINES = [
 
 
 def operations(name: str) -> float:
-    """All that a model's training takes."""
+    """Return the operations of training a model."""
     _, config = preset(name)
     sizes = VocabularySizes(VOCABULARY, VOCABULARY)
     cost = estimate(config, sizes, Workload(source_length=LENGTH, target_length=LENGTH))
@@ -52,7 +53,7 @@ def operations(name: str) -> float:
 
 
 def hours(machine: Machine, work: float) -> float:
-    """How long a machine takes."""
+    """Return the hours that a machine takes."""
     return work / (machine.count * machine.peak * 1e12 * machine.share) / 3600
 
 
@@ -69,6 +70,11 @@ def main() -> None:
         times = [hours(machine, found) for found in work.values()]
         bills = [f"{time:,.1f} h, {time * machine.count * machine.price:,.0f}" for time in times]
         print(f"| {machine.name} | {machine.peak:g} | {machine.share:.0%} | {bills[0]} | {bills[1]} |")
+    print(
+        json.dumps(
+            {machine.name: {name: round(hours(machine, work[name]), 1) for name in work} for machine in machines}
+        )
+    )
 
 
 if __name__ == "__main__":

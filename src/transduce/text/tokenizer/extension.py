@@ -1,12 +1,12 @@
-"""More pieces for a tokenizer that a model knows already: old tokens keep their meaning, new ones follow them.
+"""Extend a trained tokenizer by new pieces: old tokens keep their ids, new ones follow.
 
 - `bpe`: merges learned on the new text are made after all old ones, and only make pieces that are new. So a text is cut
   as before, and then some neighbours are joined: `encode` before is `encode` now with every new piece taken apart.
 - `word` and `character`: words or characters that were unknown, or spelled in bytes, get tokens of their own.
 
 In all three a text without any of the new pieces has the very same tokens as before. Pieces cannot be added to
-`unigram` and `wordpiece` so that this holds (they would cut old text in other ways), `byte` has all there is, and what
-was imported belongs to another program.
+`unigram` and `wordpiece` so that this holds (they would segment old text differently), `byte` is complete, and imported
+tokenizers are not changed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A tokenizer that others made, with the attributes and methods of our own: what comes with an imported model.
+"""Tokenizers of imported models, with the interface of our own.
 
-It does what it does elsewhere, text for text and token for token; only special pieces are never read from text, but
-for those that people write on purpose: which language to translate into (Marian's `>>de<<`, at the beginning) and
-where something is left out (T5's `<extra_id_0>`). All that is known of it stands in one JSON file.
+They give the same tokens and texts as elsewhere, but special tokens are not parsed from text, except those that users
+write on purpose: the target language (Marian's `>>de<<`, at the beginning) and T5's sentinels (`<extra_id_0>`). A
+tokenizer is completely defined by one JSON file.
 
-A search frames sentences itself, so that `encode` gives no start or end; but a language that stands before a source
-(M2M100's `__en__`) is a token like others, and what every answer begins with (`__de__`) is `target_prefix`.
+The search adds start and end tokens, so `encode` does not; but a language tag before a source (M2M100's `__en__`) is
+part of its tokens, and the tag that every target starts with (`__de__`) is `target_prefix`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
 from transduce.text.tokenizer.sentencepiece_codec import SPACE
 
 FORMAT = 1
-"""Of the file; a higher one is refused."""
+"""Version of the file; higher ones are rejected."""
 
 MARK = re.compile(r'\s*\{\s*"imported"')
-"""How the file of an imported tokenizer begins."""
+"""Beginning of an imported tokenizer's file."""
 
 MAX_TAG = 80
 """Characters of the longest language tag that is looked for in text."""
@@ -51,7 +51,7 @@ CLEANED = {
 
 
 class ImportedConfig(Config):
-    """What is known of an imported tokenizer besides its pieces."""
+    """Settings of an imported tokenizer besides its pieces."""
 
     family: str
     """Which kind of model it belongs to: marian, m2m_100, nllb, bert, gpt2, t5 or llama."""
@@ -65,19 +65,19 @@ class ImportedConfig(Config):
     end: int
     unknown: int | None = None
     mask: int | None = None
-    """Stands for a piece that was hidden."""
+    """The mask token."""
 
     prefix: Tokens = ()
     """Tokens before an input text: the start token of a text encoder, or the language of a source."""
 
     suffix: Tokens = ()
-    """What stands behind it."""
+    """Tokens after a text."""
 
     target_prefix: Tokens = ()
     """Tokens that every output begins with, after the start token: the language to translate into."""
 
     skipped: Tokens = ()
-    """Tokens that `decode` leaves out."""
+    """Tokens that `decode` skips."""
 
     tags: dict[str, int] = pydantic.Field(default_factory=dict)
     """Languages, as the vocabulary spells them."""
@@ -120,7 +120,7 @@ class Codec(Protocol):
 
 
 class ImportedTokenizer(BaseTokenizer):
-    """A tokenizer of another project, as the rest of this one uses its own."""
+    """A tokenizer of another project, with the interface of our own."""
 
     kind: Literal["imported"] = "imported"
 
@@ -164,7 +164,7 @@ class ImportedTokenizer(BaseTokenizer):
         return ImportedTokenizer(self.config.but(**changes), self.codec, self.side)
 
     def without_languages(self) -> ImportedTokenizer:
-        """Return the same tokenizer without languages of its own, for a model whose notes say where they stand."""
+        """Return the same tokenizer without language tags, for a model whose notes define them."""
         others = tuple(token for token in self.config.prefix if token not in self._tag_tokens)
         return ImportedTokenizer(self.config.but(prefix=others, target_prefix=()), self.codec, self.side)
 
@@ -188,7 +188,7 @@ class ImportedTokenizer(BaseTokenizer):
         return [[*(self._language if tag is None else [tag]), *tokens] if tokens else [] for tag, tokens in rows]
 
     def encode_with_specials(self, text: str) -> list[int]:
-        """Return the tokens of a text with everything that stands before and behind it when a model reads it."""
+        """Return the tokens of a text with all special tokens that the model expects."""
         ((tag, tokens),) = self._rows([text])
         prefix = self.config.prefix if tag is None else [tag]
         return [*prefix, *tokens, *self.config.suffix]
@@ -264,7 +264,7 @@ class ImportedTokenizer(BaseTokenizer):
         return list(self._names)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Return each token as a person would like to see it: spaces as "▁", broken bytes as `<0xNN>`."""
+        """Return each token in readable form: spaces as "▁", incomplete UTF-8 as `<0xNN>`."""
         return [self.codec.show(self._names[token]).replace(" ", SPACE) for token in tokens]
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:

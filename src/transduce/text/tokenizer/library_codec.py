@@ -1,9 +1,9 @@
-"""A foreign tokenizer by its `tokenizer.json`, the file of the `tokenizers` library, made safe to read text with.
+"""Codec of an imported `tokenizer.json` (the `tokenizers` library) that never parses special tokens from text.
 
-The library finds special pieces in text, either because they are marked as such or, in a Unigram or WordPiece model,
-because they stand in the vocabulary like any other. Here they are taken out of what it searches: whoever types "</s>"
-has typed four characters. Otherwise the file is used as it stands, so that tokens and texts are those of everybody else
-who uses it. It never cuts, pads or frames a text.
+The library finds special tokens in text, either because they are marked as such or, in a Unigram or WordPiece model,
+because they are in the vocabulary. Here they are removed from what it searches: "</s>" in a text is four characters.
+Otherwise the file is used unchanged, so that tokens and texts equal those of other users. It never truncates, pads or
+post-processes a text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNKNOWN = ""
 """What the library calls an unknown piece that is special: a name that no text can have. A vocabulary with a piece of
 this name (a blank line in BERT's `vocab.txt`) is searched without it."""
 _PROBE = "a b"
-"""What is framed, to see how the file frames texts."""
+"""Encoded once to find the special tokens that the file adds to texts."""
 
 
 class LibraryCodec:
@@ -35,11 +35,11 @@ class LibraryCodec:
     names: dict[int, str]
     """Every piece by its token, special ones too."""
     special: frozenset[int]
-    """Tokens that are never found in text."""
+    """Special tokens, which are never found in text."""
     unknown: int | None
-    """Token of what no piece covers."""
+    """The unknown token."""
     frame: tuple[list[int], list[int]]
-    """What the file puts before and behind a text."""
+    """Special tokens that the file adds before and after a text."""
 
     def __init__(self, content: Table, special: Iterable[str] = ()) -> None:
         """Use a parsed `tokenizer.json`; `special` are pieces that are special though it does not say so.
@@ -75,7 +75,7 @@ class LibraryCodec:
         return [self._tokens(encoding.ids) for encoding in encodings]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
+        """Return the tokens of a text, and the characters (from, up to) of each."""
         encoding = self._library.encode(text, add_special_tokens=False)
         return self._tokens(encoding.ids), [(int(begin), int(end)) for begin, end in encoding.offsets]
 
@@ -83,12 +83,12 @@ class LibraryCodec:
         return list(numbers) if self._token_of is None else [self._token_of[number] for number in numbers]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens; special ones, and those that are none, say nothing."""
+        """Return the text of tokens without special and invalid ones."""
         shown = [self._number_of[token] for token in tokens if token in self._number_of and token not in self.special]
         return str(self._library.decode(shown, skip_special_tokens=False))
 
     def show(self, piece: str) -> str:
-        """Return a piece as a person would like to see it."""
+        """Return a piece in readable form."""
         return read_byte_symbols(piece) if self._by_bytes else piece
 
     def to_table(self) -> Table:
@@ -116,7 +116,7 @@ def _parts(content: Any) -> tuple[Table, list[Table]]:
     model = content.get("model") if isinstance(content, dict) else None
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(model, dict) or not isinstance(vocabulary, dict | list) or not vocabulary:
-        raise ValueError("it is no tokenizer.json")
+        raise ValueError("not a tokenizer.json")
     entries = vocabulary.items() if isinstance(vocabulary, dict) else vocabulary
     usual = int if isinstance(vocabulary, dict) else float
     for entry in entries:

@@ -1,7 +1,7 @@
-"""A SentencePiece model under the tokens of another table: a model's `vocab.json`, say, or with a few pieces more.
+"""Codec of a SentencePiece model with other token ids: those of a `vocab.json`, or with additional tokens.
 
-Marian has one SentencePiece model for each side and one table of tokens for both; M2M100 counts as fairseq did, with
-its languages behind all pieces; T5 has a hundred more for what is left out of a text.
+Marian has one SentencePiece model for each side and one vocabulary for both; M2M100 has fairseq's numbering, with its
+languages after all pieces; T5 has a hundred sentinels more.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class RenumberedCodec:
         return [[self._token_of[number] for number in row] for row in self._codec.encode_batch(texts)]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens; those that are none say nothing."""
+        """Return the text of tokens without invalid ones."""
         text = self._codec.decode([self.names[token] for token in tokens if token in self.names])
         return text.replace(SPACE, " ").strip() if self._trim else text
 
     def show(self, piece: str) -> str:
-        """Return a piece as a person would like to see it: as it stands, with its spaces marked."""
+        """Return a piece in readable form."""
         return piece
 
     @property

@@ -2,7 +2,7 @@
 
 SentencePiece (Kudo and Richardson 2018) keeps a trained model in one protocol-buffer message. It is read here without
 its library, whose C++ reader has had holes, and strictly: a file that the library would read in another way than we do
-is refused. `text/sentencepiece_codec.py` turns text into these pieces and back.
+is rejected. `sentencepiece_codec.py` turns text into these pieces and back.
 """
 
 from __future__ import annotations

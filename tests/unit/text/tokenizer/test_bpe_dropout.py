@@ -311,7 +311,7 @@ def test_more_is_cut_at_higher_rates():
 def test_the_hash_of_a_process_does_not_matter():
     program = """
 import sys
-from transduce.text.bpe_dropout import BpeDropout
+from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer import Tokenizer
 encoder = BpeDropout(Tokenizer.from_json(sys.stdin.readline(), "stdin"), 0.3, 7)
 print(encoder.encode_many([line.rstrip("\\n") for line in sys.stdin], 5, range(5)))
