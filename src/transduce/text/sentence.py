@@ -76,21 +76,21 @@ _INITIALS = re.compile(r"(?:\w{1,2}\.)+\w")
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 
 
-class Sentence(NamedTuple):
+class SplitSentence(NamedTuple):
     """One sentence and the white space behind it."""
 
     sentence: str
     space: str
 
 
-def split_sentences(text: str, language: str = "") -> list[Sentence]:
+def split_sentences(text: str, language: str = "") -> list[SplitSentence]:
     """Split a text into sentences; joined with their white space they are the text."""
     language = re.split("[-_]", language.lower())[0]
     edges = [end.end() for end in _END.finditer(text) if end.end() < len(text) and _ends(text, end, language)]
     pieces = []
     for begin, end in pairwise([0, *edges, len(text)]):
         sentence = text[begin:end].rstrip()
-        pieces.append(Sentence(sentence, text[begin + len(sentence) : end]))
+        pieces.append(SplitSentence(sentence, text[begin + len(sentence) : end]))
     return pieces
 
 
