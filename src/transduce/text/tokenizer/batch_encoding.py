@@ -9,11 +9,14 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from transduce.errors import SettingsError, suggestion
+from transduce.storage.atomic import atomic_file
+from transduce.text.tokenizer.file import read_file
 from transduce.text.tokenizer.special import Specials
 
 TRUNCATION_RULES = ("longest_first", "only_first", "only_second")
@@ -93,6 +96,25 @@ class BaseTokenizer(ABC):
     def specials(self) -> Specials:
         """Padding, start and end token."""
         return Specials(self.pad, self.start, self.end)
+
+    @abstractmethod
+    def to_json(self) -> str:
+        """Return the text of the tokenizer's file; the same tokenizer always gives the same text."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, text: str, where: str) -> Self:
+        """Read the text of a tokenizer's file; `where` names it in errors."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokenizer's file atomically."""
+        with atomic_file(Path(path)) as temporary:
+            temporary.write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load a file of `save`."""
+        return cls.from_json(read_file(Path(path)), str(path))
 
     def count_unknown(self, tokens: Sequence[int]) -> int:
         """Return the number of unknown tokens."""

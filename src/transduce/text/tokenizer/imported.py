@@ -14,17 +14,15 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self
 
 import pydantic
 
 from transduce.config import Config, Table
 from transduce.errors import DataError, SettingsError, TransduceError, one_line, suggestion
-from transduce.storage.atomic import atomic_file
 from transduce.text.lines import check_surrogates
 from transduce.text.tokenizer.batch_encoding import BaseTokenizer
-from transduce.text.tokenizer.file import read_file, wrap_errors
+from transduce.text.tokenizer.file import wrap_errors
 from transduce.text.tokenizer.library_codec import LibraryCodec
 from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
 from transduce.text.tokenizer.sentencepiece_codec import SPACE
@@ -299,16 +297,6 @@ class ImportedTokenizer(BaseTokenizer):
         """Return the text of its file; the same tokenizer always gives the same text, whichever side it is for."""
         table = {"imported": FORMAT, "settings": self.config.to_table(), "codec": self.codec.to_table()}
         return json.dumps(table, ensure_ascii=False, separators=(",", ":"))
-
-    def save(self, path: str | Path) -> None:
-        """Write its file, whole or not at all."""
-        with atomic_file(Path(path)) as temporary:
-            temporary.write_text(self.to_json(), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a file that `save` wrote."""
-        return cls.from_json(read_file(Path(path)), str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:

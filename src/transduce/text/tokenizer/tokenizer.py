@@ -18,17 +18,15 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
-from pathlib import Path
 from typing import Self
 
 import pydantic
 import tokenizers
 
 from transduce.config import Config, Table
-from transduce.storage.atomic import atomic_file
 from transduce.text.lines import denormalised_offset, normalise
 from transduce.text.tokenizer.batch_encoding import BaseTokenizer
-from transduce.text.tokenizer.file import check, kind_of, parse, read_file, sentinels_of, tags_of, wrap_errors
+from transduce.text.tokenizer.file import check, kind_of, parse, sentinels_of, tags_of, wrap_errors
 from transduce.text.tokenizer.language_tag import NAME
 from transduce.text.tokenizer.special import (
     BYTE_OF,
@@ -292,16 +290,6 @@ class Tokenizer(BaseTokenizer):
     def to_json(self) -> str:
         """Return the text of `tokenizer.json`; the same tokenizer always gives the same text."""
         return str(self._library.to_str(pretty=False))
-
-    def save(self, path: str | Path) -> None:
-        """Write `tokenizer.json` atomically."""
-        with atomic_file(Path(path)) as temporary:
-            temporary.write_text(self.to_json(), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Load a `tokenizer.json` of `save`."""
-        return cls.from_json(read_file(Path(path)), str(path))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
