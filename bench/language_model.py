@@ -49,7 +49,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
 
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
-    from transduce.training.schedule import build_schedule
+    from transduce.training.optimizer import build_schedule
     from transduce.training.step import TrainStep
     from transduce.training.system_memory import keep_freed_memory
 

@@ -28,9 +28,8 @@ from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer, VocabularySizes
-from transduce.storage.atomic import atomic_folder
+from transduce.storage.atomic import atomic_folder, read_json, write_json
 from transduce.storage.checkpoints import SavedCheckpoints
-from transduce.storage.json_file import read_json, write_json
 from transduce.storage.layout import (
     CONFIG,
     FORMAT,

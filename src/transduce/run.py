@@ -42,8 +42,13 @@ from transduce.training.compatibility import (
 from transduce.training.distributed.ranks import Ranks, joined
 from transduce.training.distributed.sharding import shard, whole
 from transduce.training.finish import put_final_weights
-from transduce.training.initial_checkpoint import folder_fingerprint, given_tokenizers
-from transduce.training.initial_weights import freeze, start_from_vectors, vectors_fingerprint
+from transduce.training.initial_checkpoint import (
+    folder_fingerprint,
+    freeze,
+    given_tokenizers,
+    start_from_vectors,
+    vectors_fingerprint,
+)
 from transduce.training.interruption import catch_signals
 from transduce.training.memory_estimate import batch_for, fitting_micro_batch
 from transduce.training.model_card import model_card

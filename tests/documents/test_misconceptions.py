@@ -20,10 +20,10 @@ from transduce.models.block import DecoderBlock, EncoderBlock
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig, paper_base
+from transduce.nn.attention.dot_product import causal_allowed, padding_allowed
 from transduce.nn.attention.multi_head import HeadShape, SelfAttention
-from transduce.nn.mask import causal_allowed, padding_allowed
 from transduce.nn.position import sinusoids
-from transduce.training.schedule import noam
+from transduce.training.optimizer import noam
 
 PAGE = " ".join((ROOT / "docs/explanation/misconceptions.md").read_text(encoding="utf-8").split())
 QUOTED = re.findall(r"`([^`]+)`", PAGE)

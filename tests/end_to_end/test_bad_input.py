@@ -31,7 +31,7 @@ from tests.unit.cli.worlds import (
     weights,
 )
 from transduce.cli.main import run
-from transduce.storage.json_file import read_json
+from transduce.storage.atomic import read_json
 from transduce.storage.manifest import save_manifest
 
 TRANSLATE = "translate model a.txt"

@@ -250,9 +250,7 @@ def test_a_run_of_several_languages_is_watched_language_by_language(
     (many / "new.tsv").write_text("".join(f"{a} {b}\t{min(a, b)} {max(a, b)}\n" for a in "abcdefg" for b in "abcdefg"))
     arguments = ["train", "--init-from", "many", "--mix", corpus, "--extra-validation", "many", "--output", "next"]
     assert run([*arguments, "--set", "training.updates=2"]) == 2
-    assert "many: the model does not translate into sort" in complaint(
-        capsys.readouterr()
-    )
+    assert "many: the model does not translate into sort" in complaint(capsys.readouterr())
     assert run([*arguments, "--set", "training.updates=2", "--extend-vocabulary", "3"]) == 0
     translator = transduce.load("next")
     assert translator.languages.tags is not None and translator.languages.tags.languages == ["copy", "reverse", "sort"]

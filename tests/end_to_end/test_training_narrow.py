@@ -13,10 +13,10 @@ from torch.utils._pytree import tree_leaves
 
 from tests.unit.training.example import run, trainer
 from transduce.data.prepared import Prepared
-from transduce.inference.search import sampling
+from transduce.inference.search import strategy as sampling
 from transduce.inference.search.options import SearchOptions
 from transduce.nn.cpu import cross_entropy
-from transduce.nn.cpu import r_drop as paired_cross_entropy
+from transduce.nn.cpu import cross_entropy as paired_cross_entropy
 from transduce.nn.linear import sum_dtype
 from transduce.nn.position import SinusoidalPositions
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transduce.config import Config
 from transduce.models.catalog import build, name_of, preset
 from transduce.models.interface import AnyTransducer, VocabularySizes
-from transduce.nn.mask import padding_allowed
+from transduce.nn.attention.dot_product import padding_allowed
 
 PAD = 5
 """Not 0, so that nobody can have assumed 0."""

@@ -16,9 +16,7 @@ from transduce.training.checkpoint import Checkpoints
 UPDATES, EVERY = 20, 6
 FURTHER = "gradient_accumulation = 2\nkeep_last = 2\naverage_checkpoints = 2"
 RECIPE = (
-    example.RECIPE.replace(
-        "updates = 20", f"updates = {UPDATES}\n{FURTHER}"
-    )
+    example.RECIPE.replace("updates = 20", f"updates = {UPDATES}\n{FURTHER}")
     .replace("validate_every = 10", f"validate_every = {EVERY}")
     .replace("log_every = 5", "log_every = 1")
     .replace("decode_examples = 5", "decode_examples = 2")

@@ -20,7 +20,7 @@ import torch
 from tests.torture.example import Run, Tally, differences
 from tests.torture.fork_server import ForkServer
 from transduce.model_folder import load_weights, save_weights
-from transduce.storage.json_file import read_json
+from transduce.storage.atomic import read_json
 from transduce.storage.layout import MANIFEST
 from transduce.storage.manifest import save_manifest, write_manifest
 

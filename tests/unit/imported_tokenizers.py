@@ -8,7 +8,7 @@ import sentencepiece
 
 from tests.unit.sentencepiece_models import trained
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
-from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer.library_codec import RenumberedCodec
 
 TAGS = (">>deu<<", ">>fra<<")
 

@@ -26,8 +26,8 @@ from transduce.model_folder import (
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
+from transduce.storage.atomic import read_json, write_json
 from transduce.storage.checkpoints import SavedCheckpoints
-from transduce.storage.json_file import read_json, write_json
 from transduce.storage.layout import CHECKPOINT_KIND, JOURNAL, MANIFEST, MODEL_KIND, OPTIMIZER, PROGRESS, WEIGHTS
 from transduce.storage.manifest import write_manifest
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig

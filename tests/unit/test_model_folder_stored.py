@@ -11,7 +11,7 @@ from transduce.inference.generator import Generator
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
 from transduce.model_folder import describe_model
-from transduce.storage.json_file import read_json
+from transduce.storage.atomic import read_json
 
 STORED = Path(__file__).parent / "stored"
 

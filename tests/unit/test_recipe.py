@@ -22,8 +22,8 @@ from transduce.models.rnn import RnnConfig
 from transduce.models.transformer import TransformerConfig, small
 from transduce.recipe import Recipe, read_recipe, resume_recipe
 from transduce.run import train
+from transduce.storage.atomic import read_json
 from transduce.storage.journal import read_journal
-from transduce.storage.json_file import read_json
 from transduce.storage.layout import MANIFEST
 from transduce.storage.manifest import save_manifest
 from transduce.tasks.catalog import prepare

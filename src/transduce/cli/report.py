@@ -37,8 +37,7 @@ def command(run: Path, other: Path | None, against: Path | None, output: Path, o
     settings and what was filtered out. It is one file that works offline.
     """
     from transduce.inspection.run_record import read_run
-    from transduce.inspection.run_report import save_report
-    from transduce.inspection.run_tables import state
+    from transduce.inspection.run_report import save_report, state
 
     if other is not None and against is not None:
         raise click.UsageError("give the second run once, as OTHER or with --against")

@@ -20,7 +20,7 @@ from transduce.data.report import REASONS, CorpusCounter, Issue, Report, SplitRe
 from transduce.data.settings import DataConfig
 from transduce.data.split import token_bytes
 from transduce.errors import DataError
-from transduce.storage.json_file import write_json
+from transduce.storage.atomic import write_json
 from transduce.storage.layout import REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from transduce.text.tokenizer import AnyTokenizer, is_joint
 from transduce.text.tokenizer.tokenizer import TokenizerConfig

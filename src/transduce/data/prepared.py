@@ -13,7 +13,8 @@ from transduce.data.report import Report, SplitReport
 from transduce.data.settings import SPLITS, DataConfig
 from transduce.data.store import Split
 from transduce.errors import CannotCreate, DataError, MissingInput, SettingsError
-from transduce.storage import json_file, manifest
+from transduce.storage import atomic as json_file
+from transduce.storage import manifest
 from transduce.storage.atomic import atomic_folder
 from transduce.storage.filesystem import storage_errors
 from transduce.storage.layout import CORPUS_KIND, MANIFEST, REPORT, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
-from transduce.inspection.cost import LayerCost, table_1
-from transduce.inspection.dry_run import counted
-from transduce.nn.attention.kernel_attention import KernelAttention
+from transduce.inspection.cost import LayerCost, counted, table_1
+from transduce.nn.attention.kernel import KernelAttention
 from transduce.nn.attention.multi_head import HeadShape, SelfAttention
 from transduce.nn.attention.pattern import Window
 from transduce.nn.convolution import CausalConvolution

@@ -12,7 +12,7 @@ import torch
 
 from transduce.config import Config
 from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
-from transduce.inspection.dry_run import size, tensors
+from transduce.inspection.cost import size, tensors
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import Transducer, VocabularySizes

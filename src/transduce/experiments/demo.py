@@ -19,9 +19,8 @@ from transduce.evaluation.metrics import select_metrics
 from transduce.inference.load import load_translator
 from transduce.recipe import Recipe
 from transduce.run import train
-from transduce.storage.atomic import atomic_file
+from transduce.storage.atomic import atomic_file, write_json
 from transduce.storage.filesystem import remove, storage_errors
-from transduce.storage.json_file import write_json
 from transduce.storage.layout import LOCK, RECIPE
 from transduce.storage.lock import locked
 from transduce.tasks.translation.config import TranslationConfig

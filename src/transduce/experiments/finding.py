@@ -8,6 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
+from torch import Tensor, nn
+
+from transduce.rng import torch_generator
+from transduce.training.optimizer import Schedule, linear
+
 Cell = str | int | float
 """What stands in a table; a float is shown with three digits and kept with all."""
 Outcome = Literal["holds", "holds in part", "does not hold"]
@@ -99,3 +105,41 @@ class Given(NamedTuple):
     """The language that a model of several is asked for, and …"""
     of: str | None = None
     """… the one of the texts."""
+
+
+# Training in a few lines, for claims that need a model of their own: fresh batches, no files, nothing to resume.
+
+REPORT_EVERY = 50
+"""Updates between two words to whoever waits."""
+
+
+def fit(
+    model: nn.Module,
+    loss_of_batch: Callable[[torch.Generator], Tensor],
+    updates: int,
+    seed: int,
+    report: Report,
+    stage: str,
+    rate: Schedule | None = None,
+    betas: tuple[float, float] = (0.9, 0.98),
+    clip: float | None = None,
+) -> None:
+    """Minimise the loss of batches that are drawn from one generator, and leave the model ready to be used.
+
+    By default the rate rises to 0.003 in a hundred updates and falls in a line; `clip` is the longest gradient.
+    """
+    generator = torch_generator(seed)
+    optimizer = torch.optim.Adam(model.parameters(), betas=betas)
+    rate = rate or linear(0.003, min(100, updates), updates)
+    model.train()
+    for update in range(1, updates + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = rate(update)
+        optimizer.zero_grad()
+        loss_of_batch(generator).backward()  # type: ignore[no-untyped-call]
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        if update % REPORT_EVERY == 0:
+            report(stage, update)
+    model.eval()

@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
-from transduce.experiments.fitting import fit
+from transduce.experiments.finding import Chart, Check, Finding, Report, Series, fit, silent
 from transduce.models.block import BlockConfig, EncoderBlock, relative_positions
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialization import initialize

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.nn.attention.dot_product import padding_allowed
 from transduce.nn.embedding import Embedding
 from transduce.nn.initialization import initialize
-from transduce.nn.mask import padding_allowed
 from transduce.nn.norm import NORM
 from transduce.nn.position import sinusoids
 from transduce.rng import torch_generator

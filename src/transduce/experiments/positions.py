@@ -15,8 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.errors import DataError
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
-from transduce.experiments.fitting import fit
+from transduce.experiments.finding import Chart, Check, Finding, Report, Series, fit, silent
 from transduce.models.block import BlockConfig, EncoderBlock, added_positions, final_norm, relative_positions
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialization import initialize

@@ -19,8 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
-from transduce.experiments.fitting import fit
+from transduce.experiments.finding import Chart, Check, Finding, Report, Series, fit, silent
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, Transducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from transduce.config import Table, read_toml
 from transduce.errors import MissingInput, ModelFolderError
-from transduce.storage.json_file import read_json
+from transduce.storage.atomic import read_json
 from transduce.storage.layout import DATA, JOURNAL, RECIPE, REPORT, TIMING
 
 LARGEST, LONGEST = 1e300, 1e12

@@ -33,8 +33,7 @@ from transduce.models.gpt import GptConfig
 from transduce.models.interface import EncoderModel, LanguageModel, Model
 from transduce.models.t5 import T5Config
 from transduce.models.transformer import TransformerConfig
-from transduce.storage.atomic import atomic_folder
-from transduce.storage.json_file import write_json
+from transduce.storage.atomic import atomic_folder, write_json
 from transduce.storage.layout import MODEL_CARD, WEIGHTS
 
 MOST_TOKENS = 513

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from transduce.nn.attention.feature import EluFeatures, FeatureAttention, RandomFeatures
+from transduce.nn.attention.feature import EluFeatures, FeatureAttention, LowRank, RandomFeatures
 from transduce.nn.attention.hashed import Hashed
 from transduce.nn.attention.kernel import Kernel
-from transduce.nn.attention.low_rank import LowRank
 from transduce.nn.attention.pattern import Strided, Window
 
 if TYPE_CHECKING:

@@ -14,10 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from transduce.config import Config
 from transduce.models.attention_kernel import AttentionName, incompatibility, make_kernel
-from transduce.nn.attention.kernel import Kernel
-from transduce.nn.attention.kernel_attention import KernelAttention
+from transduce.nn.attention.kernel import Kernel, KernelAttention, RowPast
 from transduce.nn.attention.multi_head import CrossAttention, HeadShape, SelfAttention
-from transduce.nn.attention.past import RowPast
 from transduce.nn.dropout import Dropout
 from transduce.nn.feed_forward import FEED_FORWARD, GATED
 from transduce.nn.hook import HookPoint

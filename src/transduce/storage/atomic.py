@@ -6,12 +6,14 @@ Wherever a process stops, what stands under the real name is the old version or 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from transduce.errors import CannotCreate
+from transduce.config import Table
+from transduce.errors import CannotCreate, ModelFolderError, TransduceError
 from transduce.storage.filesystem import create_parents, remove, storage_errors, sync
 from transduce.storage.lock import locked_file
 
@@ -107,3 +109,46 @@ def write_file(path: Path, content: bytes) -> None:
         raise CannotCreate(f"{path}: cannot be created (there is no folder {path.parent}); choose another path")
     with atomic_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+# JSON objects as files: read with helpful errors, written as the same bytes each time, replaced atomically.
+
+REMEDY = "copy the folder again"
+
+
+def read_json(path: Path, error_type: type[TransduceError] = ModelFolderError, remedy: str = REMEDY) -> Table:
+    """Read a JSON object; a file that is none raises `error_type`, with `remedy` as the advice."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise error_type(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+    except (ValueError, RecursionError):
+        raise error_type(f"{path}: is not valid JSON; {remedy}") from None
+    if not isinstance(table, dict):
+        raise error_type(f"{path}: is not a JSON object; {remedy}")
+    return table
+
+
+def write_json(path: Path, table: Table) -> None:
+    """Write a JSON object, always as the same bytes, and force it to disk."""
+    path.write_bytes(json_bytes(table))
+    sync(path)
+
+
+def replace_json(path: Path, table: Table) -> None:
+    """Replace a JSON file: wherever this is interrupted, the old object or the new one is complete.
+
+    For one process at a time; the temporary file of a killed process is overwritten by the next.
+    """
+    temporary = path.with_name(f"{path.name}.new")
+    try:
+        write_json(temporary, table)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def json_bytes(table: Table) -> bytes:
+    """The bytes that `write_json` writes."""
+    return (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode("utf-8")

@@ -12,8 +12,8 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError, TransduceError
+from transduce.storage.atomic import REMEDY, json_bytes, read_json, write_json
 from transduce.storage.filesystem import sync
-from transduce.storage.json_file import REMEDY, json_bytes, read_json, write_json
 from transduce.storage.layout import CHECKPOINT_KIND, CORPUS_KIND, DATA, FORMAT, MANIFEST
 
 DIGEST = "sha256"

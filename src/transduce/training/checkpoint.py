@@ -19,10 +19,9 @@ from transduce.data.order import START, Position
 from transduce.errors import ModelFolderError, StorageError
 from transduce.model_folder import load_weights, put_weights, save_weights, weights_of
 from transduce.models.interface import Model
-from transduce.storage.atomic import atomic_folder
+from transduce.storage.atomic import atomic_folder, read_json, write_json
 from transduce.storage.checkpoints import SavedCheckpoints
 from transduce.storage.filesystem import sync
-from transduce.storage.json_file import read_json, write_json
 from transduce.storage.layout import AVERAGE, CHECKPOINT_KIND, OPTIMIZER, PROGRESS, WEIGHTS
 from transduce.storage.manifest import verify, write_manifest
 from transduce.training.averaging import Ema

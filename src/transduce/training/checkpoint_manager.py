@@ -13,8 +13,8 @@ from transduce.training.averaging import Ema
 from transduce.training.checkpoint import SETTINGS, Checkpoints, Progress, checkpoint_tensors
 from transduce.training.config import TrainingConfig
 from transduce.training.distributed.sharding import whole
+from transduce.training.optimizer import ENDING
 from transduce.training.reporter import Reporter
-from transduce.training.schedule import ENDING
 from transduce.training.step import TrainStep
 
 

@@ -27,8 +27,8 @@ from transduce.training.config import TrainingConfig
 from transduce.training.distributed.ranks import ALONE, Ranks
 from transduce.training.interruption import Interruption
 from transduce.training.memory_estimate import SMALLEST_MICRO_BATCH, expected_peak
+from transduce.training.optimizer import build_schedule
 from transduce.training.reporter import Plan, Reporter, Step, Validation
-from transduce.training.schedule import build_schedule
 from transduce.training.step import StepResult, TrainStep
 from transduce.training.system_memory import SharedShortage, keep_freed_memory, ran_out_of_memory, resident_bytes
 from transduce.training.task import Task

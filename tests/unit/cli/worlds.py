@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.unit.cli.example import change_config, seal_again
-from transduce.storage.json_file import read_json
+from transduce.storage.atomic import read_json
 from transduce.storage.manifest import save_manifest
 
 World = Callable[[Path], object]

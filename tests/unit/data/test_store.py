@@ -16,7 +16,7 @@ from transduce.data import prepared as prepared_module
 from transduce.data import ragged as ragged_module
 from transduce.data.ragged import Ragged, RaggedWriter, read_strings
 from transduce.errors import DataError, MissingInput, TransduceError
-from transduce.storage.json_file import read_json
+from transduce.storage.atomic import read_json
 from transduce.storage.manifest import save_manifest
 from transduce.tasks.catalog import load_prepared, prepare
 from transduce.tasks.translation.config import TranslationConfig

@@ -6,9 +6,18 @@ import torch
 from torch import Tensor
 
 from transduce.experiments.finding import silent
-from transduce.experiments.head_maps import Look, Repeating, draw, looks_of_small, trained
-from transduce.experiments.head_roles import finding, heads_of, measure, places
-from transduce.nn.mask import causal_allowed
+from transduce.experiments.head_roles import (
+    Look,
+    Repeating,
+    draw,
+    finding,
+    heads_of,
+    looks_of_small,
+    measure,
+    places,
+    trained,
+)
+from transduce.nn.attention.dot_product import causal_allowed
 
 TEXT = ("a", "b", "a", "c", "b", "a")
 SMALL = Repeating(width=8, num_heads=2, symbols=5, shortest=3, longest=5, batch=8, updates=3, tested=7)

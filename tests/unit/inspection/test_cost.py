@@ -7,8 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from transduce.errors import SettingsError
-from transduce.inspection.cost import Workload, estimate, parameters_by_part
-from transduce.inspection.dry_run import kept_for_backward, observe
+from transduce.inspection.cost import Workload, estimate, kept_for_backward, observe, parameters_by_part
 from transduce.models import catalog
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, VocabularySizes
@@ -109,7 +108,9 @@ def test_shared_matrices_count_once_and_all_parameters_are_in_some_part() -> Non
     both = VocabularySizes(53, 53)
     counts = {}
     for tied in ("all", "target", "none"):
-        model = catalog.build(CONFIG.but(tied_embeddings=tied, positions="learned", norm="pre", attention_bias=True), both)
+        model = catalog.build(
+            CONFIG.but(tied_embeddings=tied, positions="learned", norm="pre", attention_bias=True), both
+        )
         parts = parameters_by_part(model)
         assert sum(parts.values()) == sum(parameter.numel() for parameter in model.parameters())
         counts[tied] = parts["embeddings"], parts["output"]

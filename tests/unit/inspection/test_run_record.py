@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.inspection.run_example import check, folder_of, moment, update
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.inspection.run_record import Line, read_run, read_times
-from transduce.inspection.run_tables import state
+from transduce.inspection.run_report import state
 
 
 def curves_of(*timing: dict[str, Any]) -> Any:

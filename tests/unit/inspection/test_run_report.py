@@ -18,8 +18,7 @@ from tests.unit.inspection.test_page_view import Page
 from transduce.cli.main import run as run_command
 from transduce.errors import CannotCreate, ModelFolderError, SettingsError
 from transduce.inspection.run_record import read_run
-from transduce.inspection.run_report import content, labels, means, page, save_report, thin
-from transduce.inspection.run_tables import spread
+from transduce.inspection.run_report import content, labels, means, page, save_report, spread, thin
 from transduce.storage.journal import Journal
 
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from transduce.models.block import recomputed
 from transduce.nn import linear as product
 from transduce.nn.attention.multi_head import HeadShape, SelfAttention
-from transduce.nn.cpu.cross_entropy import linear_cross_entropy
-from transduce.nn.cpu.r_drop import paired_cross_entropy
+from transduce.nn.cpu.cross_entropy import linear_cross_entropy, paired_cross_entropy
 from transduce.nn.embedding import Output
 from transduce.nn.linear import PANEL, Linear, panels, set_half_products
 

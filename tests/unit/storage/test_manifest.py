@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import ModelFolderError
-from transduce.storage.atomic import atomic_folder
-from transduce.storage.json_file import read_json, write_json
+from transduce.storage.atomic import atomic_folder, read_json, write_json
 from transduce.storage.layout import CHECKPOINT_KIND, CORPUS_KIND, DATA, MANIFEST, MODEL_KIND
 from transduce.storage.manifest import check_run_format, save_manifest, verify, write_manifest
 

@@ -14,7 +14,7 @@ from transduce.data.order import Position
 from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError, StorageError
 from transduce.model_folder import load_weights, save_weights, weights_of
-from transduce.storage.json_file import read_json, write_json
+from transduce.storage.atomic import read_json, write_json
 from transduce.storage.manifest import save_manifest, write_manifest
 from transduce.training.checkpoint import Checkpoints, Divergence, Progress
 from transduce.training.config import TrainingConfig

@@ -19,8 +19,7 @@ from transduce.errors import SettingsError
 from transduce.inference.ctranslate2.spec import library, model_rejection, spec_of
 from transduce.model_folder import ModelFolder, save_tokenizers
 from transduce.models.transformer import Transformer
-from transduce.storage.atomic import atomic_folder
-from transduce.storage.json_file import write_json
+from transduce.storage.atomic import atomic_folder, write_json
 from transduce.storage.layout import CTRANSLATE2_KIND
 from transduce.storage.manifest import write_manifest
 from transduce.text.shortlist import Shortlist

@@ -25,9 +25,8 @@ from transduce.inference.jobs.job import TranslatedWindow
 from transduce.inference.jobs.source import is_file
 from transduce.inference.parallelism import Parallelism
 from transduce.inference.translation import TranslationCounts
-from transduce.storage.atomic import atomic_file
+from transduce.storage.atomic import atomic_file, read_json, replace_json
 from transduce.storage.filesystem import create_parents, storage_errors, sync
-from transduce.storage.json_file import read_json, replace_json
 from transduce.storage.lock import locked_file, move_locked
 
 KIND = "transduce translation"

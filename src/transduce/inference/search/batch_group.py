@@ -6,19 +6,19 @@ Letters: B requests, W beams of each, R = B × W rows, C capacity of the history
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from transduce.errors import TransduceError
 from transduce.inference.search.active_request import ActiveRequest
-from transduce.inference.search.prefix import Prefix
-from transduce.inference.search.shortlist import ShortlistScorer
+from transduce.inference.search.options import Request
 from transduce.inference.search.strategy import STRATEGIES, SearchKey, Selection, StepScores
 from transduce.inference.search.trace import TraceStep, trace_step, trace_stop
-from transduce.models.interface import AnyTransducer, State
+from transduce.models.interface import AnyTransducer, Scorer, State
 from transduce.text.tokenizer.special import Specials
 
 Finished = tuple[ActiveRequest, Exception | None]
@@ -226,3 +226,117 @@ class BatchGroup:
 def _grow(tokens: Tensor, capacity: int) -> Tensor:
     """Pad with room for more tokens.  (… C) -> (… capacity)."""
     return torch.nn.functional.pad(tokens, (0, capacity - tokens.shape[-1]))
+
+
+# Prefixes that hypotheses must begin with, read by the decoder at once and not token by token.
+#
+# Letters: B requests, P tokens of the longest prefix, R rows (requests × beams).
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The prefixes of some requests, many of them empty."""
+
+    tokens: Tensor
+    """(B P), padded with zeros."""
+    lengths: Tensor
+    """(B)"""
+    last: Tensor
+    """(B), what the next step reads: the last token of the prefix, or the first token."""
+    first: Tensor
+    """(B), the token before the prefix: the start token, or a request's own."""
+    scored: Tensor
+    """(B), whether the prefix is scored; a prompt is not."""
+
+    @classmethod
+    def of(cls, requests: Sequence[Request], specials: Specials, device: torch.device) -> Prefix:
+        """Pad the prefixes of requests."""
+        prefixes = [request.prefix for request in requests]
+        longest = max(map(len, prefixes), default=0)
+        rows = [[*prefix, *[0] * (longest - len(prefix))] for prefix in prefixes]
+        firsts = [specials.start if request.first is None else request.first for request in requests]
+        last = [prefix[-1] if prefix else first for prefix, first in zip(prefixes, firsts, strict=True)]
+        return cls(
+            tokens=torch.tensor(rows, dtype=torch.long, device=device).view(len(prefixes), longest),
+            lengths=torch.tensor([len(prefix) for prefix in prefixes], dtype=torch.long, device=device),
+            last=torch.tensor(last, dtype=torch.long, device=device),
+            first=torch.tensor(firsts, dtype=torch.long, device=device),
+            scored=torch.tensor([request.first is None for request in requests], device=device),
+        )
+
+    def read(self, model: AnyTransducer, state: State) -> tuple[State, Tensor]:
+        """Extend a new state by all but the last token; return it with the prefixes' log-probabilities.  -> (B)."""
+        longest = self.tokens.shape[1]
+        if not longest:
+            return state, torch.zeros(len(self.tokens), device=self.tokens.device)
+        input_BP = torch.cat([self.first[:, None], self.tokens[:, :-1]], dim=1)
+        input_RP, length_R = (part.repeat_interleave(state.width, dim=0) for part in (input_BP, self.lengths))
+        hidden_RPD, state = model.extend(input_RP, length_R, state)
+        if not bool(self.scored.any()):
+            return state, torch.zeros(len(self.tokens), device=self.tokens.device)
+        hidden_BPD = hidden_RPD[:: state.width]
+        score_BP = torch.cat(  # one position at a time: all at once would need memory for P times the vocabulary
+            [
+                model.logits(hidden_BPD[:, place]).float().log_softmax(dim=-1).gather(1, self.tokens[:, place, None])
+                for place in range(longest)
+            ],
+            dim=1,
+        )
+        real_BP = torch.arange(longest, device=self.tokens.device) < (self.lengths * self.scored)[:, None]
+        return state, score_BP.where(real_BP, 0.0).sum(dim=1)
+
+
+# Shortlists of a batch group: their union is scored, and each request chooses from its own.
+#
+# A request gets the hypotheses of a model that gives all other tokens no probability, whatever else is in the batch.
+#
+# Letters: B requests, R rows (requests × beams), W beams of a request, V vocabulary, U tokens of the union.
+
+
+class ShortlistScorer:
+    """The union of the shortlists of some requests, with the rows of the output layer that score it."""
+
+    tokens: Tensor
+    """(U), sorted: the token of each column."""
+    specials: Specials
+    """The columns of the special tokens, which are in every union."""
+
+    def __init__(self, model: AnyTransducer, specials: Specials, width: int) -> None:
+        self._model, self._specials, self._width = model, specials, width
+        self._device = model.output.weight.device
+        self._allowed_RU = torch.empty(0, 0, dtype=torch.bool)
+        self._scorer: Scorer | None = None
+        self._gathered = 0
+        """Number of requests that the union was made for."""
+
+    def gather(self, requests: Sequence[ActiveRequest]) -> None:
+        """Make the union for these requests."""
+        lists = [np.asarray(active.request.shortlist, dtype=np.int64) for active in requests]
+        lists = [np.append(tokens, self._specials.end) for tokens in lists]
+        union_U, column = np.unique(np.concatenate([*lists, np.array(self._specials)]), return_inverse=True)
+        row = np.repeat(np.arange(len(lists)), [len(tokens) for tokens in lists])
+        allowed_BU = np.zeros((len(lists), len(union_U)), dtype=np.bool_)
+        allowed_BU[row, column[: len(row)]] = True
+        self.specials = Specials(*column[len(row) :].tolist())
+        self.tokens = torch.from_numpy(union_U).to(self._device)
+        self._allowed_RU = torch.from_numpy(allowed_BU).to(self._device).repeat_interleave(self._width, dim=0)
+        self._scorer, self._gathered = self._model.scorer(self.tokens), len(requests)
+
+    def keep(self, index: Tensor, requests: Sequence[ActiveRequest]) -> None:
+        """Keep these requests only; the union is made anew when half of them are gone.  (B)."""
+        if 2 * len(requests) <= self._gathered:
+            self.gather(requests)
+        else:
+            allowed_BWU = self._allowed_RU.view(-1, self._width, len(self.tokens))
+            self._allowed_RU = allowed_BWU[index].flatten(0, 1)
+
+    def score(self, hidden: Tensor) -> Tensor:
+        """Score the union, with minus infinity for what is not in a row's own list.  (R D) -> (R U)."""
+        assert self._scorer is not None
+        return self._scorer(hidden, self._allowed_RU)
+
+    def spread(self, scores: Tensor) -> Tensor:
+        """Put scores of the union at the places of their tokens in the vocabulary.  (W U) -> (W V)."""
+        whole_WV = torch.full((len(scores), self._model.sizes.target), -torch.inf, device=self._device)
+        whole_WV[:, self.tokens] = scores
+        return whole_WV

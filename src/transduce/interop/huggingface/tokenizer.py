@@ -23,6 +23,7 @@ from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.tokenizer_files import (
     TOKENIZER,
     VOCABULARY,
+    TokenizerSettings,
     bert_codec,
     count_pieces,
     gpt2_codec,
@@ -30,12 +31,10 @@ from transduce.interop.huggingface.tokenizer_files import (
     sentencepiece_codec,
     table_of,
 )
-from transduce.interop.huggingface.tokenizer_settings import TokenizerSettings
 from transduce.models.interface import VocabularySizes
 from transduce.text.tokenizer.file import wrap_errors
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
-from transduce.text.tokenizer.library_codec import LibraryCodec
-from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer.library_codec import LibraryCodec, RenumberedCodec
 
 Pair = tuple[ImportedTokenizer, ImportedTokenizer]
 

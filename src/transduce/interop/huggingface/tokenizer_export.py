@@ -14,12 +14,17 @@ from typing import Literal
 from transduce.config import Table
 from transduce.errors import SettingsError
 from transduce.interop.huggingface.tokenizer import SPIECE, TARGET, TARGET_VOCABULARY
-from transduce.interop.huggingface.tokenizer_files import TOKENIZER, VOCABULARY, template
-from transduce.interop.huggingface.tokenizer_settings import SPECIAL_TOKENS, TOKENIZER_CONFIG
-from transduce.storage.json_file import write_json
+from transduce.interop.huggingface.tokenizer_files import (
+    SPECIAL_TOKENS,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    VOCABULARY,
+    template,
+)
+from transduce.storage.atomic import write_json
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.imported import ImportedTokenizer, SettingsFile
-from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer.library_codec import RenumberedCodec
 from transduce.text.tokenizer.special import END, PAD, START, UNKNOWN
 from transduce.text.tokenizer.tokenizer import Tokenizer
 

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transduce.nn.cpu.short_attention import short_attention
-from transduce.nn.mask import and_causal
 
 SHORT = 128 * 128
 """Weights per head up to which, on a CPU, plain products beat the fused kernel: measured forwards and backwards for
@@ -95,3 +94,22 @@ def fused_attention(
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=allowed, is_causal=causal, scale=scale, enable_gqa=shared
     )
+
+
+# Attention masks: boolean, True means "may attend".
+
+
+def padding_allowed(tokens: Tensor, pad: int) -> Tensor:
+    """Return which positions hold a real token.  (B S) -> (B S)."""
+    return tokens != pad
+
+
+def causal_allowed(length: int, device: torch.device | None = None) -> Tensor:
+    """Return the triangle of section 3.2.3: position q may attend to m <= q.  -> (length, length)."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def and_causal(allowed: Tensor | None, length: int, device: torch.device) -> Tensor:
+    """Combine a mask with the causal triangle.  (B 1 1 N) or None -> (B 1 N N) or (1 1 N N)."""
+    triangle_NN = causal_allowed(length, device)[None, None]
+    return triangle_NN if allowed is None else allowed & triangle_NN

@@ -1,24 +1,28 @@
-"""The interface of efficient attention kernels, which need not compute every pair of positions.
-
-A kernel is part of one layer's self-attention. Like a model it works on a whole sequence at once, or on one more token
-after a past. What it keeps of the past is its own choice (a few keys, all of them, a sum of constant size), as tensors
-with the rows first. For hooks, `scores` and `weights` compute every pair of positions, at full cost.
-
-Letters: B sentences, H heads, N positions, K and V widths of a head; R rows of a state, G heads of keys.
-"""
+"""Multi-head self-attention with an efficient attention kernel in place of the full softmax."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.attention.dot_product import attention_scores, per_group
-from transduce.nn.attention.multi_head import HeadShape
+from transduce.nn.attention.multi_head import HeadShape, MultiHeadAttention, PackedLinear, split_heads
 from transduce.nn.dropout import Dropout
+from transduce.nn.relative_position import UNRELATED, Relation
+
+# The interface of efficient attention kernels, which need not compute every pair of positions.
+#
+# A kernel is part of one layer's self-attention. Like a model it works on a whole sequence at once, or on one more
+# token after a past. What it keeps of the past is its own choice (a few keys, all of them, a sum of constant size),
+# as tensors with the rows first. For hooks, `scores` and `weights` compute every pair of positions, at full cost.
+#
+# Letters: B sentences, H heads, N positions, K and V widths of a head; R rows of a state, G heads of keys.
 
 LayerPast = tuple[Tensor, ...]
 """What one layer keeps, rows first; only the third axis may differ in size between two pasts."""
@@ -113,3 +117,164 @@ def mix_few(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: floa
 def minus_infinity(allowed: Tensor, like: Tensor) -> Tensor:
     """What is added to scores: nothing, or minus infinity where looking is not allowed."""
     return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill_(~allowed, -torch.inf)
+
+
+# What kernels remember while decoding: each layer its own kind of past, every row its own copy of it.
+#
+# Plain attention shares the keys of a sentence among its beams (`nn.state`), for they are many. A window's keys or a
+# sum of constant size are few, so here each row has its own, and a row that goes on from another's past copies it.
+#
+# Letters: S sentences, W rows of each, R = S·W rows, T new tokens of each row.
+
+
+@dataclass
+class RowPast:
+    """The pasts of all layers."""
+
+    layers: list[LayerPast]
+    lengths: Tensor
+    """(S), how many tokens each sentence's rows have read."""
+    reading: Tensor
+    """(S), how many of the new tokens each sentence's rows read now."""
+    longest: int
+    """The largest of `lengths`, known without asking the device."""
+    width: int
+    """Rows of each sentence."""
+    uniform: ClassVar[bool] = False
+    """Rows are never taken together in one step."""
+
+    @classmethod
+    def empty(cls, kernels: Sequence[Kernel], sentences: int, width: int, shape: HeadShape, like: Tensor) -> Self:
+        """Nothing was read yet."""
+        lengths = torch.zeros(sentences, dtype=torch.long, device=like.device)
+        layers = [kernel.empty(sentences * width, shape, like) for kernel in kernels]
+        return cls(layers, lengths, lengths, 0, width)
+
+    def reserve(self, extra: int, lengths: Tensor | None = None) -> None:
+        """Say that `extra` tokens come, of which each sentence reads `lengths`, or all."""
+        self.reading = torch.full_like(self.lengths, extra) if lengths is None else lengths
+
+    def allowed(self, length: int) -> None:
+        """Kernels know themselves what may be looked at."""
+
+    def query_positions(self, length: int) -> Tensor:
+        """At which position each of `length` new tokens of each row stands.  -> (S T·W)."""
+        ahead_N = torch.arange(length, device=self.lengths.device).repeat_interleave(self.width)
+        return self.lengths[:, None] + ahead_N
+
+    def key_positions(self, length: int) -> Tensor:
+        """Only positions that are heard of without their distances go with kernels, and those ask nothing more."""
+        return self.query_positions(length)
+
+    def advance(self, lengths: Tensor | int) -> None:
+        """Count the tokens just read: the same for all sentences, or for each its own."""
+        self.lengths = self.lengths + lengths
+        self.longest = self.longest + lengths if isinstance(lengths, int) else _most(self.lengths)
+
+    def select(self, rows: Tensor) -> RowPast:
+        """Return these rows, in this order: whole sentences, in each of them any of its own rows.  (S'·W)."""
+        lengths = self.lengths.index_select(0, rows[:: self.width] // self.width)
+        layers = [tuple(kept.index_select(0, rows) for kept in layer) for layer in self.layers]
+        return replace(self, layers=layers, lengths=lengths, longest=_most(lengths))
+
+    def join(self, other: RowPast) -> RowPast:
+        """Return the rows of both."""
+        lengths = torch.cat([self.lengths, other.lengths])
+        layers = [
+            tuple(_stacked(*both) for both in zip(*pair, strict=True))
+            for pair in zip(self.layers, other.layers, strict=True)
+        ]
+        return replace(self, layers=layers, lengths=lengths, longest=_most(lengths))
+
+
+def _stacked(first: Tensor, second: Tensor) -> Tensor:
+    """Rows of both, with as many slots as the larger has.  (R G N …), (R' G N' …) -> (R + R' G N'' …)."""
+    slots = max(first.shape[2], second.shape[2])
+    beyond = (0, 0) * (first.dim() - 3)
+    return torch.cat([F.pad(kept, (*beyond, 0, slots - kept.shape[2])) for kept in (first, second)])
+
+
+def _most(lengths: Tensor) -> int:
+    return int(lengths.max()) if len(lengths) else 0
+
+
+class KernelAttention(MultiHeadAttention):
+    """Query, key and value come from the same sequence; the kernel decides which positions attend to which."""
+
+    kernel: Kernel
+    qkv_proj: PackedLinear
+
+    def __init__(self, model_dim: int, shape: HeadShape, bias: bool, dropout: float, kernel: Kernel) -> None:
+        query, key, value = shape.widths
+        parts = [query, value] if kernel.shares_query_and_key else [query, key, value]
+        inputs = {"kernel": kernel, "qkv_proj": PackedLinear(model_dim, parts, bias)}
+        super().__init__(model_dim, shape, bias, dropout, inputs)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        allowed: Tensor | None = None,
+        causal: bool = False,
+        relation: Relation = UNRELATED,
+    ) -> Tensor:
+        """Attend to the whole sequence, or to the past only.  (B N D), (B 1 1 N) -> (B N D)."""
+        query, key, value = self._project(hidden, relation)
+        allowed_BN = None if allowed is None else allowed[:, 0, 0]
+        if self.needs_weights:
+            key = self._each_head(key)
+            score = self.score(self.kernel.scores(query, key, allowed_BN, causal))
+            weight_BHNN = self.weight(self.kernel.weights(score, key, allowed_BN))
+            mixed_BHNV = per_group(self.dropout(weight_BHNN), value)
+        else:
+            key, value = self._each_head(key), self._each_head(value)
+            mixed_BHNV = self.kernel(query, key, value, allowed_BN, causal, self.dropout)
+        return self.project_out(mixed_BHNV)
+
+    def extend(
+        self, hidden: Tensor, past: RowPast, layer: int, allowed: Tensor | None, relation: Relation = UNRELATED
+    ) -> Tensor:
+        """Append the new tokens to the past and attend to what the kernel keeps of it.  (S T·W D) -> (S T·W D)."""
+        width = past.width
+        query, key, value = (self._by_row(each, width) for each in self._project(hidden, relation))
+        if past.longest == 0 and query.shape[2] > 1:  # a prompt is processed at once
+            keys, values = self._each_head(key), self._each_head(value)
+            mixed_RHTV = self.kernel(query, keys, values, None, True, self.dropout)
+            past.layers[layer] = self.kernel.remember(query, key, value, past.reading.repeat_interleave(width))
+        else:
+            mixed_RHTV = self._one_by_one(query, key, value, past, layer)
+        by_sentence = torch.unflatten(mixed_RHTV, 0, (-1, width)).permute(0, 2, 3, 1, 4).flatten(2, 3)
+        return self.project_out(by_sentence)
+
+    def _one_by_one(self, query: Tensor, key: Tensor, value: Tensor, past: RowPast, layer: int) -> Tensor:
+        """(R H T K), (R G T K), (R G T V) -> (R H T V)."""
+        position_R, reading_R = (each.repeat_interleave(past.width) for each in (past.lengths, past.reading))
+        kept, mixed = past.layers[layer], []
+        for time in range(query.shape[2]):
+            vectors = query[:, :, time], key[:, :, time], value[:, :, time]
+            is_read_R = reading_R > time
+            new = NewToken(*vectors, position_R + time * is_read_R, is_read_R, past.longest + time)
+            mixed_RHV, kept = self.kernel.step(new, kept)
+            mixed.append(mixed_RHV)
+        past.layers[layer] = kept
+        if not mixed:
+            return query.new_zeros(*query.shape[:2], 0, self.shape.value_dim)
+        return torch.stack(mixed, dim=2)
+
+    def _project(self, hidden: Tensor, relation: Relation) -> tuple[Tensor, Tensor, Tensor]:
+        """(B N D) -> (B H N K), (B G N K), (B G N V)."""
+        shape = self.shape
+        query, *key, value = self.qkv_proj.project(hidden)
+        turned = [split_heads(each, shape.key_dim) for each in (query, *key)]
+        if relation.turn is not None:
+            turned = [relation.turn(vectors).type_as(vectors) for vectors in turned]
+        keys = F.normalize(turned[0], dim=-1) if self.kernel.shares_query_and_key else turned[1]
+        return self.query(turned[0]), self.key(keys), self.value(split_heads(value, shape.value_dim))
+
+    def _each_head(self, vectors: Tensor) -> Tensor:
+        """Repeat shared keys or values for every query head.  (B G N K) -> (B H N K)."""
+        shared = self.shape.num_heads // vectors.shape[1]
+        return vectors if shared == 1 else vectors.repeat_interleave(shared, dim=1)
+
+    def _by_row(self, vectors: Tensor, width: int) -> Tensor:
+        """(S H T·W K) -> (R H T K)."""
+        return torch.unflatten(vectors, 2, (-1, width)).permute(0, 3, 1, 2, 4).flatten(0, 1)

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.attention.dot_product import attend, attention_scores, per_group
+from transduce.nn.attention.dot_product import and_causal, attend, attention_scores, per_group
 from transduce.nn.dropout import Dropout
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
-from transduce.nn.mask import and_causal
 from transduce.nn.relative_position import UNRELATED, Relation, RelativeEmbeddings
 from transduce.nn.state import KeyValues
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from transduce.nn.cpu import cross_entropy
 from transduce.nn.linear import FullProducts, HalfProducts, Products, sum_dtype
 
 CHUNK_ELEMENTS = 2**22
@@ -135,3 +136,132 @@ def _at_least_single(score: Tensor) -> Tensor:
 def even_rows(count: int, most: int) -> int:
     """Rows of a chunk, so that no small one is left at the end: products of few rows are slow ones."""
     return -(-count // max(1, -(-count // most)))
+
+
+# R-Drop (Liang et al. 2021): two passes with different dropout must give the true token, and must agree.
+#
+# The loss of a token is ½(CE₁ + CE₂) + α/4 (KL(P₁‖P₂) + KL(P₂‖P₁)), half of the paper's equation 4, so that a
+# learning rate means the same with it and without. As in `cross_entropy` the scores are made, used and overwritten a
+# few rows at a time, and the gradients are computed while they are there.
+
+
+def paired_cross_entropy(
+    hiddens: tuple[Tensor, Tensor],
+    weight: Tensor,
+    bias: Tensor | None,
+    output: Tensor,
+    smoothing: float,
+    alpha: float,
+    half: bool = False,
+) -> CrossEntropy:
+    """Score the vocabulary from both passes and compare.  2 × (N D), (V D), (V), (N) -> sums.
+
+    `plain` is the mean of both negative log-likelihoods; hits are not counted. `half` rounds the products.
+    """
+    with torch.autocast(weight.device.type, enabled=False):  # differences of logarithms need all their digits
+        first, second = (hidden.to(weight.dtype) for hidden in hiddens)
+        sums = _Paired.apply(first, second, weight, bias, output, smoothing, alpha, half)  # type: ignore[no-untyped-call]
+    return CrossEntropy(*sums)
+
+
+class _Paired(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        first: Tensor,
+        second: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        output: Tensor,
+        smoothing: float,
+        alpha: float,
+        half: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        count, vocabulary = len(first), len(weight)
+        share, pull = smoothing / max(1, vocabulary - 1), alpha / 4
+        rows = even_rows(count, max(1, cross_entropy.CHUNK_ELEMENTS // (2 * vocabulary)))
+        products: Products = HalfProducts(weight) if half else FullProducts(weight)
+        buffers = first.new_empty(4, rows, vocabulary)
+        weight_sum_D = weight.sum(dim=0)
+        bias_sum = 0.0 if bias is None else bias.sum()
+        wide = sum_dtype(first.device)
+        sums = first.new_zeros(3, dtype=wide)  # smoothed, plain; hits are not counted
+        hidden_grads = torch.empty_like(first), torch.empty_like(second)
+        weight_grad = torch.zeros_like(weight)
+        bias_grad = None if bias is None else torch.zeros_like(bias)
+        for start in range(0, count, max(1, rows)):
+            part = slice(start, start + rows)
+            output_N1 = output[part, None]
+            first_NV, second_NV, *spare = buffers[:, : len(output_N1)]
+            _score(first[part], products, bias, first_NV)
+            _score(second[part], products, bias, second_NV)
+            log_true_N1 = (first_NV.gather(1, output_N1) + second_NV.gather(1, output_N1)) / 2
+            slopes, total_N1, apart_N1 = _compare(first_NV, second_NV, spare, pull)
+            log_true_N1 -= total_N1
+            # As in `cross_entropy` the sum of all scores needs no pass over them; both are means over the passes.
+            score_sum_N1 = ((first[part] + second[part]) @ weight_sum_D / 2 + bias_sum)[:, None]
+            log_rest_N1 = score_sum_N1 - vocabulary * total_N1 - log_true_N1
+            smoothed_N1 = -(1.0 - smoothing) * log_true_N1 - share * log_rest_N1 + pull * apart_N1
+            sums[0] += smoothed_N1.sum(dtype=wide)
+            sums[1] -= log_true_N1.sum(dtype=wide)
+            true_share_N1 = torch.full_like(total_N1, (share - (1.0 - smoothing)) / 2)
+            for hidden, hidden_grad, slope_NV in zip((first, second), hidden_grads, slopes, strict=True):
+                slope_NV.scatter_add_(1, output_N1, true_share_N1)
+                if bias_grad is not None:
+                    bias_grad += slope_NV.sum(dim=0)
+                factor_NV = products.factor(slope_NV)
+                products.backward(factor_NV, out=hidden_grad[part])
+                weight_grad = products.add_outer(weight_grad, factor_NV, hidden[part])
+        for hidden, hidden_grad in zip((first, second), hidden_grads, strict=True):
+            hidden_grad -= share / 2 * weight_sum_D
+            weight_grad -= share / 2 * hidden.sum(dim=0)
+        if bias_grad is not None:
+            bias_grad -= share * count
+        ctx.grads = (*hidden_grads, weight_grad, bias_grad)
+        smoothed, plain, hits = sums.to(first.dtype)
+        ctx.mark_non_differentiable(plain, hits)
+        return smoothed, plain, hits
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        scale = upstream[0]
+        grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
+        ctx.grads = None  # used up
+        return *grads, None, None, None, None
+
+
+def _score(hidden: Tensor, products: Products, bias: Tensor | None, out: Tensor) -> None:
+    products.forward(hidden, out=out)
+    if bias is not None:
+        out += bias
+
+
+def _compare(
+    first: Tensor, second: Tensor, spare: list[Tensor], pull: float
+) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+    """Hold the scores of both passes against each other; they and two `spare` tensors are overwritten.  (N V) each.
+
+    Returned are the gradients of ½(log total₁ + log total₂) + pull · (KL(P₁‖P₂) + KL(P₂‖P₁)) with respect to both
+    scores, the first half of that sum, and what stands behind pull.  2 × (N V), (N 1), (N 1).
+    """
+    apart_NV, p_NV = spare
+    torch.sub(first, second, out=apart_NV)
+    first_total_N1 = _softmax(first, out=p_NV)
+    q_NV = first
+    second_total_N1 = _softmax(second, out=q_NV)
+    apart_NV -= first_total_N1 - second_total_N1  # log P₁ - log P₂
+    forward_N1 = torch.linalg.vecdot(p_NV, apart_NV)[:, None]
+    backward_N1 = -torch.linalg.vecdot(q_NV, apart_NV)[:, None]
+    apart_NV *= pull
+    first_slope_NV = torch.add(apart_NV, 0.5 + pull * (1.0 - forward_N1), out=second)
+    first_slope_NV.mul_(p_NV).sub_(q_NV, alpha=pull)
+    second_slope_NV = torch.sub(0.5 + pull * (1.0 - backward_N1), apart_NV, out=apart_NV)
+    second_slope_NV.mul_(q_NV).sub_(p_NV, alpha=pull)
+    return (first_slope_NV, second_slope_NV), (first_total_N1 + second_total_N1) / 2, forward_N1 + backward_N1
+
+
+def _softmax(score: Tensor, out: Tensor) -> Tensor:
+    """Write the probabilities of scores out, and return the logarithm of each row's total.  (N V) -> (N 1)."""
+    torch.softmax(score, dim=1, out=out)
+    # The likeliest token has exp(its score) / total: the total needs no exponentials of its own.
+    return score.amax(dim=1, keepdim=True) - out.amax(dim=1, keepdim=True).log()

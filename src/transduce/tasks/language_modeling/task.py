@@ -16,7 +16,7 @@ from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, Model
 from transduce.tasks.language_modeling.config import LanguageModelingConfig
 from transduce.tasks.language_modeling.defaults import choose_decoder
-from transduce.tasks.plain_text import PlainTextTask
+from transduce.tasks.transducer import PlainTextTask
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.batch_source import BatchSource

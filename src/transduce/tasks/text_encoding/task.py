@@ -33,8 +33,7 @@ from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.batch_source import BatchSource
 from transduce.training.config import TrainingConfig
-from transduce.training.initial_checkpoint import InitialCheckpoint
-from transduce.training.initial_weights import added_tokens, load_matching_weights
+from transduce.training.initial_checkpoint import InitialCheckpoint, added_tokens, load_matching_weights
 from transduce.training.task import CardText, Defaults, Task
 from transduce.training.validation import Validator
 from transduce.training.workers import Workers

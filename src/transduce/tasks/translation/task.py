@@ -22,8 +22,7 @@ from transduce.models.interface import Model
 from transduce.rng import Rows
 from transduce.tasks.coverage import vocabulary_fit
 from transduce.tasks.language_modeling.defaults import choose_encoder_decoder
-from transduce.tasks.plain_text import PlainTextTask, position_limit
-from transduce.tasks.transducer import READ_ONCE, TransducerTask
+from transduce.tasks.transducer import READ_ONCE, PlainTextTask, TransducerTask, position_limit
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
 from transduce.tasks.translation.corpus import corpus_pairs
 from transduce.tasks.translation.defaults import Survey, choose_fine_tuning, choose_settings, choose_tokenizer, survey

@@ -23,8 +23,7 @@ from transduce.errors import DataError, SettingsError, TransduceError, one_line,
 from transduce.text.lines import check_surrogates
 from transduce.text.tokenizer.batch_encoding import BaseTokenizer
 from transduce.text.tokenizer.file import wrap_errors
-from transduce.text.tokenizer.library_codec import LibraryCodec
-from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer.library_codec import LibraryCodec, RenumberedCodec
 from transduce.text.tokenizer.sentencepiece_codec import SPACE
 
 FORMAT = 1

@@ -19,8 +19,7 @@ import torch
 from safetensors.torch import save_file
 
 from transduce.errors import MissingInput, ModelFolderError
-from transduce.interop.huggingface.folder import CONVERSION, HuggingFaceFolder
-from transduce.interop.huggingface.weights import MAX_HEADER_BYTES
+from transduce.interop.huggingface.folder import CONVERSION, MAX_HEADER_BYTES, HuggingFaceFolder
 
 ONE = {"first": torch.arange(6.0).view(2, 3), "half": torch.arange(5).half()}
 OTHER = {"second": torch.arange(7.0, dtype=torch.float64), "brain": torch.ones(2, 1, dtype=torch.bfloat16)}

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.attention.dot_product import attention_scores, attention_weights, fused_attention
+from transduce.nn.attention.dot_product import and_causal, attention_scores, attention_weights, fused_attention
 from transduce.nn.attention.multi_head import CrossAttention, HeadShape, MultiHeadAttention, PackedLinear, SelfAttention
-from transduce.nn.mask import and_causal
 from transduce.nn.state import KeyValues
 
 BATCH, HEADS, QUERIES, KEYS, KEY_DIM, VALUE_DIM, MODEL_DIM = 2, 3, 5, 7, 11, 13, 17

@@ -12,11 +12,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transduce.errors import DataError
-from transduce.nn.attention.feature import EluFeatures, FeatureAttention, RandomFeatures
+from transduce.nn.attention.feature import EluFeatures, FeatureAttention, LowRank, RandomFeatures
 from transduce.nn.attention.hashed import ITSELF, Hashed
-from transduce.nn.attention.kernel import Kernel, NewToken
-from transduce.nn.attention.kernel_attention import KernelAttention
-from transduce.nn.attention.low_rank import LowRank
+from transduce.nn.attention.kernel import Kernel, KernelAttention, NewToken
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.attention.pattern import Strided, Window
 from transduce.nn.dropout import Dropout

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from transduce.errors import DataError, SettingsError
 from transduce.text.lines import normalise, read_lines
-from transduce.text.tokenizer import bpe_dropout as bpe_dropout
+from transduce.text.tokenizer import bpe_dropout
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer.special import KINDS
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig

@@ -19,7 +19,7 @@ from transduce.inference.segment import cut_tokens
 from transduce.text.constraint import Constraints
 from transduce.text.tokenizer import load_tokenizer
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
-from transduce.text.tokenizer.renumbered_codec import RenumberedCodec
+from transduce.text.tokenizer.library_codec import RenumberedCodec
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 

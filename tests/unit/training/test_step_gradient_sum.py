@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.training import gradient_sum
-from transduce.training.gradient_sum import GradientSum
+from transduce.training import step as gradient_sum
+from transduce.training.step import GradientSum
 
 
 @pytest.fixture(params=[1, 10, 10**6], autouse=True)

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from transduce.nn.cpu import cross_entropy
-from transduce.nn.cpu.cross_entropy import linear_cross_entropy
-from transduce.nn.cpu.r_drop import paired_cross_entropy
+from transduce.nn.cpu.cross_entropy import linear_cross_entropy, paired_cross_entropy
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7, 5.0])

@@ -13,7 +13,7 @@ from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.model_folder import ModelFolder, save_model, weights_of
 from transduce.models.transformer import TransformerConfig
-from transduce.training.initial_weights import copy_weights, freeze, load_matching_weights
+from transduce.training.initial_checkpoint import copy_weights, freeze, load_matching_weights
 
 
 def net(head: int) -> nn.Sequential:

@@ -19,8 +19,8 @@ from tests.unit.inference.search.toy import (
     written_table,
 )
 from transduce.inference.search.options import Request, SearchOptions
-from transduce.inference.search.sampling import likeliest
 from transduce.inference.search.search import Search
+from transduce.inference.search.strategy import likeliest
 
 CHANCES = {1: 0.5, 4: 0.3, 5: 0.15, END: 0.05}
 TABLE = {(): CHANCES, **{(token,): {END: 1.0} for token in CHANCES}}

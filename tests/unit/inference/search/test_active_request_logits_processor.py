@@ -7,7 +7,7 @@ import torch
 
 from tests.unit.inference.search.toy import END, WORDS, Toy, every_hypothesis, random_table, translate, written_table
 from transduce.errors import TransduceError
-from transduce.inference.search.logits_processor import (
+from transduce.inference.search.active_request import (
     forbid_phrase,
     forbid_repeated_ngrams,
     logits_processors,

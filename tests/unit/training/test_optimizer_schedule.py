@@ -7,7 +7,7 @@ import math
 import pytest
 
 from transduce.training.config import TrainingConfig
-from transduce.training.schedule import build_schedule, constant, cosine, inverse_sqrt, linear, noam
+from transduce.training.optimizer import build_schedule, constant, cosine, inverse_sqrt, linear, noam
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transduce.nn.addressing import Address, likeness, moved, sharpened, weights_at, written
+from transduce.models.ancestors.turing_machine import Address, likeness, moved, sharpened, weights_at, written
 
 
 def drawn(*shape: int, seed: int = 5) -> Tensor:

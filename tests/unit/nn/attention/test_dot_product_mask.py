@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transduce.nn.mask import and_causal, causal_allowed, padding_allowed
+from transduce.nn.attention.dot_product import and_causal, causal_allowed, padding_allowed
 
 CPU = torch.device("cpu")
 

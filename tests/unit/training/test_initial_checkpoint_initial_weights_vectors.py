@@ -16,7 +16,7 @@ from transduce.nn.embedding import Embedding
 from transduce.run import train
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
-from transduce.training.initial_weights import start_from_vectors
+from transduce.training.initial_checkpoint import start_from_vectors
 
 LINES = ["cat 1 2 3.5", "dog -4 5e-1 6", "zebra 7 8 9"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.storage.failing import Stop, everything, fail_at
 from transduce.errors import ModelFolderError
-from transduce.storage import json_file
-from transduce.storage.json_file import read_json, replace_json, write_json
+from transduce.storage import atomic as json_file
+from transduce.storage.atomic import read_json, replace_json, write_json
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"files": 1'])
