@@ -22,7 +22,7 @@ QUICK = 3.0
 """Seconds before progress is shown; shorter work needs none."""
 
 
-class Progress(Protocol):
+class JobProgress(Protocol):
     """Shows the progress of a translation."""
 
     def show(self, share: float, speed: float, left: str) -> None: ...
@@ -66,7 +66,7 @@ class Rate:
 class Follower:
     """Reports on a translation; `unit` is what it counts."""
 
-    def __init__(self, progress: Progress | None, size: int, unit: str) -> None:
+    def __init__(self, progress: JobProgress | None, size: int, unit: str) -> None:
         self._progress, self._rate, self._unit = progress, Rate(size), unit
         self._began = self._last = time.monotonic()
 

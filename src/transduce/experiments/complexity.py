@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, silent
 from transduce.inspection.cost import LayerCost, counted, table_1
 from transduce.nn.attention.kernel import KernelAttention
 from transduce.nn.attention.multi_head import HeadShape, SelfAttention
@@ -28,7 +28,7 @@ MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True)
-class Setting:
+class ComplexitySetting:
     """Which lengths and widths."""
 
     lengths: tuple[int, ...] = (16, 64, 256, 1024)
@@ -42,7 +42,7 @@ class Setting:
     """How often a time is taken; the shortest counts, for whatever else goes on only adds to it."""
 
 
-DEFAULT = Setting()
+DEFAULT = ComplexitySetting()
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Point:
         return 3 * self.operations / self.seconds
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: ComplexitySetting = DEFAULT) -> Finding:
     """Build the four layers of Table 1 in every size, count, follow and time them."""
     points = []
     for length in setting.lengths:
@@ -135,11 +135,11 @@ class Restricted(nn.Module):
         return mixed
 
 
-def _shape(dim: int, setting: Setting) -> HeadShape:
+def _shape(dim: int, setting: ComplexitySetting) -> HeadShape:
     return HeadShape.plain(setting.heads, dim // setting.heads, dim // setting.heads)
 
 
-LAYERS: dict[str, Callable[[int, int, int, Setting], nn.Module]] = {
+LAYERS: dict[str, Callable[[int, int, int, ComplexitySetting], nn.Module]] = {
     "self-attention": lambda dim, depth, length, setting: SelfAttention(dim, _shape(dim, setting)),
     "recurrent": lambda dim, depth, length, setting: Recurrent(dim),
     "convolutional": lambda dim, depth, length, setting: Convolved(dim, setting.kernel, depth),
@@ -150,14 +150,14 @@ LAYERS: dict[str, Callable[[int, int, int, Setting], nn.Module]] = {
 """In Table 1's order: (width, how deep in a stack, length, setting) -> a layer."""
 
 
-def count(kind: str, length: int, dim: int, setting: Setting) -> int:
+def count(kind: str, length: int, dim: int, setting: ComplexitySetting) -> int:
     """Count the operations of a layer's matrix products, forwards (a multiply-add is two)."""
     with torch.device("meta"):
         layer = LAYERS[kind](dim, 0, length, setting)
         return counted(lambda: layer(torch.zeros(1, length, dim)))[1]
 
 
-def path_length(kind: str, length: int, setting: Setting, seed: int) -> int:
+def path_length(kind: str, length: int, setting: ComplexitySetting, seed: int) -> int:
     """Return how many steps lie between the first input and the last output.
 
     Layers are stacked until the gradient arrives. A recurrent layer takes a step for every position on the way.
@@ -198,7 +198,7 @@ def _row(point: Point) -> tuple[str | int | float, ...]:
     )
 
 
-def _checks(points: Sequence[Point]) -> tuple[Check, ...]:
+def _checks(points: Sequence[Point]) -> tuple[ClaimCheck, ...]:
     sizes = [points[at : at + len(LAYERS)] for at in range(0, len(points), len(LAYERS))]
     pairs = [(looks, recurs) for looks, recurs, *_ in sizes]
     cheaper = [looks for looks, recurs in pairs if looks.operations < recurs.operations]
@@ -211,26 +211,26 @@ def _checks(points: Sequence[Point]) -> tuple[Check, ...]:
     followed = [p for p in points if p.dim == points[0].dim and p.table.layer != "recurrent"]
     right = [point for point in followed if point.path == point.table.path_length]
     return (
-        Check(
+        ClaimCheck(
             f"paths are as long as Table 1 says ({len(right)} of {len(followed)} followed; a recurrent layer's "
             "is one step for each position by its nature)",
             len(right) == len(followed),
         ),
-        Check(
+        ClaimCheck(
             "where n < d a self-attention layer needs fewer operations than a recurrent one (with its four "
             f"projections, which Table 1 leaves out, in {sum(one in cheaper for one in short)} of {len(short)} sizes)",
             all(one in cheaper for one in short),
         ),
-        Check(
+        ClaimCheck(
             f"a recurrent layer can need fewer operations and take longer (in {len(slower)} of {len(pairs)} sizes"
             f"{_clearest(slower)})",
             bool(slower),
         ),
-        Check(
+        ClaimCheck(
             f"where n > d it always takes longer (in {len(slower_long)} of {len(long)} sizes)",
             len(slower_long) == len(long),
         ),
-        Check(
+        ClaimCheck(
             "its operations, one step after another, take longer each than a convolution's, which are products of the "
             f"same kind for all positions at once ({min(rates):.1f} to {max(rates):.1f} times as long)",
             min(rates) > 1,
@@ -249,7 +249,7 @@ def _clearest(pairs: Sequence[tuple[Point, Point]]) -> str:
     )
 
 
-def _charts(setting: Setting, points: Sequence[Point]) -> tuple[Chart, ...]:
+def _charts(setting: ComplexitySetting, points: Sequence[Point]) -> tuple[Chart, ...]:
     def chart(dim: int, what: str, unit: str, value: Callable[[Point], float]) -> Chart:
         shown = [point for point in points if point.dim == dim]
         series = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from transduce.config import Config
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, silent
 from transduce.inspection.cost import size, tensors
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
@@ -28,7 +28,7 @@ CLOSE = 0.02
 
 
 @dataclass(frozen=True)
-class Setting:
+class DecoderMemorySetting:
     """Sizes of the decoders: those of the paper's base model."""
 
     width: int = 512
@@ -46,10 +46,10 @@ class Setting:
         return 2 * self.num_layers * self.width * FLOAT
 
 
-DEFAULT = Setting()
+DEFAULT = DecoderMemorySetting()
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: DecoderMemorySetting = DEFAULT) -> Finding:
     """Let every kind of decoder read texts of every length, and count what it keeps."""
     kinds, counted = decoders(setting), {}
     for name, config in kinds.items():
@@ -96,7 +96,7 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
     )
 
 
-def decoders(setting: Setting) -> dict[str, Config]:
+def decoders(setting: DecoderMemorySetting) -> dict[str, Config]:
     """Return the decoders by name: plain attention, three ways to keep less of it, and recurrence."""
     plain = GptConfig(
         model_dim=setting.width,
@@ -137,7 +137,7 @@ def kept(config: Config, context: int, seed: int) -> int:
     return size(tensors(state))
 
 
-def computed(setting: Setting, name: str, context: int) -> int:
+def computed(setting: DecoderMemorySetting, name: str, context: int) -> int:
     """Return the bytes that follow from the sizes."""
     key_dim = setting.width // setting.num_heads
     return {
@@ -151,32 +151,32 @@ def computed(setting: Setting, name: str, context: int) -> int:
 
 
 def _checks(
-    setting: Setting, counted: dict[tuple[str, int], int], expected: dict[tuple[str, int], int]
-) -> tuple[Check, ...]:
+    setting: DecoderMemorySetting, counted: dict[tuple[str, int], int], expected: dict[tuple[str, int], int]
+) -> tuple[ClaimCheck, ...]:
     first, last = setting.contexts[0], setting.contexts[-1]
     growth = {name: counted[name, last] / counted[name, first] for name, _ in counted}
     off = max(abs(counted[place] / expected[place] - 1) for place in counted if place[1] == last)
     share = {name: counted["full", last] / counted[name, last] for name in growth}
     times = last / first
     return (
-        Check(f"what was counted is what was computed (within {off:.1%})", off < CLOSE),
-        Check(
+        ClaimCheck(f"what was counted is what was computed (within {off:.1%})", off < CLOSE),
+        ClaimCheck(
             f"from {first:,} to {last:,} tokens, × {times:g}, keys and values grow × {growth['full']:.1f}",
             abs(growth["full"] / times - 1) < CLOSE,
         ),
-        Check(f"an LSTM's state grows × {growth['LSTM']:.1f}", growth["LSTM"] == 1),
-        Check(
+        ClaimCheck(f"an LSTM's state grows × {growth['LSTM']:.1f}", growth["LSTM"] == 1),
+        ClaimCheck(
             "all layers of an LSTM of the same width keep as much as attention keeps of a single token "
             f"({counted['LSTM', last]:,} bytes, {setting.token:,})",
             abs(counted["LSTM", last] / setting.token - 1) < CLOSE,
         ),
-        Check(
+        ClaimCheck(
             f"heads that share keys and values keep so much less: {setting.shared} instead of {setting.num_heads} "
             f"1/{share['grouped']:.1f}, one 1/{share['multi-query']:.1f}",
             abs(share["grouped"] * setting.shared / setting.num_heads - 1) < CLOSE
             and abs(share["multi-query"] / setting.num_heads - 1) < CLOSE,
         ),
-        Check(
+        ClaimCheck(
             f"growth is a matter of attention as such: it is there with a window (× {growth['window']:.1f}) and with "
             f"linear attention (× {growth['linear']:.1f})",
             min(growth["window"], growth["linear"]) > 1 + CLOSE,

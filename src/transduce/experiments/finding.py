@@ -47,7 +47,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Check:
+class ClaimCheck:
     """One sentence that follows from the claim, with the numbers that were measured, and whether they bear it out."""
 
     statement: str
@@ -66,7 +66,7 @@ class Finding:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     charts: tuple[Chart, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[ClaimCheck, ...]
 
     def __post_init__(self) -> None:
         assert self.checks and all(len(row) == len(self.columns) for row in self.rows)

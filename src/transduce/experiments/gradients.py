@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, silent
 from transduce.models.block import BlockConfig, EncoderBlock
 from transduce.nn.initialization import initialize
 from transduce.nn.recurrence import Cell, Recurrence
@@ -29,7 +29,7 @@ Read = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Setting:
+class GradientSetting:
     """Sizes, and how large recurrent weights are."""
 
     dim: int = 32
@@ -46,10 +46,10 @@ class Setting:
     """Of the deeper stack of attention."""
 
 
-DEFAULT = Setting()
+DEFAULT = GradientSetting()
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: GradientSetting = DEFAULT) -> Finding:
     """Draw the layers, let each read the same sequences, and follow the gradient of its last state back."""
     generator = torch_generator(seed)
     shape, farthest = (setting.sequences, setting.length, setting.dim), setting.distances[-1]
@@ -171,38 +171,38 @@ def _per_token(norm_K: Tensor) -> float:
     return math.exp(math.log(_share(norm_K)) / (len(norm_K) - 1))
 
 
-def _checks(setting: Setting, lines: list[Tensor], difference: float) -> tuple[Check, ...]:
+def _checks(setting: GradientSetting, lines: list[Tensor], difference: float) -> tuple[ClaimCheck, ...]:
     shares = [_share(norm_K) for norm_K in lines]
     (below, above, far), gated, remembering, looking = shares[:3], shares[3:5], shares[5:7], shares[7:]
     farthest, gains = setting.distances[-1], setting.gains
     return (
-        Check(
+        ClaimCheck(
             f"the gradient of a plain network is the product of its steps' Jacobians (difference {difference:.1g})",
             difference < 1e-6,
         ),
-        Check(
+        ClaimCheck(
             f"with weights of {gains[0]:g} it vanishes: {farthest} tokens back, {below:.1g} of it is left",
             below < VANISHED,
         ),
-        Check(
+        ClaimCheck(
             f"with weights of {gains[2]:g} it explodes: {farthest} tokens back it is {far:.1g} times larger",
             far > EXPLODED,
         ),
-        Check(
+        ClaimCheck(
             f"it grows as soon as weights are above 1: with {gains[1]:g} it is {above:.2g} times what it was (tanh's "
             "slope, which is below 1, counts too)",
             above > 1,
         ),
-        Check(
+        ClaimCheck(
             f"gates by themselves keep it from vanishing: {gated[0]:.1g} (LSTM) and {gated[1]:.1g} (GRU) is left "
             "before training, half of what was there being forgotten at each step",
             min(gated) > VANISHED,
         ),
-        Check(
+        ClaimCheck(
             f"gates that remember keep it within a factor of {STEADY:g}: {remembering[0]:.2g} and {remembering[1]:.2g}",
             all(1 / STEADY < share < STEADY for share in remembering),
         ),
-        Check(
+        ClaimCheck(
             f"attention keeps it within a factor of {STEADY:g} at any distance, without having learnt anything: "
             f"{looking[0]:.2g} through one block, {looking[1]:.2g} through {setting.blocks}",
             all(1 / STEADY < share < STEADY for share in looking),

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transduce.errors import SettingsError
-from transduce.experiments.finding import Cell, Chart, Check, Finding, Given, Report, Series, fit, silent
+from transduce.experiments.finding import Cell, Chart, ClaimCheck, Finding, Given, Report, Series, fit, silent
 from transduce.inference.generator import Generator
 from transduce.inference.load import load
 from transduce.inference.translator import Translator
@@ -39,7 +39,7 @@ SELF: tuple[Kind, ...] = ("encoder", "decoder")
 
 
 @dataclass(frozen=True)
-class Look:
+class SelfAttentionMaps:
     """One text and the self-attention that read it."""
 
     stack: str
@@ -100,18 +100,21 @@ def scores(model: LanguageModel[State], text: Tensor) -> Tensor:
     return model.logits(model(text[:, :-1], model.encode(nothing, nothing.bool())))
 
 
-def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> tuple[list[Look], float]:
+def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> tuple[list[SelfAttentionMaps], float]:
     """Return what it looked at in new texts, and the share of the second halves that it knew."""
     half = (sizes.shortest + sizes.longest + 1) // 2
     text_BN = draw(sizes, sizes.tested, half, torch_generator(seed + 1000))
     with torch.no_grad(), eval_mode(model), record(model) as heard:
         knew_BN = scores(model, text_BN)[:, half:].argmax(dim=-1) == text_BN[:, half + 1 :]
     weight_LBHNN = torch.stack(list(heard.values()))
-    looks = [Look("decoder", weight_LBHNN[:, row], tuple(text[:-1])) for row, text in enumerate(text_BN.tolist())]
+    looks = [
+        SelfAttentionMaps("decoder", weight_LBHNN[:, row], tuple(text[:-1]))
+        for row, text in enumerate(text_BN.tolist())
+    ]
     return looks, float(knew_BN.double().mean())
 
 
-def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[Look]]:
+def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SelfAttentionMaps]]:
     """Give what a translator or a language model looks at in each of some texts."""
     folder, model = given.folder, load(given.folder)
     if isinstance(model, Translator) and model.model.image_size is not None:
@@ -126,15 +129,15 @@ def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[Look]]:
     raise SettingsError(f"{folder}: holds a text encoder; give a translation or language model")
 
 
-def _of_translator(translator: Translator, text: str) -> list[Look]:
+def _of_translator(translator: Translator, text: str) -> list[SelfAttentionMaps]:
     maps = translator.attention(text)
     found = [kind for kind in SELF if kind in maps.maps]
     if not found:
         raise SettingsError("this model has no self-attention; give one that has it, such as a transformer")
-    return [Look(kind, torch.tensor(maps.maps[kind]), maps.columns(kind)) for kind in found]
+    return [SelfAttentionMaps(kind, torch.tensor(maps.maps[kind]), maps.columns(kind)) for kind in found]
 
 
-def _of_generator(generator: Generator, text: str) -> Look:
+def _of_generator(generator: Generator, text: str) -> SelfAttentionMaps:
     tokens = generator.tokenizer.encode(text)
     if len(tokens) < 2:
         raise SettingsError(f"a text of {len(tokens)} tokens has no attention map; give longer lines")
@@ -143,7 +146,7 @@ def _of_generator(generator: Generator, text: str) -> Look:
     token_1N = torch.tensor([[*tokens, 0]])
     with torch.no_grad(), eval_mode(generator.model), record(generator.model) as heard:
         scores(generator.model, token_1N)
-    return Look("decoder", torch.stack([weight_1HNN[0] for weight_1HNN in heard.values()]), tuple(tokens))
+    return SelfAttentionMaps("decoder", torch.stack([weight_1HNN[0] for weight_1HNN in heard.values()]), tuple(tokens))
 
 
 ROLES = ("itself", "previous", "first", "same word", "after same word")
@@ -165,7 +168,7 @@ SENTENCES = (
 DEFAULT = Repeating()
 
 
-class Head(NamedTuple):
+class HeadRole(NamedTuple):
     """One head and how much of its attention goes where."""
 
     stack: str
@@ -185,7 +188,7 @@ class Head(NamedTuple):
 def measure(seed: int = 1, report: Report = silent, setting: Repeating = DEFAULT) -> Finding:
     """Train a small model and look at its heads."""
     looks, knew = looks_of_small(trained(setting, seed, report), setting, seed)
-    learned = Check(f"the model has learned to repeat ({knew:.1%} of what it should say again)", knew >= KNOWN)
+    learned = ClaimCheck(f"the model has learned to repeat ({knew:.1%} of what it should say again)", knew >= KNOWN)
     told = {"width": setting.width, "symbols": setting.symbols, "updates": setting.updates, "texts": setting.tested}
     return finding(looks, told, [learned])
 
@@ -195,7 +198,7 @@ def measure_model(given: Given, report: Report = silent) -> Finding:
     texts = SENTENCES if given.texts is None else given.texts
     languages = {name: value for name, value in (("from", given.of), ("to", given.to)) if value is not None}
 
-    def looks() -> Iterator[Look]:  # one text's at a time: maps are large
+    def looks() -> Iterator[SelfAttentionMaps]:  # one text's at a time: maps are large
         for number, seen in enumerate(looks_of_given(given, texts), start=1):
             yield from seen
             report("texts", number)
@@ -203,7 +206,7 @@ def measure_model(given: Given, report: Report = silent) -> Finding:
     return finding(looks(), {"model": str(given.folder), "texts": len(texts), **languages}, [])
 
 
-def finding(looks: Iterable[Look], setting: Mapping[str, Cell], further: Sequence[Check]) -> Finding:
+def finding(looks: Iterable[SelfAttentionMaps], setting: Mapping[str, Cell], further: Sequence[ClaimCheck]) -> Finding:
     """Say what each head looks at."""
     heads = heads_of(looks)
     columns = (*ROLES, "far")
@@ -242,7 +245,7 @@ def finding(looks: Iterable[Look], setting: Mapping[str, Cell], further: Sequenc
     )
 
 
-def heads_of(looks: Iterable[Look]) -> list[Head]:
+def heads_of(looks: Iterable[SelfAttentionMaps]) -> list[HeadRole]:
     """Take the mean over all texts of what each head looked at."""
     total: dict[tuple[str, str], Tensor] = defaultdict(lambda: torch.zeros(()))
     count: dict[tuple[str, str], int] = defaultdict(int)
@@ -261,7 +264,7 @@ def heads_of(looks: Iterable[Look]) -> list[Head]:
         mean = {role: total[stack, role] / max(1, count[stack, role]) for role in (*ROLES, "far", "distance")}
         for layer, number in torch.cartesian_prod(*map(torch.arange, mean["far"].shape)).tolist():
             shares = {role: float(mean[role][layer, number]) for role in (*ROLES, "far")}
-            heads.append(Head(stack, layer + 1, number + 1, shares, float(mean["distance"][layer, number])))
+            heads.append(HeadRole(stack, layer + 1, number + 1, shares, float(mean["distance"][layer, number])))
     return heads
 
 
@@ -293,10 +296,10 @@ def _back(tokens: Sequence[int | str]) -> Tensor:
     return place_N[:, None] - place_N
 
 
-def _checks(heads: Sequence[Head]) -> list[Check]:
+def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
     best = {role: max(heads, key=lambda head: head.shares[role]) for role in ROLES[1:]}
     checks = [
-        Check(
+        ClaimCheck(
             f"some head looks mostly at {_called(role)}: {head.stack} layer {head.layer}, head {head.number} with "
             f"{head.shares[role]:.2f}",
             head.shares[role] >= MOSTLY,
@@ -304,20 +307,24 @@ def _checks(heads: Sequence[Head]) -> list[Check]:
         for role, head in best.items()
     ]
     mixed = sum(head.role == "mixed" for head in heads)
-    layers: dict[tuple[str, int], list[Head]] = defaultdict(list)
+    layers: dict[tuple[str, int], list[HeadRole]] = defaultdict(list)
     for head in heads:
         layers[head.stack, head.layer].append(head)
     named = [[head.role for head in group if head.role != "mixed"] for group in layers.values()]
     alone = sum(len(set(roles)) == len(roles) for roles in named)
     checks += [
-        Check(f"every head has a role with a name ({len(heads) - mixed} of {len(heads)} have)", mixed == 0),
-        Check(f"no two heads of a layer have the same one (in {alone} of {len(layers)} layers)", alone == len(layers)),
+        ClaimCheck(f"every head has a role with a name ({len(heads) - mixed} of {len(heads)} have)", mixed == 0),
+        ClaimCheck(
+            f"no two heads of a layer have the same one (in {alone} of {len(layers)} layers)", alone == len(layers)
+        ),
     ]
     for stack in dict.fromkeys(head.stack for head in heads):
         depths = [number for name, number in layers if name == stack]
         near, far = (_mean([head.distance for head in layers[stack, depth]]) for depth in (min(depths), max(depths)))
         checks.append(
-            Check(f"the {stack}'s last layer looks further than its first ({far:.1f} tokens, {near:.1f})", far > near)
+            ClaimCheck(
+                f"the {stack}'s last layer looks further than its first ({far:.1f} tokens, {near:.1f})", far > near
+            )
         )
     return checks
 

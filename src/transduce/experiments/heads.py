@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, fit, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, fit, silent
 from transduce.models.block import BlockConfig, EncoderBlock, relative_positions
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialization import initialize
@@ -27,7 +27,7 @@ NARROW = 0.01
 
 
 @dataclass(frozen=True)
-class Setting:
+class HeadSetting:
     """Sizes of the models and of the task."""
 
     width: int = 32
@@ -45,13 +45,13 @@ class Setting:
     """Sequences that each is tried on."""
 
 
-DEFAULT = Setting()
+DEFAULT = HeadSetting()
 
 
 class Looker(nn.Module):
     """Embedding, blocks, and a score for every pair of symbols at every position; it hears of distances by rotation."""
 
-    def __init__(self, setting: Setting, num_heads: int, num_layers: int) -> None:
+    def __init__(self, setting: HeadSetting, num_heads: int, num_layers: int) -> None:
         super().__init__()
         config = BlockConfig(
             model_dim=setting.width,
@@ -78,7 +78,7 @@ class Looker(nn.Module):
         return scores
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: HeadSetting = DEFAULT) -> Finding:
     """Train models with as many parameters and other numbers of heads, and try them on what they have not seen."""
     kinds = [(layers, heads) for layers in setting.layers for heads in setting.num_heads]
     right = {
@@ -115,14 +115,14 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
     )
 
 
-def draw(setting: Setting, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw(setting: HeadSetting, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return sequences and, from position `far` on, which pair each position has to name.  -> (B N), (B N - far)."""
     token_BN = torch.randint(setting.symbols, (size, setting.length), generator=generator)
     pair_BN = token_BN.roll(1, dims=1) * setting.symbols + token_BN.roll(setting.far, dims=1)
     return token_BN, pair_BN[:, setting.far :]
 
 
-def accuracy(setting: Setting, layers: int, heads: int, seed: int, report: Report = silent) -> float:
+def accuracy(setting: HeadSetting, layers: int, heads: int, seed: int, report: Report = silent) -> float:
     """Train one model; return at how many positions of new sequences it names both symbols."""
     model = Looker(setting, heads, layers)
     initialize(model, seed)
@@ -135,30 +135,30 @@ def accuracy(setting: Setting, layers: int, heads: int, seed: int, report: Repor
     return float((named_BN == pair_BN).double().mean())
 
 
-def _loss(model: Looker, setting: Setting, generator: torch.Generator) -> Tensor:
+def _loss(model: Looker, setting: HeadSetting, generator: torch.Generator) -> Tensor:
     token_BN, pair_BN = draw(setting, setting.batch, generator)
     return F.cross_entropy(model(token_BN)[:, setting.far :].flatten(0, 1), pair_BN.flatten())
 
 
-def _checks(setting: Setting, right: dict[tuple[int, int], list[float]]) -> tuple[Check, ...]:
+def _checks(setting: HeadSetting, right: dict[tuple[int, int], list[float]]) -> tuple[ClaimCheck, ...]:
     first, last = setting.layers[0], setting.layers[-1]
     alone, several = _mean(right[first, 1]), [_mean(right[first, heads]) for heads in setting.num_heads[1:]]
     most, best = several[-1], max(several)
     blind, tried = 1 / setting.symbols, right[first, 1]
     return (
-        Check(f"in {first} layer several heads learn the task ({best:.1%} at best)", best >= RIGHT),
-        Check(
+        ClaimCheck(f"in {first} layer several heads learn the task ({best:.1%} at best)", best >= RIGHT),
+        ClaimCheck(
             f"and a single head does not ({alone:.1%} on average, {min(tried):.1%} to {max(tried):.1%}; who sees one "
             f"place and guesses the other has {blind:.1%})",
             alone < RIGHT,
         ),
-        Check(f"every number of heads is better than one ({min(several):.1%} at least)", min(several) > alone),
-        Check(
+        ClaimCheck(f"every number of heads is better than one ({min(several):.1%} at least)", min(several) > alone),
+        ClaimCheck(
             f"the more heads the better: {setting.num_heads[-1]} of width {setting.width // setting.num_heads[-1]} are "
             f"as good as any ({most:.1%}, at best {best:.1%})",
             most >= best - NARROW,
         ),
-        Check(
+        ClaimCheck(
             f"more layers do not make up for it: with {last} a single head still fails ({_mean(right[last, 1]):.1%})",
             _mean(right[last, 1]) < RIGHT,
         ),

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, silent
 from transduce.nn.attention.dot_product import padding_allowed
 from transduce.nn.embedding import Embedding
 from transduce.nn.initialization import initialize
@@ -32,7 +32,7 @@ Kind = Literal["layer", "rms", "batch", "instance"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class NormSetting:
     """Sizes of batches."""
 
     dim: int = 64
@@ -50,7 +50,7 @@ class Setting:
     """Batches from which BatchNorm learns what it uses in evaluation."""
 
 
-DEFAULT = Setting()
+DEFAULT = NormSetting()
 
 
 class Norm(nn.Module):
@@ -92,7 +92,7 @@ NORMS: dict[str, tuple[Kind, bool]] = {
 class World:
     """Where batches come from: sentences of words as frequent as words are, as the states that enter a stack."""
 
-    def __init__(self, setting: Setting, seed: int) -> None:
+    def __init__(self, setting: NormSetting, seed: int) -> None:
         self.setting = setting
         self.generator = torch_generator(seed)
         self.embedding = Embedding(setting.words, setting.dim)
@@ -133,7 +133,7 @@ class Changes(NamedTuple):
     """Of all vectors but the last, when the last word is another."""
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: NormSetting = DEFAULT) -> Finding:
     """Watch a sentence through every norm, while everything around it changes."""
     sentences, padding = setting.sentences[len(setting.sentences) // 2], setting.paddings[-1]
     found, by_sentences, by_padding = {}, {}, {}
@@ -169,7 +169,7 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
     )
 
 
-def accustomed(name: str, setting: Setting, seed: int) -> Norm:
+def accustomed(name: str, setting: NormSetting, seed: int) -> Norm:
     """Return a norm that has seen batches, so that BatchNorm has something to go by in evaluation."""
     kind, real_only = NORMS[name]
     norm, world = Norm(kind, setting.dim, real_only), World(setting, seed)
@@ -178,7 +178,7 @@ def accustomed(name: str, setting: Setting, seed: int) -> Norm:
     return norm
 
 
-def changes(norm: Norm, setting: Setting, sentences: int, padding: int, seed: int) -> Changes:
+def changes(norm: Norm, setting: NormSetting, sentences: int, padding: int, seed: int) -> Changes:
     """Return the mean of what is seen over all draws."""
     world = World(setting, seed + 1)
     seen = [_watch(norm, world, sentences, padding) for _ in range(setting.trials)]
@@ -223,40 +223,44 @@ def change(before: Tensor, after: Tensor) -> float:
     return share
 
 
-def _checks(found: dict[str, Changes], by_sentences: dict[str, list[float]], setting: Setting) -> tuple[Check, ...]:
+def _checks(
+    found: dict[str, Changes], by_sentences: dict[str, list[float]], setting: NormSetting
+) -> tuple[ClaimCheck, ...]:
     layer, batch, instance = found["LayerNorm"], found["BatchNorm"], found["InstanceNorm"]
     batch_real, instance_real = found["BatchNorm, padding left out"], found["InstanceNorm, padding left out"]
     few, many = by_sentences["BatchNorm, padding left out"][0], by_sentences["BatchNorm, padding left out"][-1]
     company = max(instance_real[:4])
     return (
-        Check(f"nothing around a sentence changes what LayerNorm makes of it ({max(layer):.1g})", max(layer) < NOTHING),
-        Check(
+        ClaimCheck(
+            f"nothing around a sentence changes what LayerNorm makes of it ({max(layer):.1g})", max(layer) < NOTHING
+        ),
+        ClaimCheck(
             f"BatchNorm in training: other neighbours change it by {batch.neighbours_training:.1%}, more padding by "
             f"{batch.padding_training:.1%}",
             min(batch.neighbours_training, batch.padding_training) > MUCH,
         ),
-        Check(
+        ClaimCheck(
             f"leaving padding out of its means does not cure it: neighbours, {batch_real.neighbours_training:.1%}",
             batch_real.neighbours_training > MUCH,
         ),
-        Check(
+        ClaimCheck(
             f"the smaller the batch the worse: {few:.1%} with {setting.sentences[0]} sentences, {many:.1%} with "
             f"{setting.sentences[-1]}",
             few > many,
         ),
-        Check(
+        ClaimCheck(
             f"BatchNorm does something else in evaluation than in training ({batch.to_evaluation:.1%})",
             batch.to_evaluation > MUCH,
         ),
-        Check(
+        ClaimCheck(
             f"InstanceNorm: more padding changes it by {instance.padding_training:.1%}",
             instance.padding_training > MUCH,
         ),
-        Check(
+        ClaimCheck(
             f"leaving padding out does not cure it either (neighbours and padding then change it by {company:.1g})",
             company > MUCH,
         ),
-        Check(
+        ClaimCheck(
             "but then it lets the past see the future, which a decoder must not: another last word changes the others "
             f"by {instance_real.by_last_word:.1%}",
             instance_real.by_last_word > MUCH,

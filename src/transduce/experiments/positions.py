@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.errors import DataError
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, fit, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, fit, silent
 from transduce.models.block import BlockConfig, EncoderBlock, added_positions, final_norm, relative_positions
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.initialization import initialize
@@ -32,7 +32,7 @@ KEPT = 0.9
 
 
 @dataclass(frozen=True)
-class Setting:
+class PositionSetting:
     """Lengths, and how long to train."""
 
     trained: int = 100
@@ -48,13 +48,13 @@ class Setting:
     """Positions whose accuracies make one point of the picture."""
 
 
-DEFAULT = Setting()
+DEFAULT = PositionSetting()
 
 
 class Namer(nn.Module):
     """One block without a hidden future, and what stands before and behind it."""
 
-    def __init__(self, kind: Kind, setting: Setting) -> None:
+    def __init__(self, kind: Kind, setting: PositionSetting) -> None:
         super().__init__()
         dim = setting.dim
         config = BlockConfig(
@@ -75,7 +75,7 @@ class Namer(nn.Module):
         return score_BNV
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: PositionSetting = DEFAULT) -> Finding:
     """Train one model for each kind of positions on the same texts, and ask it about longer ones."""
     short, long = {}, {}
     for kind in KINDS:
@@ -113,7 +113,7 @@ def texts(rows: int, length: int, words: int, generator: torch.Generator) -> tup
     return token_BN, torch.cat([token_BN[:, :1], token_BN[:, :-1]], dim=1)
 
 
-def train(kind: Kind, seed: int, report: Report, setting: Setting) -> Namer:
+def train(kind: Kind, seed: int, report: Report, setting: PositionSetting) -> Namer:
     """Train one model; the texts are the same for every kind."""
     model = Namer(kind, setting)
     initialize(model, seed)
@@ -131,7 +131,7 @@ def train(kind: Kind, seed: int, report: Report, setting: Setting) -> Namer:
     return model
 
 
-def accuracy_by_position(model: Namer, length: int, seed: int, setting: Setting) -> Tensor:
+def accuracy_by_position(model: Namer, length: int, seed: int, setting: PositionSetting) -> Tensor:
     """Return the share of texts in which each position was named rightly.  -> (N)."""
     generator = torch_generator(seed + 1)
     token_BN, said_BN = texts(setting.test_rows, length, setting.words, generator)
@@ -140,7 +140,7 @@ def accuracy_by_position(model: Namer, length: int, seed: int, setting: Setting)
     return right_BN.double().mean(dim=0)
 
 
-def _rejects(setting: Setting) -> bool:
+def _rejects(setting: PositionSetting) -> bool:
     """Whether a table of the trained length refuses a longer text rather than make something up."""
     try:
         LearnedPositions(setting.dim, setting.trained).first(setting.tested)
@@ -149,26 +149,26 @@ def _rejects(setting: Setting) -> bool:
     return False
 
 
-def checks(short: dict[Kind, Tensor], long: dict[Kind, Tensor], setting: Setting) -> tuple[Check, ...]:
+def checks(short: dict[Kind, Tensor], long: dict[Kind, Tensor], setting: PositionSetting) -> tuple[ClaimCheck, ...]:
     """Judge by accuracies at each position of texts of trained length and of longer ones.  (N) each."""
     near = {kind: short[kind].mean().item() for kind in KINDS}
     far = {kind: long[kind][setting.trained :].mean().item() for kind in KINDS}
     chance = 1 / setting.words
     return (
-        Check(
+        ClaimCheck(
             f"at trained lengths both are as good: {near['sinusoidal']:.1%} and {near['learned']:.1%} are right",
             min(near["sinusoidal"], near["learned"]) > LEARNT,
         ),
-        Check(
+        ClaimCheck(
             f"beyond them, learned positions are no better than guessing ({far['learned']:.1%}, guessing {chance:.1%})",
             far["learned"] < 2 * chance,
         ),
-        Check(f"a table of {setting.trained} positions rejects a text of {setting.tested}", _rejects(setting)),
-        Check(
+        ClaimCheck(f"a table of {setting.trained} positions rejects a text of {setting.tested}", _rejects(setting)),
+        ClaimCheck(
             f"beyond them, sinusoids are better than learned positions: {far['sinusoidal']:.1%}",
             far["sinusoidal"] > 2 * far["learned"],
         ),
-        Check(
+        ClaimCheck(
             f"with sinusoids the model generalises: it keeps {KEPT:.0%} of what it knew (it keeps "
             f"{far['sinusoidal'] / near['sinusoidal']:.0%}; rotary positions {far['rotary'] / near['rotary']:.0%})",
             far["sinusoidal"] > KEPT * near["sinusoidal"],
@@ -176,7 +176,7 @@ def checks(short: dict[Kind, Tensor], long: dict[Kind, Tensor], setting: Setting
     )
 
 
-def _chart(long: dict[Kind, Tensor], setting: Setting) -> Chart:
+def _chart(long: dict[Kind, Tensor], setting: PositionSetting) -> Chart:
     def line(kind: Kind) -> Series:
         binned_N = long[kind].view(-1, setting.bin).mean(dim=1)
         return Series(kind, tuple(range(setting.bin, setting.tested + 1, setting.bin)), tuple(binned_N.tolist()))

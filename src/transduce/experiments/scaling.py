@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, silent
 from transduce.nn.attention.dot_product import attention_scores, per_group
 from transduce.rng import torch_generator
 
@@ -26,7 +26,7 @@ STARVED = 0.01
 
 
 @dataclass(frozen=True)
-class Setting:
+class ScalingSetting:
     """Which widths, and how many draws."""
 
     key_dims: tuple[int, ...] = (4, 16, 64, 256, 1024)
@@ -38,10 +38,10 @@ class Setting:
     """Queries of a sentence, and keys that each looks at."""
 
 
-DEFAULT = Setting()
+DEFAULT = ScalingSetting()
 
 
-class Look(NamedTuple):
+class AttentionStatistics(NamedTuple):
     """Means over queries of what one attention does, medians for gradients (the typical query's)."""
 
     variance: float
@@ -52,7 +52,7 @@ class Look(NamedTuple):
     query_gradient: float
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: ScalingSetting = DEFAULT) -> Finding:
     """Draw queries, keys and values of every width, and attend with and without the division."""
     plain, scaled = [], []
     for key_dim in setting.key_dims:
@@ -84,7 +84,7 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
     )
 
 
-def draw(key_dim: int, setting: Setting, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def draw(key_dim: int, setting: ScalingSetting, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values of one head, all numbers standard normal.  -> (B 1 N K) each."""
     generator = torch_generator(seed)
     shape = (setting.sentences, 1, setting.length, key_dim)
@@ -92,7 +92,7 @@ def draw(key_dim: int, setting: Setting, seed: int) -> tuple[Tensor, Tensor, Ten
     return query, key, value
 
 
-def look(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Look:
+def look(query: Tensor, key: Tensor, value: Tensor, scale: float) -> AttentionStatistics:
     """Attend, and send a gradient of norm 1 back from each output."""
     query = query.clone().requires_grad_()
     score_BHQM = attention_scores(query, key, scale=scale)
@@ -100,7 +100,7 @@ def look(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Look:
     mixed_BHQV = per_group(weight_BHQM, value)
     one_BHQV = torch.full_like(mixed_BHQV, value.shape[-1] ** -0.5)
     score_gradient, query_gradient = torch.autograd.grad(mixed_BHQV, (score_BHQM, query), one_BHQV)
-    return Look(
+    return AttentionStatistics(
         variance=score_BHQM.var().item(),
         entropy=torch.special.entr(weight_BHQM).sum(dim=-1).mean().item(),
         largest=weight_BHQM.amax(dim=-1).mean().item(),
@@ -109,7 +109,9 @@ def look(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Look:
     )
 
 
-def _checks(setting: Setting, plain: list[Look], scaled: list[Look]) -> tuple[Check, ...]:
+def _checks(
+    setting: ScalingSetting, plain: list[AttentionStatistics], scaled: list[AttentionStatistics]
+) -> tuple[ClaimCheck, ...]:
     widest, most = setting.key_dims[-1], math.log(setting.length)
     ratios = [one.variance / key_dim for one, key_dim in zip(plain, setting.key_dims, strict=True)]
     variances, entropies = [one.variance for one in scaled], [one.entropy for one in scaled]
@@ -117,33 +119,33 @@ def _checks(setting: Setting, plain: list[Look], scaled: list[Look]) -> tuple[Ch
     usual = plain[at_paper].query_gradient / scaled[at_paper].query_gradient
     lost = [getattr(plain[-1], name) / getattr(scaled[-1], name) for name in ("score_gradient", "query_gradient")]
     return (
-        Check(
+        ClaimCheck(
             f"without the division the variance of scores is d_k ({min(ratios):.3f} to {max(ratios):.3f} of it)",
             all(abs(ratio - 1) < CLOSE for ratio in ratios),
         ),
-        Check(
+        ClaimCheck(
             f"with it the variance is 1 at every width ({min(variances):.3f} to {max(variances):.3f})",
             all(abs(variance - 1) < CLOSE for variance in variances),
         ),
-        Check(
+        ClaimCheck(
             f"without it the softmax sharpens with width: entropy {plain[0].entropy:.2f} at d_k = "
             f"{setting.key_dims[0]}, {plain[-1].entropy:.2f} at {widest}, of at most {most:.2f}",
             plain[-1].entropy < plain[0].entropy / 2,
         ),
-        Check(
+        ClaimCheck(
             f"with it the entropy stays within {STEADY:.0%} ({min(entropies):.2f} to {max(entropies):.2f})",
             max(entropies) < min(entropies) * (1 + STEADY),
         ),
-        Check(
+        ClaimCheck(
             f"at d_k = {widest} the scores of a typical query get less than {STARVED:.0%} of the gradient they get "
             f"with the division ({lost[0]:.2g} of it)",
             lost[0] < STARVED,
         ),
-        Check(
+        ClaimCheck(
             f"and so does the query itself, though longer keys carry the gradient back to it ({lost[1]:.2g})",
             lost[1] < STARVED,
         ),
-        Check(
+        ClaimCheck(
             f"already at the paper's d_k = {setting.paper_dim} a typical query gets less gradient without the division "
             f"({usual:.2g} of what it gets with it)",
             usual < 1,
@@ -151,7 +153,9 @@ def _checks(setting: Setting, plain: list[Look], scaled: list[Look]) -> tuple[Ch
     )
 
 
-def _charts(setting: Setting, plain: list[Look], scaled: list[Look]) -> tuple[Chart, ...]:
+def _charts(
+    setting: ScalingSetting, plain: list[AttentionStatistics], scaled: list[AttentionStatistics]
+) -> tuple[Chart, ...]:
     def chart(title: str, name: str, y_label: str, log_y: bool = True) -> Chart:
         lines = {"without √d_k": plain, "with √d_k": scaled}
         series = (

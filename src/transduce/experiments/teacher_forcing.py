@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transduce.experiments.finding import Chart, Check, Finding, Report, Series, fit, silent
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, fit, silent
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, Transducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
@@ -35,7 +35,7 @@ CLOSE = 0.03
 
 
 @dataclass(frozen=True)
-class Setting:
+class TeacherForcingSetting:
     """Sizes of the model and of the tasks."""
 
     width: int = 64
@@ -49,7 +49,7 @@ class Setting:
     tested: int = 2000
 
 
-DEFAULT = Setting()
+DEFAULT = TeacherForcingSetting()
 
 
 class Errors(NamedTuple):
@@ -63,7 +63,7 @@ class Errors(NamedTuple):
     """The largest difference between scores of the whole target at once and of the same tokens one by one."""
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) -> Finding:
+def measure(seed: int = 1, report: Report = silent, setting: TeacherForcingSetting = DEFAULT) -> Finding:
     """Train a Transformer on each task with true tokens, and count its errors with those and with its own."""
     found = {task: errors(task, setting, seed, report) for task in TASKS}
     ideal = known(setting)
@@ -109,7 +109,7 @@ def measure(seed: int = 1, report: Report = silent, setting: Setting = DEFAULT) 
     )
 
 
-def draw(task: str, setting: Setting, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw(task: str, setting: TeacherForcingSetting, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return sources with hidden symbols and targets behind a start token.  -> (B N), (B N + 1)."""
     shape = (size, setting.length)
     symbol_BN = torch.randint(setting.symbols, shape, generator=generator)
@@ -119,7 +119,7 @@ def draw(task: str, setting: Setting, size: int, generator: torch.Generator) -> 
     return source_BN, F.pad(answer_BN + SPECIAL, (1, 0))
 
 
-def known(setting: Setting) -> dict[str, Tensor]:
+def known(setting: TeacherForcingSetting) -> dict[str, Tensor]:
     """Return the errors by position, in free running, of a model that has learned all there is.  -> (T) each."""
     wrong = (setting.symbols - 1) / setting.symbols
     unhidden_T = (1 - setting.hidden) ** torch.arange(1, setting.length + 1, dtype=torch.float64)
@@ -129,7 +129,7 @@ def known(setting: Setting) -> dict[str, Tensor]:
     }
 
 
-def errors(task: str, setting: Setting, seed: int, report: Report = silent) -> Errors:
+def errors(task: str, setting: TeacherForcingSetting, seed: int, report: Report = silent) -> Errors:
     """Train a model on one task and count its errors on new sequences."""
     vocabulary = setting.symbols + SPECIAL
     config = TransformerConfig(
@@ -168,28 +168,32 @@ def _one_by_one(model: AnyTransducer, state: object, tokens: Tensor, length: int
     return torch.stack(scores, dim=1)
 
 
-def _loss(model: AnyTransducer, task: str, setting: Setting, generator: torch.Generator) -> Tensor:
+def _loss(model: AnyTransducer, task: str, setting: TeacherForcingSetting, generator: torch.Generator) -> Tensor:
     source_BN, target_BT = draw(task, setting, setting.batch, generator)
     memory = model.encode(source_BN, torch.ones_like(source_BN, dtype=torch.bool))
     score_BTV = model.logits(model(target_BT[:, :-1], memory))
     return F.cross_entropy(score_BTV.flatten(0, 1), target_BT[:, 1:].flatten())
 
 
-def _checks(setting: Setting, found: dict[str, Errors], ideal: dict[str, Tensor]) -> tuple[Check, ...]:
+def _checks(
+    setting: TeacherForcingSetting, found: dict[str, Errors], ideal: dict[str, Tensor]
+) -> tuple[ClaimCheck, ...]:
     total, copied = found["running sum"], found["copy"]
     apart = max(one.apart for one in found.values())
     forced, free, last = total.forced.mean().item(), total.free.mean().item(), total.free[-1].item()
     alike = (copied.forced - copied.free).abs().max().item()
     least = ideal["copy"][0].item()
     return (
-        Check(f"all steps at once give the scores of one by one (at most {apart:.1g} apart)", apart < SAME),
-        Check(
+        ClaimCheck(f"all steps at once give the scores of one by one (at most {apart:.1g} apart)", apart < SAME),
+        ClaimCheck(
             f"with true tokens before, it has learned all that can be known: {forced:.1%} wrong, where {least:.1%} "
             "must be",
             forced < least + CLOSE,
         ),
-        Check(f"copying, its own tokens do as well as the true ones (errors at most {alike:.1%} apart)", alike < CLOSE),
-        Check(
+        ClaimCheck(
+            f"copying, its own tokens do as well as the true ones (errors at most {alike:.1%} apart)", alike < CLOSE
+        ),
+        ClaimCheck(
             f"running sums too: {free:.1%} wrong with its own tokens, {forced:.1%} with the true ones; at the last "
             f"position {last:.1%}",
             free < forced + CLOSE,

@@ -31,7 +31,7 @@ from transduce.inspection.caption import RegionAttention, region_attention_of
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import attention_of
 from transduce.inspection.replay import next_tokens
-from transduce.inspection.tape import Tape, has_tape, tape_of
+from transduce.inspection.tape import TapeRecord, has_tape, tape_of
 from transduce.model_folder import ModelFolder
 from transduce.text.constraint import Constraints, extract_placeholders, keeps_placeholders, restore_placeholders
 from transduce.text.language import Languages
@@ -263,7 +263,7 @@ class Translator:
         (links,) = self._links([(segment.source, words)], [(best.tokens, self.target.words(best.tokens))])
         return replace(maps, links=tuple(links or ()))
 
-    def tape(self, text: str, **options: Any) -> Tape:
+    def tape(self, text: str, **options: Any) -> TapeRecord:
         """Translate one text with a Neural Turing Machine and return what it did with its memory."""
         if not has_tape(self.model):
             raise SettingsError("this model has no memory that it writes to; inspect a turing_machine that has heads")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from transduce.errors import SettingsError, suggestion
 from transduce.inspection import figure as picture
 from transduce.inspection import page as view
-from transduce.inspection.replay import Step
+from transduce.inspection.replay import DecodingStep
 from transduce.storage.atomic import write_file
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -45,7 +45,7 @@ class AttentionMaps:
     """The translation."""
     links: tuple[tuple[int, int], ...] = ()
     """Which word of the source each word of the translation came from, (source, target), both from 0."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DecodingStep, ...] = ()
     """Next-token distributions of the T steps; empty without `with_steps`."""
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class AttentionMaps:
         sizes = ", ".join(f"{kind} {'×'.join(map(str, weights.shape))}" for kind, weights in self.maps.items())
         return f"AttentionMaps({self.source!r} → {self.translation!r}: {sizes})"
 
-    def with_steps(self, steps: Sequence[Step]) -> AttentionMaps:
+    def with_steps(self, steps: Sequence[DecodingStep]) -> AttentionMaps:
         """Return the maps together with the next-token distributions of the same translation."""
         return replace(self, steps=tuple(steps))
 

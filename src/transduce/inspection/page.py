@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transduce.inspection.replay import Candidate, Step
+from transduce.inspection.replay import Candidate, DecodingStep
 
 # Self-contained pages: one HTML file that needs no other file and no network.
 #
@@ -113,7 +113,7 @@ def content(maps: AttentionMaps) -> dict[str, Any]:
     }
 
 
-def _candidates(step: Step) -> tuple[Candidate, ...]:
+def _candidates(step: DecodingStep) -> tuple[Candidate, ...]:
     """The likeliest tokens, and after them the chosen one where it was not among them."""
     likeliest = {candidate.token for candidate in step.top}
     return step.top if step.chosen.token in likeliest else (*step.top, step.chosen)

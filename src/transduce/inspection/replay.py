@@ -40,7 +40,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodingStep:
     """One step: the chosen token, and the most likely ones."""
 
     chosen: Candidate
@@ -56,7 +56,7 @@ def next_tokens(
     target_tokens: Sequence[int],
     top: int = 5,
     pieces: Callable[[Sequence[int]], Sequence[str]] | None = None,
-) -> list[Step]:
+) -> list[DecodingStep]:
     """Return a step for each token of a target after its start token; arguments as for `attention_of`.
 
     `pieces` names tokens of the target side; without it they are named by their numbers.
@@ -79,4 +79,4 @@ def next_tokens(
 
     chosen = candidates(list(target_tokens[1:]), chosen_probability_T1[:, 0].tolist())
     likeliest = map(candidates, token_TC.tolist(), best_TC.tolist())
-    return [Step(*step) for step in zip(chosen, rank_T.tolist(), likeliest, strict=True)]
+    return [DecodingStep(*step) for step in zip(chosen, rank_T.tolist(), likeliest, strict=True)]

@@ -63,7 +63,7 @@ class Line(NamedTuple):
         return ModelFolderError(f"{self.path}:{self.at}: {what}; the line is damaged, restore the file from a copy")
 
 
-class Sample(NamedTuple):
+class SampleRecord(NamedTuple):
     """A validation pair as the model translated it."""
 
     source: str
@@ -72,14 +72,14 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Check:
+class ValidationRecord:
     """One validation."""
 
     update: int
     measures: dict[str, float | None]
     """Loss, perplexity, accuracy, then the scores of the translations."""
     best: bool
-    samples: tuple[Sample, ...]
+    samples: tuple[SampleRecord, ...]
 
 
 class Note(NamedTuple):
@@ -161,7 +161,7 @@ class RunRecord:
     """What the run depends on."""
     progress: dict[str, Curve]
     """By name, from the journal's update lines: loss, learning_rate, gradient_norm, tokens, epoch."""
-    checks: tuple[Check, ...]
+    checks: tuple[ValidationRecord, ...]
     skipped: tuple[Note, ...]
     """Updates without a finite loss and gradient."""
     notes: tuple[Note, ...]
@@ -254,12 +254,12 @@ def _progress(lines: Sequence[Line]) -> dict[str, Curve]:
     return curves
 
 
-def _checks(lines: Sequence[Line]) -> tuple[Check, ...]:
+def _checks(lines: Sequence[Line]) -> tuple[ValidationRecord, ...]:
     found = {line.update: line for line in lines}
     return tuple(_check(found[update]) for update in sorted(found))
 
 
-def _check(line: Line) -> Check:
+def _check(line: Line) -> ValidationRecord:
     scores = [name for name in line.values if name not in ("event", "update", "best", "samples")]
     samples = line.values.get("samples", [])
     if not isinstance(samples, list) or not all(
@@ -268,7 +268,9 @@ def _check(line: Line) -> Check:
     ):
         raise line.damage("'samples' are not triples of text")
     measures = {name: line.number(name) for name in scores}
-    return Check(line.update, measures, line.values.get("best") is True, tuple(Sample(*sample) for sample in samples))
+    return ValidationRecord(
+        line.update, measures, line.values.get("best") is True, tuple(SampleRecord(*sample) for sample in samples)
+    )
 
 
 def _note(line: Line) -> Note:

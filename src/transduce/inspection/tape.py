@@ -25,7 +25,7 @@ PANEL = 1.9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tape:
+class TapeRecord:
     """Memory accesses of one prediction. Steps are the source tokens with their end token, then the produced tokens."""
 
     read: Values
@@ -75,7 +75,7 @@ def has_tape(model: nn.Module) -> bool:
 
 def tape_of(
     model: nn.Module, source_tokens: Sequence[int], target_tokens: Sequence[int], pieces: Sequence[str]
-) -> Tape:
+) -> TapeRecord:
     """Replay one prediction and return its memory accesses; tokens are those of `attention_of`."""
     assert isinstance(model, TuringMachine)
     observed = twin(model)
@@ -90,7 +90,7 @@ def tape_of(
             [_values(recorded[f"{side}_tape.{name}"][0]) for side in ("source", "target")], axis=steps
         )
 
-    return Tape(
+    return TapeRecord(
         read=whole("read", steps=1),
         write=whole("write", steps=1),
         slots=whole("slots", steps=0),

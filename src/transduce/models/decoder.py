@@ -138,7 +138,7 @@ class Cross(NamedTuple):
     norm: Norm
 
 
-class Layer(NamedTuple):
+class StepLayer(NamedTuple):
     """The weights of one decoder block."""
 
     qkv_proj: Product
@@ -152,7 +152,7 @@ class Layer(NamedTuple):
     last_norm: Norm
 
     @classmethod
-    def of(cls, block: Any) -> Layer:
+    def of(cls, block: Any) -> StepLayer:
         own, inner, cross = block.self_attention, block.feed_forward, None
         if hasattr(block, "cross_attention"):
             other = block.cross_attention
@@ -170,7 +170,7 @@ class DecoderStep:
     """The weights of a decoder, and one step with them."""
 
     def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, shape: HeadShape, pre_norm: bool) -> None:
-        self.layers = [Layer.of(block) for block in blocks]
+        self.layers = [StepLayer.of(block) for block in blocks]
         self.final_norm = None if isinstance(final_norm, nn.Identity) else _norm(final_norm)
         self.pre_norm = pre_norm
         self.shape = shape
@@ -214,7 +214,7 @@ class DecoderStep:
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
     def _self_attention(
-        self, value: Tensor, number: int, layer: Layer, past: KeyValues, relation: Relation, bias: Tensor | None
+        self, value: Tensor, number: int, layer: StepLayer, past: KeyValues, relation: Relation, bias: Tensor | None
     ) -> Tensor:
         sentences = len(past.lengths)
         query, key, new_value = torch.split(layer.qkv_proj(value), self.shape.widths, dim=-1)

@@ -13,20 +13,20 @@ from transduce.data.settings import DEFAULT_BLOCK_SIZE, DataConfig, PlainTextCon
 from transduce.data.store import BlockStore, ExampleStore, PairStore
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.tasks.language_modeling.config import LanguageModelingConfig
-from transduce.tasks.language_modeling.task import LanguageModeling
+from transduce.tasks.language_modeling.task import LanguageModelingTask
 from transduce.tasks.text_encoding.config import HEADS, TextEncodingConfig
-from transduce.tasks.text_encoding.task import TextEncoding
+from transduce.tasks.text_encoding.task import TextEncodingTask
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
 from transduce.tasks.translation.span_corruption import longest_corrupted
-from transduce.tasks.translation.task import SpanCorruption, Translation
+from transduce.tasks.translation.task import SpanCorruptionTask, TranslationTask
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.task import Task
 
 TASKS: dict[str, Callable[[Any], Task[Any]]] = {
-    "translation": Translation,
-    "span_corruption": SpanCorruption,
-    "language_modeling": LanguageModeling,
-    "text_encoding": TextEncoding,
+    "translation": TranslationTask,
+    "span_corruption": SpanCorruptionTask,
+    "language_modeling": LanguageModelingTask,
+    "text_encoding": TextEncodingTask,
 }
 """The tasks by the `kind` of their [data] settings."""
 

@@ -16,7 +16,7 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 @dataclass(frozen=True)
-class Coverage:
+class VocabularyCoverage:
     """Counts over some text."""
 
     words: int
@@ -40,13 +40,13 @@ class Coverage:
         return text
 
 
-def coverage(tokenizer: AnyTokenizer, texts: Iterable[str]) -> Coverage:
+def coverage(tokenizer: AnyTokenizer, texts: Iterable[str]) -> VocabularyCoverage:
     """Count the tokens of texts; words are separated by spaces."""
     lines = list(texts)
     rows = tokenizer.encode_batch(lines)
     shown = tokenizer.pieces(range(tokenizer.size))
     bytes_ = {token for token, piece in enumerate(shown) if _BYTE.search(piece)}
-    return Coverage(
+    return VocabularyCoverage(
         words=sum(len(line.split()) for line in lines),
         tokens=sum(map(len, rows)),
         unknown=sum(map(tokenizer.count_unknown, rows)),
@@ -72,7 +72,9 @@ def vocabulary_fit(
     return reasons
 
 
-def _both_sides(checkpoint: InitialCheckpoint, pairs: Iterable[tuple[str, str]]) -> tuple[Coverage, Coverage]:
+def _both_sides(
+    checkpoint: InitialCheckpoint, pairs: Iterable[tuple[str, str]]
+) -> tuple[VocabularyCoverage, VocabularyCoverage]:
     sample = list(islice(pairs, SAMPLED_PAIRS))
     source = coverage(checkpoint.found.source_tokenizer, (source for source, _ in sample))
     return source, coverage(checkpoint.found.target_tokenizer, (target for _, target in sample))

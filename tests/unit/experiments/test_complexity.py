@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transduce.experiments.complexity import DEFAULT, LAYERS, Setting, count, measure, path_length
+from transduce.experiments.complexity import DEFAULT, LAYERS, ComplexitySetting, count, measure, path_length
 
 N, D = 11, 24
 
@@ -34,11 +34,11 @@ def test_operations_are_those_counted_by_hand(kind: str, operations: int) -> Non
     ],
 )
 def test_a_gradient_arrives_through_so_many_steps(kind: str, length: int, path: int) -> None:
-    assert path_length(kind, length, Setting(window=5), seed=2) == path
+    assert path_length(kind, length, ComplexitySetting(window=5), seed=2) == path
 
 
 def test_every_layer_is_measured_at_every_size() -> None:
-    finding = measure(setting=Setting(lengths=(4, 16), dims=(8, 16), heads=2, window=8, repeats=1))
+    finding = measure(setting=ComplexitySetting(lengths=(4, 16), dims=(8, 16), heads=2, window=8, repeats=1))
     assert [row[2] for row in finding.rows[:4]] == [
         *("self-attention", "recurrent", "convolutional", "self-attention (restricted)")
     ]

@@ -6,9 +6,9 @@ import pytest
 import torch
 import transformers
 
-from transduce.experiments.decoder_memory import Setting, computed, decoders, kept, measure
+from transduce.experiments.decoder_memory import DecoderMemorySetting, computed, decoders, kept, measure
 
-SMALL = Setting(width=48, num_heads=6, num_layers=3, shared=2, window=20, contexts=(20, 80))
+SMALL = DecoderMemorySetting(width=48, num_heads=6, num_layers=3, shared=2, window=20, contexts=(20, 80))
 
 
 def test_states_are_as_large_as_their_formulas_say() -> None:

@@ -12,7 +12,7 @@ import pytest
 from transduce.errors import CannotCreate, SettingsError
 from transduce.experiments import report as page
 from transduce.experiments.catalog import CLAIMS, find
-from transduce.experiments.finding import Chart, Check, Finding, Series
+from transduce.experiments.finding import Chart, ClaimCheck, Finding, Series
 
 
 def finding(*passed: bool) -> Finding:
@@ -23,7 +23,7 @@ def finding(*passed: bool) -> Finding:
         columns=("what", "how many", "how much"),
         rows=(("a", 1024, 0.03125), ("b", 3, math.inf)),
         charts=(Chart("One", "x < 1", "y", (Series("up", (1, 2), (3, 4)), Series("down", (1, 2), (4, 3)))),) * 2,
-        checks=tuple(Check(f"number {number}", one) for number, one in enumerate(passed)),
+        checks=tuple(ClaimCheck(f"number {number}", one) for number, one in enumerate(passed)),
     )
 
 

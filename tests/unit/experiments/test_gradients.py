@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transduce.experiments.gradients import (
-    Setting,
+    GradientSetting,
     attention,
     by_distance,
     by_product,
@@ -15,7 +15,7 @@ from transduce.experiments.gradients import (
     plain_network,
 )
 
-SMALL = Setting(dim=8, length=43, distances=(1, 7, 37), sequences=3, blocks=2)
+SMALL = GradientSetting(dim=8, length=43, distances=(1, 7, 37), sequences=3, blocks=2)
 
 
 def inputs(scale: float = 1.0) -> torch.Tensor:
@@ -62,6 +62,6 @@ def test_the_verdict_follows_the_numbers() -> None:
     finding = measure(setting=SMALL)
     assert [check.passed for check in finding.checks] == [True, True, False, False, False, True, True]
     steady = measure(
-        setting=Setting(dim=8, length=43, distances=(1, 37), sequences=3, blocks=2, gains=(1.0, 1.01, 1.02))
+        setting=GradientSetting(dim=8, length=43, distances=(1, 37), sequences=3, blocks=2, gains=(1.0, 1.01, 1.02))
     )
     assert [check.passed for check in steady.checks[:3]] == [True, False, False]

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from transduce.experiments.finding import silent
 from transduce.experiments.head_roles import (
-    Look,
     Repeating,
+    SelfAttentionMaps,
     draw,
     finding,
     heads_of,
@@ -45,11 +45,11 @@ def test_heads_made_by_hand_have_the_roles_they_were_made_for() -> None:
             torch.stack([pointing([0, 1, 2, 3, 4, 5]), causal_allowed(6) / torch.arange(1, 7)[:, None]]),
         ]
     )
-    heads = heads_of([Look("decoder", weights_LHNN, TEXT)])
+    heads = heads_of([SelfAttentionMaps("decoder", weights_LHNN, TEXT)])
     assert [head.role for head in heads] == ["previous", "first", "same word", "after same word", "itself", "mixed"]
     assert heads[0].shares["previous"] == 1 and heads[3].shares["after same word"] == 1
     assert heads[4].distance == 0 and heads[0].distance == 5 / 6
-    verdict = finding([Look("decoder", weights_LHNN, TEXT)], {}, [])
+    verdict = finding([SelfAttentionMaps("decoder", weights_LHNN, TEXT)], {}, [])
     passed = {check.statement.split(" (")[0].split(":")[0]: check.passed for check in verdict.checks}
     assert passed == {
         "some head looks mostly at the token before": True,
@@ -60,7 +60,7 @@ def test_heads_made_by_hand_have_the_roles_they_were_made_for() -> None:
         "no two heads of a layer have the same one": True,
         "the decoder's last layer looks further than its first": False,
     }
-    twice = finding([Look("decoder", weights_LHNN[:, [0, 0]], TEXT)], {}, [])
+    twice = finding([SelfAttentionMaps("decoder", weights_LHNN[:, [0, 0]], TEXT)], {}, [])
     (alike,) = [check for check in twice.checks if "the same one" in check.statement]
     assert not alike.passed and "(in 0 of 3 layers)" in alike.statement
 

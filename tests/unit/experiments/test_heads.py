@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from transduce.experiments import heads
-from transduce.experiments.heads import Looker, Setting, accuracy, draw, measure
+from transduce.experiments.heads import HeadSetting, Looker, accuracy, draw, measure
 
-SMALL = Setting(width=16, num_heads=(1, 2), layers=(1,), symbols=3, length=9, far=3, batch=32, updates=250, tries=1)
+SMALL = HeadSetting(width=16, num_heads=(1, 2), layers=(1,), symbols=3, length=9, far=3, batch=32, updates=250, tries=1)
 
 
 def test_answers_name_the_symbol_before_and_the_far_one() -> None:

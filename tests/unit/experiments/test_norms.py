@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transduce.experiments.norms import NORMS, Norm, Setting, World, change, measure
+from transduce.experiments.norms import NORMS, Norm, NormSetting, World, change, measure
 
-SMALL = Setting(dim=7, words=31, length=5, sentences=(2, 3, 11), paddings=(0, 13), trials=3, warm_up=3)
+SMALL = NormSetting(dim=7, words=31, length=5, sentences=(2, 3, 11), paddings=(0, 13), trials=3, warm_up=3)
 
 
 def drawn() -> tuple[torch.Tensor, torch.Tensor]:

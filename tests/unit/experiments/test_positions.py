@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from transduce.experiments.finding import Finding, silent
-from transduce.experiments.positions import KINDS, Namer, Setting, checks, measure, texts, train
+from transduce.experiments.positions import KINDS, Namer, PositionSetting, checks, measure, texts, train
 from transduce.nn.initialization import initialize
 
-SMALL = Setting(trained=8, tested=16, dim=32, words=5, updates=180, rows=12, test_rows=32, bin=4)
+SMALL = PositionSetting(trained=8, tested=16, dim=32, words=5, updates=180, rows=12, test_rows=32, bin=4)
 
 
 @pytest.fixture(scope="module")

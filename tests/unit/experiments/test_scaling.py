@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transduce.experiments.scaling import Setting, draw, look, measure
+from transduce.experiments.scaling import ScalingSetting, draw, look, measure
 
-SMALL = Setting(key_dims=(4, 64, 256), sentences=17, length=23)
+SMALL = ScalingSetting(key_dims=(4, 64, 256), sentences=17, length=23)
 
 
 def test_the_variance_of_a_product_of_k_pairs_is_k() -> None:
@@ -20,7 +20,7 @@ def test_the_variance_of_a_product_of_k_pairs_is_k() -> None:
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 def test_gradients_are_those_of_the_softmax_s_jacobian(scale: float) -> None:
     """dL/ds = (diag(w) - w wᵀ) V g and dL/dq = scale · dL/ds K, written out."""
-    query, key, value = (part.double() for part in draw(16, Setting(sentences=3, length=7), seed=2))
+    query, key, value = (part.double() for part in draw(16, ScalingSetting(sentences=3, length=7), seed=2))
     weight = torch.softmax(scale * query @ key.transpose(-1, -2), dim=-1)
     jacobian = torch.diag_embed(weight) - weight[..., :, None] * weight[..., None, :]
     given = torch.full((16, 1), 16**-0.5, dtype=torch.float64)
@@ -32,7 +32,7 @@ def test_gradients_are_those_of_the_softmax_s_jacobian(scale: float) -> None:
 
 
 def test_where_keys_are_narrow_the_verdict_is_against_the_claim() -> None:
-    finding = measure(setting=Setting(key_dims=(1, 2), paper_dim=2, sentences=17, length=23))
+    finding = measure(setting=ScalingSetting(key_dims=(1, 2), paper_dim=2, sentences=17, length=23))
     assert not finding.checks[4].passed
     assert finding.outcome == "holds in part"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transduce.experiments.teacher_forcing import Setting, count, draw, known, measure
+from transduce.experiments.teacher_forcing import TeacherForcingSetting, count, draw, known, measure
 from transduce.models.catalog import build
 from transduce.models.interface import Transducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
 
-SMALL = Setting(width=16, num_heads=2, symbols=3, length=5, hidden=0.2, batch=32, updates=20, tested=300)
+SMALL = TeacherForcingSetting(width=16, num_heads=2, symbols=3, length=5, hidden=0.2, batch=32, updates=20, tested=300)
 
 
 @pytest.mark.parametrize("task", ["running sum", "copy"])

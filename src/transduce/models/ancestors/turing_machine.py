@@ -134,7 +134,7 @@ class TuringState(State):
         return TuringState(Moment(*(torch.cat(pair) for pair in both)), self.width)
 
 
-class Layer(Linear):
+class ControllerLayer(Linear):
     """One layer of a controller: an LSTM's four gates side by side, or a tanh."""
 
     def __init__(self, in_dim: int, hidden_dim: int, is_lstm: bool) -> None:
@@ -188,7 +188,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         found_dim, hidden_dim = config.read_heads * config.slot_dim, config.hidden_dim
         in_dim = source_VI.shape[1] + (target_VO.shape[1] if config.reads_target else 0)
         self.controller = nn.ModuleList(
-            Layer(in_dim + found_dim if depth == 0 else hidden_dim, hidden_dim, config.controller == "lstm")
+            ControllerLayer(in_dim + found_dim if depth == 0 else hidden_dim, hidden_dim, config.controller == "lstm")
             for depth in range(config.num_layers)
         )
         self.heads = Linear(hidden_dim, sum(config.parts)) if config.num_heads else None
@@ -265,7 +265,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         """One step of the machine.  (B I) -> (B O)."""
         values, hidden, cell = torch.cat([bits, moment.found], dim=-1), [], []
         for depth, layer in enumerate(self.controller):
-            assert isinstance(layer, Layer)
+            assert isinstance(layer, ControllerLayer)
             values, carried = layer.read(values, moment.hidden[:, depth], moment.cell[:, depth])
             hidden.append(values)
             cell.append(carried)

@@ -62,7 +62,7 @@ class Continuations:
         )
 
 
-class LanguageModeling(PlainTextTask[LanguageModelingConfig]):
+class LanguageModelingTask(PlainTextTask[LanguageModelingConfig]):
     """Plain text, for models that have no source."""
 
     name = "language_modeling"

@@ -73,7 +73,7 @@ def choose_settings(objective: str) -> Defaults:
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 
-class TextEncoding(Task[TextEncodingConfig]):
+class TextEncodingTask(Task[TextEncodingConfig]):
     """Examples for models that encode texts and write none."""
 
     name = "text_encoding"

@@ -88,7 +88,7 @@ def build_shortlist(
 
 
 @dataclass(frozen=True)
-class Coverage:
+class ShortlistCoverage:
     """How much of the references a shortlist covers."""
 
     pairs: int
@@ -112,7 +112,9 @@ class Coverage:
         return self.covered_pairs / max(1, self.pairs)
 
 
-def measure_coverage(shortlist: Shortlist, sources: Ragged, targets: Ragged, most: int = MOST_MEASURED) -> Coverage:
+def measure_coverage(
+    shortlist: Shortlist, sources: Ragged, targets: Ragged, most: int = MOST_MEASURED
+) -> ShortlistCoverage:
     """Count the reference tokens that are among the candidates of their sources."""
     rows = PairSample(min(most, len(sources)), len(sources)).rows(0, most)
     tokens = covered_tokens = covered_pairs = candidates = 0
@@ -123,7 +125,7 @@ def measure_coverage(shortlist: Shortlist, sources: Ragged, targets: Ragged, mos
         covered_tokens += int(covered.sum())
         covered_pairs += bool(covered.all())
         candidates += len(allowed)
-    return Coverage(len(rows), tokens, covered_tokens, covered_pairs, candidates)
+    return ShortlistCoverage(len(rows), tokens, covered_tokens, covered_pairs, candidates)
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Listing:
     source_size: int
     target_size: int
     sample: PairSample
-    coverage: Coverage | None
+    coverage: ShortlistCoverage | None
     """None if there is nothing to measure it on."""
 
     def lines(self) -> Iterator[str]:

@@ -49,7 +49,7 @@ Limits = tuple[int | None, int | None]
 """Most source and target tokens that a model can read, start and end among them; None for no limit."""
 
 
-class Translation(TransducerTask[TranslationConfig]):
+class TranslationTask(TransducerTask[TranslationConfig]):
     """Pairs of source and target."""
 
     name = "translation"
@@ -144,7 +144,7 @@ class Translation(TransducerTask[TranslationConfig]):
         )
 
 
-class SpanCorruption(PlainTextTask[SpanCorruptionConfig]):
+class SpanCorruptionTask(PlainTextTask[SpanCorruptionConfig]):
     """Pairs made of blocks of plain text: spans are replaced by sentinels and are the target (Raffel et al. 2020)."""
 
     name = "translation"
