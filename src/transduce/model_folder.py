@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -27,7 +27,7 @@ from torch import Tensor
 from transduce.config import Config, Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError
 from transduce.models import catalog
-from transduce.models.interface import AnyTransducer, EncoderModel, Model, Transducer, VocabularySizes
+from transduce.models.interface import AnyTransducer, EncoderModel, Model, VocabularySizes
 from transduce.storage.atomic import atomic_folder, read_json, write_json
 from transduce.storage.checkpoints import SavedCheckpoints
 from transduce.storage.layout import (
@@ -67,23 +67,23 @@ class ModelFolder:
     @property
     def transducer(self) -> AnyTransducer:
         """The model, if it generates text."""
-        if not isinstance(self.model, Transducer):
+        if not self.model.has_target:
             raise SettingsError(
                 f"a {catalog.name_of(self.config)} model does not generate text; use `transduce predict`, "
                 "`transduce embed` or `transduce evaluate`"
             )
-        return self.model
+        return cast("AnyTransducer", self.model)
 
     @property
     def encoder(self) -> EncoderModel:
         """The model, if it encodes text."""
-        if not isinstance(self.model, EncoderModel):
+        if self.model.has_target:
             use = "generate" if self.task == "language_modeling" else "translate"
             raise SettingsError(
                 f"a {catalog.name_of(self.config)} model generates text and has no labels to predict; "
                 f"use `transduce {use}`"
             )
-        return self.model
+        return cast("EncoderModel", self.model)
 
 
 def save_model(folder: Path, contents: ModelFolder, card: str) -> None:

@@ -7,6 +7,7 @@ are float32; a server would keep 16 bits, half of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
@@ -15,7 +16,7 @@ from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Se
 from transduce.inspection.cost import size, tensors
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
-from transduce.models.interface import Transducer, VocabularySizes
+from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.rnn import RnnConfig
 from transduce.rng import torch_generator
 
@@ -127,12 +128,11 @@ def decoders(setting: DecoderMemorySetting) -> dict[str, Config]:
 
 def kept(config: Config, context: int, seed: int) -> int:
     """Let a model read so many tokens; return the bytes of its state."""
-    model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed).eval()
-    assert isinstance(model, Transducer)
+    model = cast("AnyTransducer", build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed).eval())
     token_1N = torch.randint(VOCABULARY, (1, context), generator=torch_generator(seed))
-    read = token_1N[:, :0] if isinstance(config, GptConfig) else token_1N[:, :1]
+    source = token_1N[:, :1] if model.has_source else token_1N[:, :0]
     with torch.no_grad():
-        state = model.start(model.encode(read, torch.ones_like(read, dtype=torch.bool)))
+        state = model.start(model.encode(source, torch.ones_like(source, dtype=torch.bool)))
         _, state = model.extend(token_1N, torch.tensor([context]), state)
     return size(tensors(state))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Series, fit, silent
 from transduce.models.catalog import build
-from transduce.models.interface import AnyTransducer, Transducer, VocabularySizes
+from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
 from transduce.rng import torch_generator
 
@@ -140,8 +140,7 @@ def errors(task: str, setting: TeacherForcingSetting, seed: int, report: Report 
         norm="pre",
         dropout=0.0,
     )
-    model = build(config, VocabularySizes(vocabulary, vocabulary), seed)
-    assert isinstance(model, Transducer)
+    model = cast("AnyTransducer", build(config, VocabularySizes(vocabulary, vocabulary), seed))
     fit(model, partial(_loss, model, task, setting), setting.updates, seed, report, f"{task}: updates")
     return count(model, *draw(task, setting, setting.tested, torch_generator(seed + 1000)))
 

@@ -110,6 +110,16 @@ class Model(nn.Module, ABC):
     def width(self) -> int:
         """Width of the output layer's input; the paper's learning rate schedule depends on it."""
 
+    @property
+    def image_size(self) -> int | None:
+        """Pixels per side where sources are images, one token per pixel; None for text."""
+        return None
+
+    @property
+    def attends(self) -> bool:
+        """Whether it has cross-attention, from which words can be aligned."""
+        return any("cross_attention" in name for name, _ in self.named_modules())
+
     def freeze(self, precision: Precision = "float32") -> None:
         """Pack the weights for faster products, in float32 or int8; they must not change any more.
 
@@ -134,16 +144,6 @@ class Transducer(Model, Generic[MemoryT, StateT]):
     @property
     def width(self) -> int:
         return self.output.weight.shape[1]
-
-    @property
-    def image_size(self) -> int | None:
-        """Pixels per side where sources are images, one token per pixel; None for text."""
-        return None
-
-    @property
-    def attends(self) -> bool:
-        """Whether it has cross-attention, from which words can be aligned."""
-        return any("cross_attention" in name for name, _ in self.named_modules())
 
     @abstractmethod
     def encode(self, source: Tensor, allowed: Tensor) -> MemoryT:

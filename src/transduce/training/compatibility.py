@@ -11,7 +11,7 @@ from transduce.data.store import PairStore
 from transduce.errors import SettingsError, brief
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
-from transduce.models.interface import Model, Transducer, VocabularySizes
+from transduce.models.interface import Model, VocabularySizes
 from transduce.nn.active_memory import relaxed_sets
 from transduce.training.config import TrainingConfig
 from transduce.training.system_memory import physical_bytes
@@ -24,7 +24,7 @@ def check_model_settings(data: DataConfig, config: Config, training: TrainingCon
     reason = None
     if given := [f"{side}_vectors" for side in lacking if getattr(training, f"{side}_vectors")]:
         reason = f"training.{given[0]} needs an embedding that a {name} does not have; leave it out"
-    elif search.coverage_penalty and isinstance(model, Transducer) and not model.attends:
+    elif search.coverage_penalty and model.has_target and not model.attends:
         reason = f"search.coverage_penalty needs cross-attention, and this {name} has none; leave it out"
     elif training.relaxation_updates and not [*relaxed_sets(model)]:
         reason = f"training.relaxation_updates is for the weight sets of a Neural GPU; leave it out for a {name}"
@@ -44,9 +44,8 @@ def outline(config: Config, sizes: VocabularySizes) -> Model:
 def check_model_size(outlined: Model, training: TrainingConfig) -> None:
     """Raise if this machine cannot hold the model, instead of filling its memory to find out."""
     parameters = sum(parameter.numel() for parameter in outlined.parameters())
-    here = (
-        training.device == "cpu" and not training.shard and not training.freeze
-    )  # how many are trained is known later
+    # with frozen weights, the number of trained parameters is known only later
+    here = training.device == "cpu" and not training.shard and not training.freeze
     needed = parameters * (16 if here else 4)  # weights; gradients and Adam's two moments
     there = physical_bytes()
     if needed > there > 0:
@@ -66,8 +65,8 @@ def check_validation_split(training: TrainingConfig, corpus: Prepared) -> None:
 
 
 def check_lengths(model: Model, corpus: Prepared) -> None:
-    """Raise if a text is longer than the model can read, before training reaches it."""
-    if isinstance(model, Transducer) and model.image_size is not None:
+    """Raise if a text is longer than the model accepts, before training reaches it."""
+    if model.image_size is not None:
         _check_pictures(model.image_size, corpus)
     for name, split in corpus.report.splits().items():
         for side, longest, limit in (

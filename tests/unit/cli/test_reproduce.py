@@ -23,7 +23,7 @@ from transduce.text.tokenizer.training import train_tokenizer
 
 @pytest.fixture(autouse=True)
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = scaling.Setting(key_dims=(4, 64), sentences=3, length=7)
+    small = scaling.ScalingSetting(key_dims=(4, 64), sentences=3, length=7)
     monkeypatch.setattr(scaling, "measure", partial(scaling.measure, setting=small))
     monkeypatch.chdir(tmp_path)
 

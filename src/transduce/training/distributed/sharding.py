@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from transduce.errors import SettingsError
-from transduce.models.interface import Model, Transducer
+from transduce.models.interface import Model
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
@@ -39,7 +39,7 @@ def shard(model: Model, device: str) -> Model:
         part = fully_shard(module, mesh=mesh)
         part.set_gradient_divide_factor(1.0)  # the loss is divided by the tokens of all ranks already
         part.set_force_sum_reduction_for_comms(True)
-    if isinstance(model, Transducer):
+    if model.has_target:
         register_fsdp_forward_method(model, "encode")
     return model
 
