@@ -148,7 +148,8 @@ def evaluate(
     lowercase: bool = False,
     samples: int = SAMPLES,
     columns: Table | None = None,
-    languages: tuple[str | None, str | None] = (None, None),
+    target_language: str | None = None,
+    source_language: str | None = None,
     device: str = "cpu",
     **search: Any,
 ) -> TranslationEvaluation | EncoderEvaluation:
@@ -156,8 +157,8 @@ def evaluate(
 
     `model` is a run or model folder, or what `transduce.load` returned, with a `name` for messages. A translation model
     needs `source` and `target` files (several targets are several references), or `path` with both; `search` are
-    search options, `languages` its target and source language, `against` another model to compare with. A text encoder
-    needs `path`, a file of labelled examples; `columns` are settings of `ExampleFiles`.
+    search options, `target_language` and `source_language` those of a multilingual model, `against` another model to
+    compare with. A text encoder needs `path`, a file of labelled examples; `columns` are settings of `ExampleFiles`.
     """
     loaded, name = (load(model), str(model)) if isinstance(model, Path | str) else (model, name or "model")
     if isinstance(loaded, TextEncoder):
@@ -171,7 +172,7 @@ def evaluate(
     chosen = select_metrics(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
     for _, translator in models:
         move(translator.model, device)
-        translator.languages.select(*languages)
+        translator.languages.select(target_language, source_language)
     return evaluate_translators(models, test, chosen, samples, search)
 
 

@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from tests.unit.cli.bad_corpora import CORPORA, NEW, TRAIN
-from tests.unit.cli.example import complaint, snapshot
-from tests.unit.cli.worlds import (
+from tests.unit.cli.bad_files import (
     Case,
     config,
     content,
@@ -24,12 +23,13 @@ from tests.unit.cli.worlds import (
     file,
     flip,
     folder,
+    listed,
     manifest,
     replaced,
-    sealed,
-    thesis,
+    user_folder,
     weights,
 )
+from tests.unit.cli.example import complaint, snapshot
 from transduce.cli.main import run
 from transduce.storage.atomic import read_json
 from transduce.storage.manifest import save_manifest
@@ -125,12 +125,12 @@ MODELS = {
     "a pipe as the manifest": Case(TRANSLATE, 65, "manifest.json", replaced("manifest.json", os.mkfifo)),
     "a folder among the files": Case(TRANSLATE, 65, "README.md: ", replaced("README.md", Path.mkdir)),
     "a manifest of another kind": Case(TRANSLATE, 65, "transduce model", manifest('{"kind": "x", "files": {}}')),
-    "a manifest that vouches for nothing": Case(TRANSLATE, 65, "config.json", sealed({})),
+    "a manifest that vouches for nothing": Case(TRANSLATE, 65, "config.json", listed({})),
     "a manifest of files elsewhere": Case(
         TRANSLATE,
         65,
         "missing",
-        sealed({"../a.txt": {"size": 10, "sha256": "0"}}),
+        listed({"../a.txt": {"size": 10, "sha256": "0"}}),
     ),
     "a manifest without end": Case(TRANSLATE, 65, "JSON", manifest("[" * 100_000)),
     "a newer format": Case(TRANSLATE, 65, "format 99", config(format=99)),
@@ -225,7 +225,7 @@ OUTPUTS = {
         "train --recipe recipe.toml --output taken",
         73,
         "taken: ",
-        thesis("taken"),
+        user_folder("taken"),
     ),
     "a run's folder that holds a run": Case("train --recipe recipe.toml --output run", 73, "run: "),
     "a run's folder that is a file": Case("train --recipe recipe.toml --output a.txt", 73, "a.txt: "),
@@ -234,7 +234,7 @@ OUTPUTS = {
         "prepare --recipe recipe.toml --output taken",
         73,
         "taken: ",
-        thesis("taken"),
+        user_folder("taken"),
     ),
     "a corpus folder that is a run": Case("prepare --recipe recipe.toml --output run", 73, "run: "),
     "a corpus folder below a file": Case("prepare --recipe recipe.toml --output a.txt/x", 73, "a.txt/x: "),
@@ -322,7 +322,7 @@ def test_bad_input_is_one_clear_message_and_leaves_nothing(
         shutil.copytree(place, here)
         monkeypatch.chdir(here)
         shutil.copytree(here / "run/model", here / "model")
-        case.world(here)
+        case.damage(here)
         capsys.readouterr()
         before = snapshot(here)
         code = run([word.replace("@", "") for word in case.arguments.split(" ")])

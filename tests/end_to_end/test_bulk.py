@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import transduce
-from tests.unit.cli.example import complaint, seal_again
+from tests.unit.cli.example import complaint, rewrite_manifest
 from transduce.cli.main import run
 from transduce.inference.jobs import job
 from transduce.inference.jobs import output as part
@@ -276,11 +276,11 @@ def test_a_part_is_not_gone_on_with_from_another_input_or_model(
     card = begun / "run/model/README.md"
     old = card.read_text()
     card.write_text("another model")
-    seal_again(begun / "run/model")
+    rewrite_manifest(begun / "run/model")
     assert run(typed("plain")) == 73
     assert "was started with another model" in complaint(capsys.readouterr())
     card.write_text(old)
-    seal_again(begun / "run/model")
+    rewrite_manifest(begun / "run/model")
     Path("x.txt").write_text(TEXT + "g\n")  # more has come since
     os.utime("x.txt", (1, 1))
     assert run([*typed("plain"), "--threads", "2"]) == 0

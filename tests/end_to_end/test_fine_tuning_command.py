@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import transduce
-from tests.unit.cli.example import complaint, seal_again, snapshot
+from tests.unit.cli.example import complaint, rewrite_manifest, snapshot
 from transduce.cli.main import run
 from transduce.recipe import read_recipe
 from transduce.run import train
@@ -126,7 +126,7 @@ def test_a_run_does_not_go_on_from_another_beginning(new: Path, capsys: pytest.C
     with pytest.raises(KeyboardInterrupt):
         train(recipe, "died", reporter=Crash())
     (new / "run/model/README.md").write_text("another card")
-    seal_again(new / "run/model")
+    rewrite_manifest(new / "run/model")
     assert run(["train", "--resume", "died"]) == 65
     assert "initial_checkpoint" in complaint(capsys.readouterr())
 

@@ -1,4 +1,4 @@
-"""Several languages in one model, from the corpora to `translate --to`. Here they are called copy and reverse."""
+"""Multilingual models, from the corpora to `translate --target-language`; the languages are called copy and reverse."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_tags_stay_where_words_are_cut_at_random(many: Path) -> None:
 
 def test_a_language_is_asked_for(many: Path, capsys: pytest.CaptureFixture[str]) -> None:
     translator = transduce.load("many")
-    wanted = {to: translator.translate(["a b c", "", "d e f g"], to=to) for to in ("copy", "reverse")}
+    wanted = {to: translator.translate(["a b c", "", "d e f g"], target_language=to) for to in ("copy", "reverse")}
     for to, lines in wanted.items():
         assert run(["translate", "many", "in.txt", "--target-language", to]) == 0
         assert capsys.readouterr().out.splitlines() == lines
@@ -132,7 +132,10 @@ def test_a_language_is_asked_for(many: Path, capsys: pytest.CaptureFixture[str])
 
 def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture[str]) -> None:
     translator = transduce.load("many")
-    one, other = translator.translate(["a b c"], to="copy")[0], translator.translate(["d e"], to="reverse")[0]
+    one, other = (
+        translator.translate(["a b c"], target_language="copy")[0],
+        translator.translate(["d e"], target_language="reverse")[0],
+    )
     (many / "in.tsv").write_text("copy\ta b c\nreverse\td e\n")
     (many / "in.jsonl").write_text('{"to": "copy", "text": "a b c"}\n{"to": "reverse", "text": "d e"}\n')
     assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--target-language-field", "1"]) == 0
@@ -144,7 +147,7 @@ def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture
     assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()] == [one, other]
     (many / "in.tsv").write_text("copy\ta b c\nklingon\td e\n")
     assert run(["translate", "many", "in.tsv", "--format", "tsv", "--field", "2", "--target-language-field", "1"]) == 2
-    assert "does not translate into 'klingon'; there is copy, reverse" in complaint(capsys.readouterr())
+    assert "does not translate into 'klingon'; available: copy, reverse" in complaint(capsys.readouterr())
 
 
 @pytest.mark.parametrize(
@@ -159,8 +162,8 @@ def test_each_line_may_ask_for_its_own(many: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ("", "several languages: say which (--target-language copy"),
-        ("--target-language klingon", "into 'klingon'; there is copy, reverse"),
+        ("", "several languages: choose one (--target-language copy"),
+        ("--target-language klingon", "into 'klingon'; available: copy, reverse"),
     ],
 )
 def test_a_missing_or_unknown_language_is_one_sentence(
@@ -237,7 +240,7 @@ def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
     request = Request(0, [tags["copy"], *tokens], translator.options(), [tags["reverse"]])
     ((found, *_),) = translator.engine.translate([request])
     assert found.tokens[0] == tags["reverse"]
-    assert translator.translate(["a b c"], to="reverse") == [translator.target.decode(found.tokens)]
+    assert translator.translate(["a b c"], target_language="reverse") == [translator.target.decode(found.tokens)]
     translator.languages.select("reverse")
     scored = translator.score([("a b c", "c b a")])
     assert scored[0] is not None and len(scored[0].token_scores) == 1 + len(translator.target.encode("c b a")) + 1

@@ -31,43 +31,48 @@ def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Pa
     ours = transduce.load(tmp_path / "ours")
     assert isinstance(ours, Translator)
     found = []
-    for of, to in (("en", "fr"), ("en", "de"), ("de", "en")):
-        if (of, to) != ("en", "fr"):  # which it was imported for
-            ours.languages.select(to, of)
-        known.src_lang, known.tgt_lang = of, to
+    for source, target in (("en", "fr"), ("en", "de"), ("de", "en")):
+        if (source, target) != ("en", "fr"):  # which it was imported for
+            ours.languages.select(target, source)
+        known.src_lang, known.tgt_lang = source, target
         (scored,) = ours.score([("The quick brown fox", "two words")])
         assert scored is not None
         read = known("The quick brown fox", text_target="two words", return_tensors="pt")
         wanted = read.pop("labels")
-        assert wanted[0, 0] == known.get_lang_id(to) and read.input_ids[0, 0] == known.get_lang_id(of)
+        assert wanted[0, 0] == known.get_lang_id(target) and read.input_ids[0, 0] == known.get_lang_id(source)
         with torch.no_grad():
             score_TV = theirs(**read, labels=wanted).logits[0].log_softmax(dim=-1)
         expected = score_TV.gather(1, wanted[0][:, None])[:, 0].tolist()
         assert scored.token_scores == pytest.approx(expected, abs=1e-4)
         found.append(scored.log_probability)
-        wishes = {"forced_bos_token_id": known.get_lang_id(to)}
+        wishes = {"forced_bos_token_id": known.get_lang_id(target)}
         said = [said_by_transformers(theirs, known, text, **wishes) for text in TEXTS]
         # the forced token counts as one of twelve there, and is a prefix here
         assert ours.translate(TEXTS, method="greedy", max_length=11, split=False) == said
     assert len({round(score, 3) for score in found}) == 3, "languages that change nothing prove nothing"
-    with pytest.raises(SettingsError, match="does not translate into 'klingon'; there is af, am"):
-        ours.translate(TEXTS, to="klingon")
+    with pytest.raises(SettingsError, match="does not translate into 'klingon'; available: af, am"):
+        ours.translate(TEXTS, target_language="klingon")
 
 
 def test_nllb_begins_with_the_language_that_is_asked_for(tmp_path: Path) -> None:
-    """Their `generate(forced_bos_token_id=…)`, which is what `--to` asks for here; `--of` is their `src_lang`."""
+    """`--target-language` is their `generate(forced_bos_token_id=…)`, `--source-language` their `src_lang`."""
     folder = folders.nllb(tmp_path / "theirs")
     theirs = model_of(folder, **SIDES, activation_function="relu")
     import_model(folder, tmp_path / "ours", "eng_Latn", "deu_Latn")
     ours = transduce.load(tmp_path / "ours")
     assert isinstance(ours, Translator)
     found = []
-    for of, to in (("eng_Latn", "deu_Latn"), ("eng_Latn", "fra_Latn"), ("deu_Latn", "eng_Latn")):
-        known = nllb_tokenizer(folder, of)
-        first = known.convert_tokens_to_ids(to)
+    for source, target in (("eng_Latn", "deu_Latn"), ("eng_Latn", "fra_Latn"), ("deu_Latn", "eng_Latn")):
+        known = nllb_tokenizer(folder, source)
+        first = known.convert_tokens_to_ids(target)
         said = [said_by_transformers(theirs, known, text, forced_bos_token_id=first) for text in TEXTS]
-        assert ours.translate(TEXTS, method="greedy", max_length=11, split=False, to=to, of=of) == said
-        ours.languages.select(to, of)
+        assert (
+            ours.translate(
+                TEXTS, method="greedy", max_length=11, split=False, target_language=target, source_language=source
+            )
+            == said
+        )
+        ours.languages.select(target, source)
         (scored,) = ours.score([(TEXTS[0], "two words")])
         assert scored is not None
         wanted = [first, *known("two words", add_special_tokens=False).input_ids, known.eos_token_id]
@@ -85,13 +90,13 @@ def their_scores(model: Any, source: Tensor, target: list[int]) -> list[float]:
     return [float(score) for score in score_TV.gather(1, wanted[0][:, None])[:, 0]]
 
 
-def nllb_tokenizer(folder: Path, of: str) -> transformers.PreTrainedTokenizerFast:
+def nllb_tokenizer(folder: Path, language: str) -> transformers.PreTrainedTokenizerFast:
     """Their tokenizer, with another language before the text."""
     found = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     library = found.backend_tokenizer
-    frame = [(piece, library.token_to_id(piece)) for piece in (of, "</s>")]
-    library.post_processor = processors.TemplateProcessing(single=f"{of} $A </s>", special_tokens=frame)
-    assert found(TEXTS[0]).input_ids[0] == library.token_to_id(of)
+    frame = [(piece, library.token_to_id(piece)) for piece in (language, "</s>")]
+    library.post_processor = processors.TemplateProcessing(single=f"{language} $A </s>", special_tokens=frame)
+    assert found(TEXTS[0]).input_ids[0] == library.token_to_id(language)
     return found
 
 
@@ -104,13 +109,16 @@ def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) 
     ours = transduce.load(tmp_path / "ours")
     assert isinstance(ours, Translator)
     found = []
-    for to in ("deu", "fra"):
-        tagged = [f">>{to}<< {text}" for text in TEXTS]
-        assert known(tagged[0]).input_ids[0] == known.convert_tokens_to_ids(f">>{to}<<")
+    for target in ("deu", "fra"):
+        tagged = [f">>{target}<< {text}" for text in TEXTS]
+        assert known(tagged[0]).input_ids[0] == known.convert_tokens_to_ids(f">>{target}<<")
         said = [said_by_transformers(theirs, known, text, min_new_tokens=9) for text in tagged]
-        assert ours.translate(TEXTS, method="greedy", min_length=9, max_length=12, split=False, to=to) == said
+        assert (
+            ours.translate(TEXTS, method="greedy", min_length=9, max_length=12, split=False, target_language=target)
+            == said
+        )
         assert ours.translate(tagged, method="greedy", min_length=9, max_length=12, split=False) == said
-        ours.languages.select(to, None)
+        ours.languages.select(target, None)
         (scored,) = ours.score([(TEXTS[0], "two words")])
         assert scored is not None
         wanted = known(text_target="two words").input_ids
@@ -157,4 +165,4 @@ validate_every = 3
     ours = transduce.load(tmp_path / "later")
     assert isinstance(ours, Translator) and ours.languages.tags is not None
     assert ours.languages.tags.place == "target" and ours.languages.tags.lengths == (1, 1)
-    assert ours.translate(["the fox 3"], to="de", of="en") != [""]
+    assert ours.translate(["the fox 3"], target_language="de", source_language="en") != [""]

@@ -106,7 +106,8 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
         lowercase=options["lowercase"],
         samples=options["samples"],
         columns=_columns(options),
-        languages=(options["target_language"], options["source_language"]),
+        target_language=options["target_language"],
+        source_language=options["source_language"],
         device=options["device"],
         **({} if is_encoder else search),
     )

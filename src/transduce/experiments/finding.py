@@ -101,10 +101,10 @@ class Given(NamedTuple):
     folder: Path
     texts: Sequence[str] | None = None
     """None for those that the claim brings along."""
-    to: str | None = None
-    """The language that a model of several is asked for, and …"""
-    of: str | None = None
-    """… the one of the texts."""
+    target_language: str | None = None
+    """Target language; a multilingual model needs it."""
+    source_language: str | None = None
+    """Language of the texts."""
 
 
 # Training in a few lines, for claims that need a model of their own: fresh batches, no files, nothing to resume.

@@ -120,9 +120,9 @@ def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SelfAtte
     if isinstance(model, Translator) and model.model.image_size is not None:
         raise SettingsError(f"{folder}: reads pictures and not texts; give a model that reads texts")
     if isinstance(model, Translator):
-        model.languages.select(given.to, given.of)
+        model.languages.select(given.target_language, given.source_language)
         return (_of_translator(model, text) for text in texts)
-    if given.to is not None or given.of is not None:
+    if given.target_language is not None or given.source_language is not None:
         raise SettingsError(f"{folder}: does not translate; leave out --source-language and --target-language")
     if isinstance(model, Generator):
         return ([_of_generator(model, text)] for text in texts)
@@ -196,7 +196,11 @@ def measure(seed: int = 1, report: Report = silent, setting: Repeating = DEFAULT
 def measure_model(given: Given, report: Report = silent) -> Finding:
     """Look at the heads of a given model while it reads its texts, or some English sentences."""
     texts = SENTENCES if given.texts is None else given.texts
-    languages = {name: value for name, value in (("from", given.of), ("to", given.to)) if value is not None}
+    languages = {
+        name: value
+        for name, value in (("from", given.source_language), ("to", given.target_language))
+        if value is not None
+    }
 
     def looks() -> Iterator[SelfAttentionMaps]:  # one text's at a time: maps are large
         for number, seen in enumerate(looks_of_given(given, texts), start=1):

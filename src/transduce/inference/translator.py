@@ -83,8 +83,8 @@ class Translator:
         terms: Mapping[str, str] | None = None,
         keep: Sequence[str] = (),
         stop_at: Sequence[str] = (),
-        to: str | None = None,
-        of: str | None = None,
+        target_language: str | None = None,
+        source_language: str | None = None,
         **options: Any,
     ) -> list[str] | list[list[Translation]]:
         """Translate lines; with `n_best`, return that many translations of each with scores, best first.
@@ -92,14 +92,14 @@ class Translator:
         `split` translates a line of several sentences one by one; `align` adds the word alignment; `prefixes` are the
         beginnings of the translations, one for each line; words of `forbid` are not written, and those of `terms` are
         translated as given; what matches a regular expression of `keep` is copied; translations end before a text of
-        `stop_at`. A model of several languages needs the target language, `to`, and some the source language, `of`.
+        `stop_at`. A multilingual model needs `target_language`, and some need `source_language` too.
         Further options are those of `SearchOptions`: method, beam_size, length_penalty, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
         constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
         asked = TranslationOptions(self.options(n_best=n_best, **options), constraints, split, align)
-        languages = self.languages.prefix(to, of)
+        languages = self.languages.prefix(target_language, source_language)
         found = [
             several
             for window in windows(lines)

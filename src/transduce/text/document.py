@@ -30,23 +30,23 @@ class DocumentSegment:
     """Texts to translate, without line breaks; often none."""
     write: Write
     """(translations) -> lines, with the last line break."""
-    to: str | None = None
+    target_language: str | None = None
     """Target language given in the document."""
 
 
 def segments(
-    kind: str, lines: Iterable[str], field: str | None, where: str, to_field: str | None = None
+    kind: str, lines: Iterable[str], field: str | None, where: str, language_field: str | None = None
 ) -> Iterator[DocumentSegment]:
     """Read a document; `field` is the column (from 1) or the key to translate.
 
-    `to_field` is the column or key with the target language.
+    `language_field` is the column or key with the target language.
     """
-    if to_field and kind not in ROWS:
+    if language_field and kind not in ROWS:
         raise SettingsError(f"--target-language-field needs a TSV or JSONL file, not {kind}")
-    if to_field and field:
-        read, name = _COLUMNS[kind], to_field
+    if language_field and field:
+        read, name = _COLUMNS[kind], language_field
         return (
-            replace(read(line, field, at), to=_language(read(line, name, at), at))
+            replace(read(line, field, at), target_language=_language(read(line, name, at), at))
             for number, line in enumerate(lines, start=1)
             for at in [f"{where}:{number}"]
         )

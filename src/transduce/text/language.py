@@ -58,22 +58,25 @@ class Languages:
         self._default_prefix, self._reads_tags = LanguagePrefix([], list(target.target_prefix)), source.reads_tags
         """Prefix of a model without a choice of languages, and whether a text may begin with its own tag."""
 
-    def select(self, target: str | None, source: str | None = None) -> None:
-        """Use these languages from now on; None leaves one unchanged. Unknown languages are an error at once."""
-        if target is not None:
-            self.prefix(target, source)
-        if source is not None and self.tags is None and source != self.source:
-            raise self._unsupported(f"from '{source}'", "--source-language")
-        self.target, self.source = target or self.target, source or self.source
+    def select(self, target_language: str | None, source_language: str | None = None) -> None:
+        """Use these languages from now on; None leaves one unchanged. Raises SettingsError for an unknown language."""
+        if target_language is not None:
+            self.prefix(target_language, source_language)
+        if source_language is not None and self.tags is None and source_language != self.source:
+            raise self._unsupported(f"from '{source_language}'", "--source-language")
+        self.target, self.source = target_language or self.target, source_language or self.source
 
-    def prefix(self, target: str | None = None, source: str | None = None) -> LanguagePrefix:
-        """Return the tokens that precede a text in language `source` and its translation into `target`."""
-        wanted, source = target or self.target, source or self.source
+    def prefix(self, target_language: str | None = None, source_language: str | None = None) -> LanguagePrefix:
+        """Return the tokens before a text in the source language and before its translation.
+
+        None stands for the language that is selected.
+        """
+        target, source = target_language or self.target, source_language or self.source
         if self.tags is not None:
-            in_text = wanted is None and self._reads_tags  # then each text may begin with its own tag
-            return NO_PREFIX if in_text else self.tags.prefix(wanted, source)
-        if wanted != self.target:
-            raise self._unsupported(f"into '{wanted}'", "--target-language")
+            in_text = target is None and self._reads_tags  # then each text may begin with its own tag
+            return NO_PREFIX if in_text else self.tags.prefix(target, source)
+        if target != self.target:
+            raise self._unsupported(f"into '{target}'", "--target-language")
         return self._default_prefix
 
     def _unsupported(self, request: str, option: str) -> SettingsError:

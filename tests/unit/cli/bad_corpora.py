@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from tests.unit.cli.worlds import Case, file, folder
+from tests.unit.cli.bad_files import Case, file, folder
 
 PAIRS = "".join(f"s{row}\tt{row}\n" for row in range(2000)).encode()
 NEW = "--output new"

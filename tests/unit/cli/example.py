@@ -85,8 +85,8 @@ def snapshot(folder: Path) -> dict[str, str]:
     }
 
 
-def seal_again(folder: Path) -> None:
-    """Make the manifest agree with the files, as somebody would who changes a model by hand and knows how."""
+def rewrite_manifest(folder: Path) -> None:
+    """Write a valid manifest for changed files."""
     manifest = json.loads((folder / MANIFEST).read_text())
     for name in manifest["files"]:
         content = (folder / name).read_bytes()
@@ -95,7 +95,7 @@ def seal_again(folder: Path) -> None:
 
 
 def change_config(**changes: Any) -> Callable[[Path], None]:
-    """Return what changes entries of a model's config.json, settings one by one, and seals the folder again."""
+    """Return a function that changes entries of a model's config.json and rewrites its manifest."""
 
     def change(folder: Path) -> None:
         path = folder / "config.json"
@@ -105,7 +105,7 @@ def change_config(**changes: Any) -> Callable[[Path], None]:
             config["settings"] |= settings
         config |= {name: value for name, value in changes.items() if not isinstance(value, dict) or name != "settings"}
         path.write_text(json.dumps(config))
-        seal_again(folder)
+        rewrite_manifest(folder)
 
     return change
 

@@ -294,7 +294,7 @@ def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() ->
 
 @pytest.mark.parametrize("wish", [{"forbid": "dog"}, {"prefixes": "the"}])
 def test_one_text_where_several_belong_is_refused(wish: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="are lists, not one text"):
+    with pytest.raises(SettingsError, match="must be lists"):
         copier("word").translate(["the dog"], **wish)
 
 

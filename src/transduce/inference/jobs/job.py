@@ -105,7 +105,7 @@ class TranslationJob:
     def __call__(self, window: DocumentWindow) -> TranslatedWindow:
         """Translate one window."""
         counts, texts = TranslationCounts(), window.texts
-        languages = [self.translator.languages.prefix(to) for to in window.languages]
+        languages = [self.translator.languages.prefix(language) for language in window.languages]
         translate = self.translator.translate_lines
         found = iter(translate(texts, self.options.translation, counts, languages) if texts else ())
         written = []

@@ -52,7 +52,7 @@ class DocumentWindow:
     @property
     def languages(self) -> list[str | None]:
         """The target language that the document gives for each text."""
-        return [segment.to for segment in self.segments for _ in segment.texts]
+        return [segment.target_language for segment in self.segments for _ in segment.texts]
 
 
 class Source:

@@ -101,29 +101,27 @@ class LanguageTags(Config):
         """Number of tags before every source, and before every target."""
         return bool(self.source_tokens) + (self.place == "source"), int(self.place == "target")
 
-    def prefix(self, to: str | None, of: str | None = None) -> LanguagePrefix:
-        """Return the tags for a translation from `of` into `to`."""
-        wanted = [self.target_tokens[_known(to, self.target_tokens, "into", "--target-language", "target_language")]]
-        source = (
-            [self.source_tokens[_known(of, self.source_tokens, "from", "--source-language", "source_language")]]
-            if self.source_tokens
-            else []
-        )
-        return LanguagePrefix([*source, *wanted], []) if self.place == "source" else LanguagePrefix(source, wanted)
+    def prefix(self, target_language: str | None, source_language: str | None = None) -> LanguagePrefix:
+        """Return the tags for a translation from `source_language` into `target_language`."""
+        target_name = _check_known(target_language, self.target_tokens, "target")
+        target, source = [self.target_tokens[target_name]], []
+        if self.source_tokens:
+            source = [self.source_tokens[_check_known(source_language, self.source_tokens, "source")]]
+        return LanguagePrefix([*source, *target], []) if self.place == "source" else LanguagePrefix(source, target)
 
 
-def _known(language: str | None, known: Iterable[str], way: str, option: str, setting: str) -> str:
-    """Return a language if it is known; the error lists those that are."""
-    names = sorted(known)
+def _check_known(language: str | None, known: Iterable[str], side: Literal["source", "target"]) -> str:
+    """Return a language if the model knows it; the error lists the languages that it knows."""
+    names, direction = sorted(known), {"source": "from", "target": "into"}[side]
     if language is None and len(names) == 1:
         return names[0]
     if language is None:
         raise SettingsError(
-            f"the model translates {way} several languages: say which ({option} {names[0]}, or {setting} of "
-            f"a corpus); there is {listed(names)}"
+            f"the model translates {direction} several languages: choose one (--{side}-language {names[0]}, or "
+            f"{side}_language of a corpus); available: {listed(names)}"
         )
     if language not in names:
-        raise SettingsError(f"the model does not translate {way} '{language}'; there is {listed(names)}")
+        raise SettingsError(f"the model does not translate {direction} '{language}'; available: {listed(names)}")
     return language
 
 

@@ -67,19 +67,20 @@ def test_what_goes_where() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "of", "says"),
+    ("target_language", "source_language", "message"),
     [
-        (None, "en", r"translates into several languages: say which \(--target-language de, .*; there is de, fr$"),
-        ("it", "en", "does not translate into 'it'; there is de, fr$"),
-        ("de", None, r"translates from several languages: say which \(--source-language de, .*; there is de, en$"),
-        ("de", "it", "does not translate from 'it'; there is de, en$"),
+        (None, "en", r"translates into several languages: choose one \(--target-language de, .*; available: de, fr$"),
+        ("it", "en", "does not translate into 'it'; available: de, fr$"),
+        ("de", None, r"translates from several languages: choose one \(--source-language de, .*; available: de, en$"),
+        ("de", "it", "does not translate from 'it'; available: de, en$"),
     ],
 )
 def test_a_missing_or_unknown_language_is_one_sentence_with_those_there_are(
-    to: str | None, of: str | None, says: str
+    target_language: str | None, source_language: str | None, message: str
 ) -> None:
-    with pytest.raises(SettingsError, match=says):
-        LanguageTags(place="target", target_tokens={"de": 7, "fr": 8}, source_tokens={"en": 9, "de": 7}).prefix(to, of)
+    tags = LanguageTags(place="target", target_tokens={"de": 7, "fr": 8}, source_tokens={"en": 9, "de": 7})
+    with pytest.raises(SettingsError, match=message):
+        tags.prefix(target_language, source_language)
 
 
 def test_notes_say_it_and_other_notes_do_not() -> None:
@@ -95,7 +96,7 @@ def test_notes_say_it_and_other_notes_do_not() -> None:
         known,
         known,
     )
-    assert told.prefix() == LanguagePrefix([9], [7]) and told.prefix(source="fr") == LanguagePrefix([8], [7])
+    assert told.prefix() == LanguagePrefix([9], [7]) and told.prefix(source_language="fr") == LanguagePrefix([8], [7])
     plain = Languages({"source_language": "de", "target_language": "en"}, known, known)
     assert plain.prefix() == plain.prefix("en") == LanguagePrefix([], [])
     with pytest.raises(SettingsError, match=r"into 'fr'.*from de into en"):
