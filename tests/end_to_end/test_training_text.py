@@ -166,6 +166,17 @@ def test_the_card_says_what_the_model_is_for(trained: tuple[Path, Listener]) -> 
     assert "transduce generate" in card and "bits per byte" in card and "pairs" not in card
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_notes_and_card_name_the_language_and_fine_tuning_keeps_it(kind: str, corpus: Path, tmp_path: Path) -> None:
+    short: Table = {"data": {"language": "en-GB"}, "training": {"updates": 1, "validate_every": 1}}
+    folder = train(recipe(corpus, **merge(KINDS[kind], short)), tmp_path / "run")
+    assert load_model(folder).notes["language"] == "en-GB"
+    assert "language: [en-GB]" in (folder / "model" / "README.md").read_text()
+    base: Table = {"data": tables(corpus, **KINDS[kind])["data"]}
+    found, _ = read_recipe(None, [f"training.initial_checkpoint={folder}"], base=base)
+    assert found.data.language == "en-GB"
+
+
 def test_a_text_that_repeats_itself_is_learnt(tmp_path: Path) -> None:
     """The alphabet over and over: after a letter there is one way to go on."""
     (tmp_path / "a.txt").write_text("abcdefghijklmnopqrstuvwxyz" * 200)

@@ -47,7 +47,7 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 
 
 def layer_of(module: str) -> str:
-    """`nn/mask.py` -> `nn`; `recipe.py` -> `recipe`."""
+    """`nn/hook.py` -> `nn`; `recipe.py` -> `recipe`."""
     return module.split("/")[0].removesuffix(".py")
 
 
@@ -85,7 +85,7 @@ def read(module: str) -> str:
 
 
 def test_every_module_belongs_to_a_known_layer() -> None:
-    assert "nn/mask.py" in MODULES
+    assert "nn/hook.py" in MODULES
     assert {layer_of(module) for module in MODULES} - LAYERS.keys() == set(), "say in LAYERS what it may import"
 
 
@@ -120,9 +120,9 @@ def test_the_table_itself_has_no_circle() -> None:
 
 def test_an_import_that_points_up_is_caught_however_it_is_written() -> None:
     for module, line in (
-        ("nn/mask.py", "from transduce.models.interface import Memory"),
+        ("nn/hook.py", "from transduce.models.interface import Memory"),
         ("nn/attention/additive.py", "from ...models import transformer"),
-        ("nn/mask.py", "from ..models import transformer"),
+        ("nn/hook.py", "from ..models import transformer"),
         ("text/lines.py", "import transduce.data.order"),
         ("models/transformer.py", "def late():\n    from transduce.training.trainer import Trainer"),
         ("inference/search/beam.py", "if TYPE_CHECKING:\n    from transduce.training.trainer import Trainer"),
@@ -137,9 +137,9 @@ def test_an_import_that_points_up_is_caught_however_it_is_written() -> None:
 
 def test_an_import_that_points_down_is_not() -> None:
     for module, line in (
-        ("nn/mask.py", "import torch"),
+        ("nn/hook.py", "import torch"),
         ("nn/attention/multi_head.py", "from ..mask import and_causal"),
-        ("nn/mask.py", "from transduce.errors import DataError"),
+        ("nn/hook.py", "from transduce.errors import DataError"),
         ("models/transformer.py", "from transduce.nn import mask"),
         ("model_folder.py", "from transduce import __version__"),
         ("cli/train.py", "from transduce import load, train"),

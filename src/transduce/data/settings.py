@@ -116,6 +116,8 @@ class PlainTextConfig(DataConfig):
     extra_validation: TextCorpora | None = None
     """Text whose loss is reported beside that of the validation text, never trained on or selected by: that of a
     model's earlier training, for example, to see what fine-tuning makes it forget."""
+    language: str | None = None
+    """Language of the text, for the model card."""
     block_size: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
     """Tokens that the model reads at once; by default as many as its positions allow, or 256."""
 

@@ -36,9 +36,10 @@ class TorchEngine:
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
-        hooked = any(request.options.coverage_penalty for request in requests)  # hooks see the batches of all threads
+        # A coverage penalty copies the model's modules, which no other thread may be running meanwhile.
+        needs_twin = any(request.options.coverage_penalty for request in requests)
         on_cpu = self.model.output.weight.device.type == "cpu"
-        threads = torch.get_num_threads() if on_cpu and not hooked else 1
+        threads = torch.get_num_threads() if on_cpu and not needs_twin else 1
         batches = list(self._batches(requests, threads))
         with eval_mode(self.model):
             if min(threads, len(batches)) == 1:

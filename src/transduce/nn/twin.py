@@ -14,13 +14,18 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from transduce.nn.cpu.packed import Freezable
 from transduce.nn.hook import HookPoint
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
-def twin(model: ModuleT) -> ModuleT:
-    """Return a copy of a model whose weights are the same memory; gradients, hooks and modes are its own."""
+def twin(model: ModuleT, share_packed: bool = False) -> ModuleT:
+    """Return a copy of a model whose weights are the same memory; gradients, hooks and modes are its own.
+
+    With `share_packed` it also uses the model's packed weights, so that it computes the same to the last bit, and the
+    same in int8.
+    """
     memo: dict[int, object] = {}
     with torch.no_grad():
         for parameter in model.parameters():
@@ -29,6 +34,10 @@ def twin(model: ModuleT) -> ModuleT:
     for module in copied.modules():
         if isinstance(module, HookPoint):
             module._forward_hooks.clear()
+    if share_packed:
+        for own, copied_module in zip(model.modules(), copied.modules(), strict=True):
+            if isinstance(own, Freezable) and isinstance(copied_module, Freezable):
+                copied_module.share_packed(own)
     return copied
 
 

@@ -153,6 +153,10 @@ class PlainTextTask(TransducerTask[TextT]):
         fit = vocabulary_fit(checkpoint, self._texts() if prepared is None else (), before)
         return Defaults(chosen.tables, [*fit, *chosen.reasons])
 
+    def languages_from(self, checkpoint: InitialCheckpoint) -> Table:
+        language = checkpoint.found.notes.get("language")
+        return {} if language is None else {"language": language}
+
     def _texts(self) -> Iterator[tuple[str, str]]:
         """The text as pairs without a source."""
         return (("", piece.text) for file in self.data.corpora for piece in read_documents(file))
@@ -172,13 +176,13 @@ class PlainTextTask(TransducerTask[TextT]):
 
     def notes(self, search: SearchOptions, prepared: Prepared) -> Table:
         text = {"document": self.data.corpora[0].document, "block_size": self.data.block_size}
-        return {**super().notes(search, prepared), **text}
+        return {"language": self.data.language, **super().notes(search, prepared), **text}
 
     def card(self, contents: ModelFolder, prepared: Prepared) -> CardText:
         return CardText(
             title=f"{catalog.name_of(contents.config)}, trained on text",
             tags="text-generation",
-            languages=[contents.notes.get("source_language"), contents.notes.get("target_language")],
+            languages=[contents.notes.get("language")],
             vocabulary=f"{contents.model.sizes.target:,} tokens",
             rows="blocks of text",
             units="text",

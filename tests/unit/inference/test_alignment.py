@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.inference.search.toy import SPECIALS, Toy, random_table, search_all
 from transduce.errors import SettingsError
-from transduce.inference.alignment import cross_attention, pharaoh, word_links
+from transduce.inference.alignment import cross_attention, cross_attention_all, pharaoh, word_links
 from transduce.inference.ensemble import Ensemble
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.search.penalty import uncovered
@@ -18,6 +18,7 @@ from transduce.inspection.record import attention_of
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.rnn import Rnn, RnnConfig
 from transduce.models.transformer import Transformer, TransformerConfig
+from transduce.nn.hook import HookPoint
 from transduce.nn.initialization import initialize
 
 SIZES = VocabularySizes(13, 13)
@@ -46,6 +47,19 @@ def test_weights_are_of_the_last_two_layers_whatever_else_is_in_the_batch() -> N
         maps = attention_of(model, [*read, SPECIALS.end], [SPECIALS.start, *written, SPECIALS.end])
         last_two = (maps.mean("cross", 2) + maps.mean("cross", 3)) / 2
         np.testing.assert_allclose(weights, last_two[:-1, :-1], atol=1e-6)
+
+
+def test_aligning_attaches_no_hooks_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, hooked = transformer(), []
+    direct = cross_attention(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
+    register = HookPoint.register_forward_hook
+    monkeypatch.setattr(
+        HookPoint, "register_forward_hook", lambda point, hook: hooked.append(point) or register(point, hook)
+    )
+    observed = cross_attention_all(model, SOURCES, TARGETS, SPECIALS, SPECIALS)
+    assert hooked and not {*hooked} & {*model.modules()}
+    for one, other in zip(direct, observed, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_recurrent_model_that_attends_can_be_asked_too() -> None:

@@ -57,6 +57,15 @@ def test_frozen_weights_are_kept_when_a_twin_computes_gradients() -> None:
         assert model[0].packed is before
 
 
+def test_a_twin_that_shares_packed_weights_computes_the_same_in_int8() -> None:
+    model = torch.nn.Sequential(Linear(512, 512)).eval()
+    model[0].freeze("int8")
+    value = torch.randn(2, 512)
+    with torch.inference_mode():
+        other = twin(model, share_packed=True)
+        assert torch.equal(other(value), model(value)) and not torch.equal(twin(model)(value), model(value))
+
+
 def test_what_is_frozen_for_training_stays_frozen_in_a_twin() -> None:
     model = small()
     model.source_embedding.weight.requires_grad_(False)

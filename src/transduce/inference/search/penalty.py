@@ -45,7 +45,7 @@ def coverage(
 ) -> list[float]:
     """Return the coverage (at most 0) of each hypothesis of one source.
 
-    Finished hypotheses are replayed once: the search itself needs no attention weights.
+    Finished hypotheses are replayed once, with hooks on `model`: the search itself needs no attention weights.
     """
     return [uncovered(weights) for weights in cross_attention(model, [read] * len(written), written, source, target)]
 

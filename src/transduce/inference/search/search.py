@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 
+from transduce.inference.alignment import observed_twin
 from transduce.inference.padding import source_batch
 from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.batch_group import BatchGroup
@@ -38,6 +40,11 @@ class Search:
         self.groups: list[BatchGroup] = []
         self._failed: list[Result] = []
         """Requests that failed when they were admitted; the next `advance` returns them."""
+
+    @cached_property
+    def _observed(self) -> AnyTransducer:
+        """A twin of the model for recording attention, made for the first request with a coverage penalty."""
+        return observed_twin(self.model)
 
     @property
     def active(self) -> int:
@@ -129,12 +136,12 @@ class Search:
             self._start(key, half, isolated=True)
 
     def _result(self, active: ActiveRequest, error: Exception | None) -> Result:
-        """Return the result of a request that is done; its hypotheses are reordered by coverage if it asks for that."""
+        """Return the result of a request that is done; hypotheses are reordered where it has a coverage penalty."""
         strength = active.options.coverage_penalty
         if strength and error is None:
             written = [hypothesis.tokens for hypothesis in active.hypotheses]
             try:
-                found = iter(coverage(self.model, active.request.source, written, self.source, self.target))
+                found = iter(coverage(self._observed, active.request.source, written, self.source, self.target))
             except Exception as failure:
                 return active.result(failure)
             active.finished = [

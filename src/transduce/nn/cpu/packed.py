@@ -98,6 +98,10 @@ class Freezable(nn.Module):
             self._packed = None
         return self._packed
 
+    def share_packed(self, other: Freezable) -> None:
+        """Use the packed weights of a layer with the same weights."""
+        self.precision, self._packed = other.precision, other._packed
+
     def train(self, mode: bool = True) -> Self:
         if mode:
             self._packed = None
