@@ -24,7 +24,7 @@ _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
 
 
 class TransduceError(Exception):
-    """Base class: the command line prints its message, without a traceback."""
+    """Any error without a code of its own. The base class: the command line prints its message without a traceback."""
 
     exit_code = 1
     label = "error: "

@@ -273,7 +273,7 @@ def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:
         raise ModelFolderError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
     if not all(0 < size <= 10_000_000 for size in sizes):
         raise ModelFolderError(
-            f"{where}: vocabularies of {sizes.source:,} and {sizes.target:,} tokens are not possible; copy it again"
+            f"{where}: vocabularies of {sizes.source:,} and {sizes.target:,} tokens are invalid; copy the folder again"
         )
     if table.get("task") != catalog.task_of(config):
         raise ModelFolderError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -94,6 +95,9 @@ def test_cost_prints_what_the_guide_says(capsys: pytest.CaptureFixture[str]) -> 
     (shown,) = [block for block in blocks(INSPECT, "text") if block.startswith("parameters\n")]
     assert run(words[1:]) == 0
     assert capsys.readouterr().out.startswith(shown)
+    assert run([*words[1:], "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == 63_045_632
+    assert "63,045,632" in shown
 
 
 def test_a_dry_run_gives_the_recipe_that_the_guide_promises(

@@ -144,5 +144,5 @@ def test_what_would_be_read_as_another_model_is_refused() -> None:
     relu = {**sizes, "max_position_embeddings": 64, "hidden_act": "relu", "architectures": ["BertForMaskedLM"]}
     with pytest.raises(ModelFolderError, match="hidden_act = 'relu'"):
         BERT.read(Settings(relu, "config.json"), InMemoryWeights({}))
-    with pytest.raises(ModelFolderError, match="pad_token_id = 0 is not possible here"):
+    with pytest.raises(ModelFolderError, match="pad_token_id = 0"):
         M2M100.read(Settings({"pad_token_id": 0}, "config.json"), InMemoryWeights({}))

@@ -128,7 +128,8 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    click.echo(f"transduce {__version__}, torch {torch.__version__}, {device}, {torch.get_num_threads()} threads")
+    threads = torch.get_num_threads()
+    click.echo(f"transduce {__version__}, torch {torch.__version__}, {device}, {threads} thread{'s' * (threads != 1)}")
     context.exit()
 
 

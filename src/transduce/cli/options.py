@@ -82,7 +82,7 @@ class Command(click.Command):
         self.examples = examples.strip("\n").splitlines()
         for names, change, text in (
             (("-q", "--quiet"), -1, "Print errors and results only, no progress and no notes."),
-            (("-v", "--verbose"), 1, "Print more: versions, the model, the engine and why, timings."),
+            (("-v", "--verbose"), 1, "Print more: versions, the model, the choice of engine, timings."),
         ):
             callback = functools.partial(_change_verbosity, change)
             self.params.append(Option(names, is_flag=True, expose_value=False, callback=callback, help=text))

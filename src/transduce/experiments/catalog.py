@@ -39,7 +39,7 @@ def _module(name: str) -> ModuleType:
 def find(name: str) -> Measure:
     """Return what measures a claim."""
     if name not in CLAIMS:
-        raise SettingsError(f"there is no claim '{name}' to reproduce{suggestion(name, CLAIMS)}")
+        raise SettingsError(f"unknown claim '{name}'{suggestion(name, CLAIMS)}")
     module = _module(name)
     return cast(Measure, module.measure)
 

@@ -93,7 +93,7 @@ class Generator:
 
     def __init__(self, contents: ModelFolder) -> None:
         if contents.task != "language_modeling":
-            raise SettingsError("this is not a language model and continues no text; use `transduce translate`")
+            raise SettingsError("this is not a language model; use `transduce translate`")
         self.model, self.notes = cast("LanguageModel[Any]", contents.transducer), contents.notes
         self.tokenizer = contents.target_tokenizer
         self.model.freeze()

@@ -142,7 +142,7 @@ def _check_lengths(model: Model, workload: Workload) -> None:
     for side, (length, limit) in limits.items():
         if limit is not None and length > limit:
             raise SettingsError(
-                f"a {side} of {length:,} tokens does not fit this model, which knows {limit:,} positions; "
+                f"a {side} of {length:,} tokens does not fit this model, which has {limit:,} positions; "
                 f"give --{side}-length {limit} or a larger model.max_positions"
             )
 

@@ -53,8 +53,8 @@ def segments(
     if kind in ROWS:
         if not field:
             raise SettingsError(
-                f"say which field of each line is to be translated: --field, a {_FIELD[kind]}; or --format text for "
-                "whole lines"
+                f"give the field to translate with --field (a {_FIELD[kind]}), or translate whole lines with "
+                "--format text"
             )
         return (_COLUMNS[kind](line, field, f"{where}:{number}") for number, line in enumerate(lines, start=1))
     if field:

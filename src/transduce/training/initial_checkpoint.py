@@ -288,7 +288,7 @@ def _modules(named: Iterable[tuple[str, Tensor]]) -> set[str]:
 def vectors_fingerprint(path: str) -> str:
     """Return the SHA-256 of a file of vectors."""
     if is_stream(path):
-        raise SettingsError(f"{path}: vectors are read twice, and this can be read only once; give a file")
+        raise SettingsError(f"{path}: word vectors are read twice, but a pipe can be read only once; give a file")
     try:
         return sha256(Path(path))
     except OSError as error:

@@ -56,7 +56,7 @@ def test_pairs_with_an_empty_side_are_counted(place: Path, capsys: pytest.Captur
     assert "empty        2 pairs have nothing on one side" in capsys.readouterr().out
     Path("a.some").write_text("\n\n\n")
     assert run(["shortlist", "run", "--source", "a.some", "--target", "b.some", "--output", "none"]) == 65
-    assert "of 3 pairs none says what translates what: 3 have nothing on one side" in complaint(capsys.readouterr())
+    assert "none of the 3 pairs can be aligned: 3 have an empty side" in complaint(capsys.readouterr())
     assert not Path("none").exists()
 
 

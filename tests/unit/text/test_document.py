@@ -143,7 +143,7 @@ def test_what_is_not_translated_is_not_changed(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "field", "line", "said"),
     [
-        ("tsv", None, "a", "say which field"),
+        ("tsv", None, "a", "--field"),
         ("tsv", "x", "a", "a number from 1"),
         ("tsv", "0", "a", "a number from 1"),
         ("tsv", "3", "a\tb", "file:1: has 2 columns"),

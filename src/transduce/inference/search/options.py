@@ -153,7 +153,7 @@ def override_options(saved_options: SearchOptions, **overrides: Any) -> SearchOp
         given["beam_size"] = -(-max(given["n_best"], saved_options.beam_size) // groups) * groups
     if given.get("beam_groups") == 1 and "diversity_penalty" not in given:
         saved.pop("diversity_penalty", None)
-    return SearchOptions.from_table({**saved, **given}, "the search")
+    return SearchOptions.from_table({**saved, **given}, "search options")
 
 
 @dataclass(frozen=True)

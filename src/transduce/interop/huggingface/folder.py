@@ -60,7 +60,7 @@ class HuggingFaceFolder:
         if not there:
             raise MissingInput(f"{self.path}: no such folder; give one that holds a {CONFIG}")
         if not is_folder:
-            raise ModelFolderError(f"{self.path}: is not a folder; give the folder that holds {CONFIG} and the weights")
+            raise ModelFolderError(f"{self.path}: is neither a folder nor a .gguf file; give a Hugging Face folder")
         self._roots = (self._place, *_download_cache(self._place))
         if self.find(CONFIG) is None:
             raise ModelFolderError(f"{self.path}: has no {CONFIG}, so it is not a Hugging Face model folder")

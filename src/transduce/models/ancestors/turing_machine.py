@@ -62,7 +62,7 @@ class TuringMachineConfig(Config):
             raise ValueError("a memory needs heads that read and heads that write; set both above 0, or both to 0")
         if 2 * self.max_shift + 1 > self.slots:
             raise ValueError(
-                f"a move of {self.max_shift} places goes round a memory of {self.slots}; set max_shift lower"
+                f"max_shift = {self.max_shift} wraps around a memory of {self.slots} slots; lower max_shift"
             )
         return self
 

@@ -79,7 +79,7 @@ class TranslationConfig(FilteredDataConfig):
         for language in self.languages:
             if not re.fullmatch(NAME, language):
                 raise ValueError(
-                    f"target_language {brief(language)} is not possible: write a name such as de, pt-BR or zh_Hans"
+                    f"target_language {brief(language)} is invalid; use a tag such as de, pt-BR or zh_Hans"
                 )
         return self
 

@@ -57,11 +57,13 @@ class PreparedPairs(Config):
         folder = self.folder
         manifest = read_manifest(folder)
         if manifest.task != "translation":
-            raise DataError(f"{folder}: was prepared for {manifest.task}, and has no pairs; name a corpus of pairs")
+            raise DataError(f"{folder}: was prepared for {manifest.task} and has no pairs; give a corpus of pairs")
         if not any(Path(file).parts[0] == self.split for file in manifest.files):
-            raise DataError(f"{folder}: has no {self.split} pairs; name another corpus")
+            raise DataError(f"{folder}: has no {self.split} pairs; give another corpus")
         if f"{self.split}/source.text.bin" not in manifest.files:
-            raise DataError(f"{folder}: is of plain text, which it does not keep; name the text itself")
+            raise DataError(
+                f"{folder}: was prepared from plain text, which it does not keep; give the text file itself"
+            )
         sides = [Ragged.open(folder / self.split, f"{side}.text", np.uint8) for side in ("source", "target")]
         tags = self.tags()
         token, first = None, None

@@ -182,8 +182,8 @@ def make_shortlist(
         sample = PairSample.of(*used)
         if sample.empty + sample.too_long >= sample.all:
             raise DataError(
-                f"{run if corpus is None else corpus.name}: of {sample.all:,} pairs none says what translates what: "
-                f"{sample.empty:,} have nothing on one side, {sample.too_long:,} are too long; name other pairs with "
+                f"{run if corpus is None else corpus.name}: none of the {sample.all:,} pairs can be aligned: "
+                f"{sample.empty:,} have an empty side, {sample.too_long:,} are too long; give other pairs with "
                 "--source and --target"
             )
         lexicon = learn_lexicon(*used, *sizes, sample=sample, progress=progress)

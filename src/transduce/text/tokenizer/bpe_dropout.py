@@ -64,7 +64,7 @@ class BpeDropout:
     def __init__(self, tokenizer: AnyTokenizer, rate: float, seed: int) -> None:
         """Leave out merges of a `bpe` tokenizer with probability `rate`: 0 is its own `encode`, 1 gives bytes."""
         if not 0 <= rate <= 1:
-            raise SettingsError(f"the rate of BPE-dropout is between 0 and 1, not {rate}; most use 0.1")
+            raise SettingsError(f"the rate of BPE-dropout must be between 0 and 1, not {rate}; 0.1 is common")
         content = tokenizer.to_json()
         parts = json.loads(content)
         self._merges = _Merges(tokenizer.kind, parts)

@@ -33,7 +33,7 @@ def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequen
     """Return the tokenizer with at most so many new pieces, which occur so often in the texts."""
     if not isinstance(tokenizer, Tokenizer) or tokenizer.kind not in _LEARN:
         raise SettingsError(
-            f"pieces cannot be added to a tokenizer of kind {tokenizer.kind} without cutting old text in other ways; "
+            f"pieces cannot be added to a tokenizer of kind {tokenizer.kind} without segmenting old text differently; "
             f"leave out --extend-vocabulary (kinds that can be extended: {', '.join(_LEARN)})"
         )
     words: Counter[str] = Counter()
@@ -48,7 +48,7 @@ def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequen
 def add_language_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Tokenizer:
     """Return the tokenizer with tags for some more languages."""
     if not isinstance(tokenizer, Tokenizer):
-        raise SettingsError("an imported tokenizer gets no new languages; train a model of your own for them")
+        raise SettingsError("languages cannot be added to an imported tokenizer; train a new model")
     content = _whole(tokenizer)
     vocabulary = content["model"]["vocab"]
     for number, piece in enumerate(map(tag_piece, languages), start=tokenizer.size):
@@ -60,7 +60,9 @@ def add_language_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Toke
         content["added_tokens"].append({**likeness, "id": number, "content": piece})
     made = Tokenizer.from_json(json.dumps(content), "the tokenizer with new tags")
     if {made.tags[language] for language in languages} & set(made.encode(" ".join(map(tag_piece, languages)))):
-        raise SettingsError("this tokenizer is of an older version and would read tags from text; train a new one")
+        raise SettingsError(
+            "this tokenizer is of an older version and would encode tags in plain text; train a new one"
+        )
     return made
 
 
@@ -86,7 +88,7 @@ def made_of(old: AnyTokenizer, new: AnyTokenizer) -> list[list[int]]:
     """
     before, after = old.vocabulary, new.vocabulary
     if after[: len(before)] != before or old.kind != new.kind:
-        raise ValueError("its first tokens are other ones")
+        raise ValueError("its first tokens differ")
     tags = {number: language for language, number in new.tags.items()}
     joined: dict[str, Pair] = {}
     if new.kind == "bpe":

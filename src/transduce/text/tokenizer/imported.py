@@ -97,7 +97,7 @@ class ImportedConfig(Config):
         several = (self.prefix, self.suffix, self.target_prefix, self.tags.values(), self.readable.values())
         for token in (*single, *(token for tokens in several for token in tokens)):
             if not 0 <= token < self.size:
-                raise ValueError(f"there is no token {token} among {self.size:,}")
+                raise ValueError(f"token {token} is outside the vocabulary of {self.size:,}")
         return self
 
 
@@ -229,7 +229,7 @@ class ImportedTokenizer(BaseTokenizer):
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
         if not isinstance(self.codec, LibraryCodec):
-            raise SettingsError("a SentencePiece tokenizer does not say where in a text its pieces stand")
+            raise SettingsError("a SentencePiece tokenizer has no character offsets")
         check_surrogates(text)
         return self.codec.encode_with_offsets(text)
 
@@ -314,8 +314,8 @@ def _all_names(codec: Codec, size: int) -> list[str]:
     """Every piece by its token, also where the model has more rows than there are pieces."""
     beyond = [token for token in codec.names if token >= size and token not in codec.special]
     if beyond:
-        raise ValueError(f"it has the token {max(beyond)}, but the model only {size:,}")
+        raise ValueError(f"it has the token {max(beyond)}, but the model has only {size:,}")
     names = [codec.names.get(token, f"<unused_{token}>") for token in range(size)]
     if len(set(names)) != size:
-        raise ValueError("it has pieces that are named like rows without a piece")
+        raise ValueError("it has pieces named <unused_N>, which stand for rows without a piece")
     return names

@@ -60,13 +60,13 @@ class RenumberedCodec:
         unknown = model.pieces[model.unknown]
         tokens = vocabulary if vocabulary is not None else {piece: token for token, piece in enumerate(model.pieces)}
         if unknown not in tokens:
-            raise ValueError(f"its table of tokens lacks the piece {unknown} for what is unknown")
+            raise ValueError(f"its vocabulary lacks the unknown piece {unknown}")
         self.unknown = tokens[unknown]
         self._token_of = [tokens.get(piece, self.unknown) for piece in model.pieces]
         named = [*tokens.items(), *self._further.items()]
         self.names = {token: piece for piece, token in named}
         if len(self.names) != len(named):
-            raise ValueError("its table has two pieces for one token")
+            raise ValueError("its vocabulary has two pieces with one id")
         hidden = {piece for piece, kind in zip(model.pieces, model.types, strict=True) if kind in _HIDDEN}
         self.special = frozenset(
             token for token, piece in self.names.items() if piece in hidden or piece in self._further
@@ -115,7 +115,7 @@ class RenumberedCodec:
 def checked_table(table: object) -> dict[str, int]:
     """Return a table of pieces and tokens, if it is one."""
     if not isinstance(table, dict) or not all(type(token) is int and token >= 0 for token in table.values()):
-        raise ValueError("its table of tokens is none")
+        raise ValueError("its vocabulary does not map pieces to ids")
     return table
 
 
@@ -201,14 +201,14 @@ class LibraryCodec:
         """Make a codec of what `to_table` gave."""
         special = table.get("special")
         if not isinstance(special, list) or not all(isinstance(piece, str) for piece in special):
-            raise ValueError("it does not say which pieces are special")
+            raise ValueError("its list of special pieces is missing")
         return cls(table["tokenizer"], special)
 
     def _frame(self) -> tuple[list[int], list[int]]:
         framed = self._library.encode(_PROBE)
         inside = [place for place, special in enumerate(framed.special_tokens_mask) if not special]
         if not inside or len(inside) != inside[-1] - inside[0] + 1:
-            raise ValueError("it puts special pieces in the middle of a text, or has no tokens for one")
+            raise ValueError("it inserts special tokens in the middle of a text, or encodes a text to nothing")
         return framed.ids[: inside[0]], framed.ids[inside[-1] + 1 :]
 
 
@@ -223,13 +223,13 @@ def _parts(content: Any) -> tuple[Table, list[Table]]:
     for entry in entries:
         name, value = entry if isinstance(entry, tuple | list) and len(entry) == 2 else (None, None)
         if not isinstance(name, str) or type(value) not in (int, usual):
-            raise ValueError(f"its vocabulary has the entry {brief(entry)}")
+            raise ValueError(f"its vocabulary has the invalid entry {brief(entry)}")
     unknown = model.get("unk_id")
     if unknown is not None and not (type(unknown) is int and 0 <= unknown < len(vocabulary)):
-        raise ValueError("its piece for the unknown is none of its pieces")
+        raise ValueError("unk_id is outside its vocabulary")
     added = content.get("added_tokens") or []
     if not isinstance(added, list) or not all(_is_added(token) for token in added):
-        raise ValueError("its added pieces have no token, text and kind")
+        raise ValueError("its added tokens lack id, content or special")
     return {**model, "dropout": None} if "dropout" in model else model, added
 
 
@@ -249,9 +249,9 @@ def _names(model: Table, added: list[Table]) -> dict[int, str]:
     names: dict[int, str] = {}
     for name, token in [*(vocabulary.items() if pairs is None else pairs), *((t["content"], t["id"]) for t in added)]:
         if names.setdefault(token, name) != name or not 0 <= token < MAX_TOKENS:
-            raise ValueError(f"its token {token} has two names, or is none")
+            raise ValueError(f"the id {token} has two pieces or is out of range")
     if len(set(names.values())) != len(names):
-        raise ValueError("it has two tokens for one piece")
+        raise ValueError("it has two ids for one piece")
     return names
 
 

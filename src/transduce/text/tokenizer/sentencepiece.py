@@ -48,9 +48,9 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
         elif way in (FOUR, EIGHT):
             length = 4 if way == FOUR else 8
         else:
-            raise ValueError(f"a field is written in a way ({way}) that is not known")
+            raise ValueError(f"a field has the unknown wire type {way}")
         if length > size - place:
-            raise ValueError(f"a field of {length:,} bytes stands in {size - place:,}")
+            raise ValueError(f"a field of {length:,} bytes is longer than the {size - place:,} that are left")
         yield number, message[place : place + length]
         place += length
 
@@ -65,7 +65,7 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, place + length
         shift += 7
-    raise ValueError("a number has no end")
+    raise ValueError("a varint does not end")
 
 
 # SentencePiece's "precompiled charsmap": which characters are written as which others before text is cut into pieces.
@@ -107,7 +107,7 @@ class Charsmap:
             return cls()
         size = int.from_bytes(content[:4], "little")
         if not 4 <= size < len(content) - 4 or size % 4 or len(content) > MAX_CHARSMAP_BYTES:
-            raise ValueError("its rules for characters are cut short, or too many")
+            raise ValueError("its normalization rules are truncated or too large")
         units = np.frombuffer(content, dtype="<u4", count=size // 4, offset=4)
         texts = content[4 + size :]
         texts.decode("utf-8")  # UnicodeDecodeError is a ValueError
@@ -115,9 +115,9 @@ class Charsmap:
         letters = np.frombuffer(texts, dtype=np.uint8)
         ends = np.append(np.flatnonzero(letters == 0), len(letters) + MAX_REPLACEMENT)
         if begins.size and begins.max() >= len(letters):
-            raise ValueError("a rule for characters leads out of its table")
+            raise ValueError("a normalization rule points outside its table")
         if np.any(ends[np.searchsorted(ends, begins)] - begins >= MAX_REPLACEMENT) or np.any(letters[begins] >> 6 == 2):
-            raise ValueError("what a rule for characters writes is cut short")
+            raise ValueError("the replacement of a normalization rule is truncated")
         return cls(tuple(units.tolist()), texts)
 
     def apply(self, text: str) -> str:
@@ -250,7 +250,7 @@ def read_sentencepiece(content: bytes, where: str) -> SentencePieceModel:
         return _model(content)
     except ValueError as error:
         reason = "a text in it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise ModelFolderError(f"{where}: is not a SentencePiece model that can be read ({reason})") from None
+        raise ModelFolderError(f"{where}: is not a supported SentencePiece model ({reason})") from None
 
 
 def _model(content: bytes) -> SentencePieceModel:
@@ -271,7 +271,7 @@ def _model(content: bytes) -> SentencePieceModel:
             table = trainer if number == 2 else normalizer
             table |= dict(fields(_bytes(value)))  # of a field that stands there twice the last one counts
         elif number == 5 and dict(fields(_bytes(value))).get(2):
-            raise ValueError("it changes text after decoding, which is not supported")
+            raise ValueError("it has a denormalizer, which is not supported")
     model = SentencePieceModel(
         kind=_kind(trainer),
         pieces=pieces,
@@ -300,13 +300,13 @@ def _piece(message: bytes) -> tuple[str, float, PieceType]:
         elif number == 3 and isinstance(value, int):
             kind = value
         elif number <= 3:
-            raise ValueError("a piece has no text, score and type")
+            raise ValueError("a piece lacks its text, score or type")
     if not 1 <= kind <= len(PieceType):
-        raise ValueError(f"a piece is of type {kind}, which is not known")
+        raise ValueError(f"a piece has the unknown type {kind}")
     if not 0 < len(piece) <= MAX_PIECE_BYTES:
         raise ValueError(f"a piece has {len(piece):,} bytes, not 1 to {MAX_PIECE_BYTES:,}")
     if not math.isfinite(score) or abs(score) > MAX_SCORE:
-        raise ValueError(f"a piece has the score {score:g}")
+        raise ValueError(f"a piece has the invalid score {score:g}")
     return _text(piece), score, PieceType(kind)
 
 
@@ -316,21 +316,21 @@ def _check(model: SentencePieceModel, trainer: Mapping[int, Value]) -> None:
         ((twice, _),) = Counter(model.pieces).most_common(1)
         raise ValueError(f"it has the piece {brief(twice)} twice")
     if PieceType.NORMAL not in model.types:
-        raise ValueError("it has no piece that text is made of")
+        raise ValueError("it has no normal pieces")
     found = {model.pieces[number] for number in model.of_type(PieceType.BYTE)}
     if model.byte_fallback and found != set(byte_fallbacks()):
-        raise ValueError("its pieces for bytes are not the 256 from <0x00> to <0xFF>")
+        raise ValueError("its byte pieces are not the 256 from <0x00> to <0xFF>")
     if found and not model.byte_fallback:
-        raise ValueError("it has pieces for bytes that it does not use")
+        raise ValueError("it has byte pieces, but byte_fallback is off")
     if model.kind == "bpe" and PieceType.UNUSED in model.types:
-        raise ValueError("it is a BPE model with pieces that were taken out, which is not supported")
+        raise ValueError("it is a BPE model with unused pieces, which is not supported")
     if _flag(trainer, 24, default=False):
-        raise ValueError("it puts spaces behind words, which is not supported")
+        raise ValueError("it sets treat_whitespace_as_suffix, which is not supported")
 
 
 def _the_unknown(types: list[PieceType]) -> int:
     if types.count(PieceType.UNKNOWN) != 1:
-        raise ValueError(f"it has {types.count(PieceType.UNKNOWN)} pieces for the unknown, not one")
+        raise ValueError(f"it has {types.count(PieceType.UNKNOWN)} unknown pieces instead of one")
     return types.index(PieceType.UNKNOWN)
 
 
@@ -352,7 +352,7 @@ def _flag(table: Mapping[int, Value], number: int, default: bool) -> bool:
 
 def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
-        raise ValueError("there is a number where a message should be")
+        raise ValueError("a field holds a number instead of bytes")
     return value
 
 

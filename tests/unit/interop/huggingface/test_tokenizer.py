@@ -247,7 +247,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "a flag that is none": ("bert", {"tokenizer_config__json": {"do_lower_case": "no"}}, "must be true or false"),
     "code to run": ("bert", {"tokenizer_config__json": {"auto_map": {}}}, "auto_map"),
     "a table that is a list": ("gpt2", {"vocab__json": "[]"}, "is not a JSON object"),
-    "a table of texts": ("gpt2", {"vocab__json": {"a": "b"}}, "its table of tokens is none"),
+    "a table of texts": ("gpt2", {"vocab__json": {"a": "b"}}, "does not map pieces to ids"),
     "a merge of three": ("gpt2", {"merges__txt": "a b c\n"}, "'a b c'"),
     "a merge of unknowns": ("gpt2", {"merges__txt": "qq zzz\n"}, "out of vocabulary"),
     "no SentencePiece model": ("marian", {"source__spm": b"nothing"}, "is not a SentencePiece model"),

@@ -104,5 +104,5 @@ def test_other_kinds_are_refused_in_one_sentence(kind: str) -> None:
 
 def test_a_stranger_is_not_an_extension() -> None:
     other = train_tokenizer("bpe", NEW, TokenizerConfig(vocab_size=300))
-    with pytest.raises(ValueError, match="other ones"):
+    with pytest.raises(ValueError, match="first tokens differ"):
         made_of(before(), other)

@@ -149,40 +149,40 @@ def test_spaces_that_are_not_marked_stay_spaces() -> None:
 
 
 BAD: dict[str, tuple[Callable[[], bytes], str]] = {
-    "nothing": (lambda: b"", "it has 0 pieces for the unknown"),
-    "a PNG": (lambda: b"\x89PNG\r\n\x1a\n", "is not a SentencePiece model"),
-    "a cut file": (lambda: trained(model_type="bpe")[:-1], "stands in"),
-    "a field without end": (lambda: b"\x0a" + b"\xff" * 20, "a number has no end"),
-    "a field of 2 GiB": (lambda: b"\x0a\xff\xff\xff\xff\x07", "a field of 2,147,483,647 bytes stands in 0"),
-    "a group": (lambda: b"\x0b", "a way (3) that is not known"),
-    "a number for a piece": (lambda: b"\x08\x01", "a number where a message should be"),
-    "no unknown": (lambda: piece(b"a"), "it has 0 pieces for the unknown"),
-    "two unknowns": (lambda: SOUND + piece(b"c", 2), "it has 2 pieces for the unknown"),
+    "nothing": (lambda: b"", "0 unknown pieces"),
+    "a PNG": (lambda: b"\x89PNG\r\n\x1a\n", "SentencePiece model"),
+    "a cut file": (lambda: trained(model_type="bpe")[:-1], "that are left"),
+    "a field without end": (lambda: b"\x0a" + b"\xff" * 20, "a varint does not end"),
+    "a field of 2 GiB": (lambda: b"\x0a\xff\xff\xff\xff\x07", "a field of 2,147,483,647 bytes"),
+    "a group": (lambda: b"\x0b", "unknown wire type 3"),
+    "a number for a piece": (lambda: b"\x08\x01", "a number instead of bytes"),
+    "no unknown": (lambda: piece(b"a"), "0 unknown pieces"),
+    "two unknowns": (lambda: SOUND + piece(b"c", 2), "2 unknown pieces"),
     "a piece twice": (lambda: SOUND + piece(b"a"), "it has the piece 'a' twice"),
     "an empty piece": (lambda: SOUND + piece(b""), "a piece has 0 bytes"),
     "a giant piece": (lambda: SOUND + piece(b"x" * 9999), "a piece has 9,999 bytes"),
     "a piece that is no text": (lambda: SOUND + piece(b"\xff"), "a text in it is not UTF-8"),
     "half a character": (lambda: SOUND + piece("\ud800".encode("utf-8", "surrogatepass")), "is not UTF-8"),
-    "a type of its own": (lambda: SOUND + piece(b"c", 99), "a piece is of type 99"),
-    "a type below all": (lambda: SOUND + piece(b"c", 0), "a piece is of type 0"),
-    "a score that is none": (lambda: SOUND + piece(b"c", 1, b"\0\0\xc0\x7f"), "a piece has the score nan"),
-    "an endless score": (lambda: SOUND + piece(b"c", 1, b"\0\0\x80\xff"), "a piece has the score -inf"),
-    "a text for a score": (lambda: SOUND + field(1, field(1, b"c") + field(2, b"no")), "no text, score and type"),
-    "nothing but the unknown": (lambda: piece(b"<unk>", 2), "no piece that text is made of"),
+    "a type of its own": (lambda: SOUND + piece(b"c", 99), "unknown type 99"),
+    "a type below all": (lambda: SOUND + piece(b"c", 0), "unknown type 0"),
+    "a score that is none": (lambda: SOUND + piece(b"c", 1, b"\0\0\xc0\x7f"), "score nan"),
+    "an endless score": (lambda: SOUND + piece(b"c", 1, b"\0\0\x80\xff"), "score -inf"),
+    "a text for a score": (lambda: SOUND + field(1, field(1, b"c") + field(2, b"no")), "lacks its text, score or type"),
+    "nothing but the unknown": (lambda: piece(b"<unk>", 2), "no normal pieces"),
     "words": (lambda: SOUND + field(2, b"\x18\x03"), "model type 3"),
-    "spaces behind": (lambda: SOUND + field(2, b"\xc0\x01\x01"), "it puts spaces behind words"),
-    "text changed afterwards": (lambda: SOUND + field(5, field(2, b"xxxx")), "it changes text after decoding"),
-    "pieces taken out": (lambda: SOUND + BPE + piece(b"c", 5), "with pieces that were taken out"),
-    "bytes of no use": (lambda: SOUND + piece(b"<0x00>", 6), "pieces for bytes that it does not use"),
+    "spaces behind": (lambda: SOUND + field(2, b"\xc0\x01\x01"), "treat_whitespace_as_suffix"),
+    "text changed afterwards": (lambda: SOUND + field(5, field(2, b"xxxx")), "denormalizer"),
+    "pieces taken out": (lambda: SOUND + BPE + piece(b"c", 5), "with unused pieces"),
+    "bytes of no use": (lambda: SOUND + piece(b"<0x00>", 6), "byte_fallback is off"),
     "too few bytes": (lambda: SOUND + field(2, b"\x98\x02\x01") + piece(b"<0x00>", 6), "not the 256 from <0x00>"),
     "rules cut short": (
         lambda: SOUND + field(3, field(2, b"\xff\xff\xff\x7f" + b"0" * 9)),
-        "rules for characters are cut",
+        "normalization rules are truncated",
     ),
-    "odd rules": (lambda: SOUND + field(3, field(2, b"\x05\0\0\0" + b"0" * 9)), "rules for characters are cut"),
-    "a rule out of its table": (lambda: SOUND + rules([0, 0x80000007]), "a rule for characters leads out"),
-    "a rule without an end": (lambda: SOUND + rules([0, 0x80000000], b"x" * 9), "what a rule for characters writes"),
-    "a rule of half a character": (lambda: SOUND + rules([0, 0x80000001], "é\0".encode()), "what a rule"),
+    "odd rules": (lambda: SOUND + field(3, field(2, b"\x05\0\0\0" + b"0" * 9)), "normalization rules are truncated"),
+    "a rule out of its table": (lambda: SOUND + rules([0, 0x80000007]), "rule points outside its table"),
+    "a rule without an end": (lambda: SOUND + rules([0, 0x80000000], b"x" * 9), "a normalization rule is truncated"),
+    "a rule of half a character": (lambda: SOUND + rules([0, 0x80000001], "é\0".encode()), "a normalization rule"),
     "rules that are no text": (lambda: SOUND + rules([0], b"\xff\0"), "a text in it is not UTF-8"),
 }
 
@@ -192,7 +192,7 @@ def test_a_bad_file_is_refused_with_one_sentence(name: str) -> None:
     content, reason = BAD[name]
     with pytest.raises(ModelFolderError) as refusal:
         read_sentencepiece(content(), "mt/source.spm")
-    assert str(refusal.value).startswith("mt/source.spm: is not a SentencePiece model that can be read (")
+    assert str(refusal.value).startswith("mt/source.spm: is not a supported SentencePiece model (")
     assert reason in str(refusal.value) and "\n" not in str(refusal.value) and len(str(refusal.value)) < 200
 
 

@@ -277,7 +277,7 @@ def test_sharding_needs_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     path = tmp_path / "recipe.toml"
     path.write_text(recipe(**merge(BASE, SHARD)).to_toml())
     assert run_command(["train", "--recipe", str(path), "--output", str(tmp_path / "run")]) == 2
-    assert "training.shard: there is one process only" in capsys.readouterr().err
+    assert "training.shard needs several processes" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
