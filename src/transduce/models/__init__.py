@@ -1,1 +1,1 @@
-"""One paper, one file; `interface` says what each must offer, `catalog` lists them."""
+"""Models, one file per paper; `interface` has their protocols, `catalog` the table of all."""

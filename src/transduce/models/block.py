@@ -304,7 +304,7 @@ def apply_block(block: nn.Module, checkpointing: bool, *inputs: Any) -> Tensor:
 
 
 def broadcast(allowed: Tensor) -> Tensor | None:
-    """(B M) -> (B 1 1 M), or None without padding, so that no kernel reads a mask."""
+    """(B M) -> (B 1 1 M), or None without padding, so that kernels need no mask."""
     return None if bool(allowed.all()) else allowed[:, None, None, :]
 
 

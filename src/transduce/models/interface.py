@@ -169,7 +169,7 @@ class Transducer(Model, Generic[MemoryT, StateT]):
         """Process one more token per row.  (R) -> (R D)."""
 
     def step_groups(self, tokens: Sequence[Tensor], states: Sequence[StateT]) -> list[tuple[Tensor, StateT]]:
-        """Read one more token per row of several batch groups, each with its own state.  G × (R) -> G × (R D).
+        """Process one more token per row of several batch groups, each with its own state.  G × (R) -> G × (R D).
 
         The default steps one group after the other. A model may compute its products over the rows of all groups at
         once, and attention by group (selective batching; Orca, OSDI 2022).

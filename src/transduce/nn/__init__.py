@@ -1,1 +1,1 @@
-"""Blocks with plain arguments: no settings objects, no knowledge of models, data or files."""
+"""Building blocks with plain arguments: no settings objects, no dependency on models, data or files."""

@@ -1,7 +1,7 @@
-"""A memory that is worked on as a whole at every step: convolutional gated recurrence over an image.
+"""Active memory: a convolutional GRU that updates a whole image at every step.
 
-The *image* of a sequence has a column for each position, some rows and many channels. Every step changes all of it by
-the same small convolution (Kaiser & Sutskever 2016, arXiv 1511.08228), so that the same weights work for any length.
+The *image* of a sequence has a column for each position, some rows and many channels. Every step applies the same small
+convolutions to all of it (Kaiser & Sutskever 2016, arXiv 1511.08228), so that the same weights work for any length.
 
 Letters: B sequences, C channels, E channels of a tape, H rows of the image, N columns.
 """
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from transduce.nn.dropout import Dropout
 
 OPEN = 1.0
-"""Added to what gates are made of, so that an untrained one is open: the image stays, and all of it is read."""
+"""Added to the logits of the gates, so that they are open at initialisation: the image is kept and all of it used."""
 
 
 def cut_off(value: Tensor) -> Tensor:
-    """A sigmoid that reaches 0 and 1: stretched by a fifth and cut, so that a gate can be shut (section 3, "gate
+    """A sigmoid that reaches 0 and 1: stretched by a fifth and clamped, so that a gate can close (section 3, "gate
     cutoff")."""
     return (1.2 * value.sigmoid() - 0.1).clamp(0.0, 1.0)
 
@@ -29,8 +29,8 @@ def cut_off(value: Tensor) -> Tensor:
 class ConvolutionalGru(nn.Module):
     """s' = u · s + (1 - u) · tanh(convolution(r · s)), with gates u and r that are convolutions of s too (section 2).
 
-    With a *tape*, a second image that is not changed, all three convolutions read it beside the first (Kaiser & Bengio
-    2016, section 3).
+    A *tape* is a second image, which is not changed; all three convolutions get it as additional channels (Kaiser &
+    Bengio 2016, section 3).
     """
 
     def __init__(self, channels: int, kernel: int = 3, tape: int = 0, dropout: float = 0.0) -> None:
@@ -41,14 +41,14 @@ class ConvolutionalGru(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, image: Tensor, there: Tensor, tape: Tensor | None = None) -> Tensor:
-        """Change an image that is zero where nothing is `there`.  (B C H N), (B 1 1 N), (B E H N) -> (B C H N)."""
+        """Update an image; columns outside `there` stay zero.  (B C H N), (B 1 1 N), (B E H N) -> (B C H N)."""
         keep, read = torch.chunk(cut_off(self.gates(_with(image, tape)) + OPEN), 2, dim=1)
         new: Tensor = self.dropout(torch.tanh(self.candidate(_with(read * image, tape))))
         return (keep * image + (1.0 - keep) * new) * there
 
 
 class GruStack(nn.Module):
-    """What one step does: several gated convolutions, one after the other."""
+    """One step: several convolutional GRU layers in sequence."""
 
     def __init__(self, layers: int, channels: int, kernel: int, tape: int = 0, dropout: float = 0.0) -> None:
         super().__init__()
@@ -62,9 +62,9 @@ class GruStack(nn.Module):
 
 
 class RelaxedSets(nn.Module):
-    """Several sets of the same weights, taken in turns from step to step (section 3, "parameter sharing relaxation").
+    """Several weight sets that the steps use in turn (section 3, "parameter sharing relaxation").
 
-    A recurrence in which every step may have weights of its own is easier to train; pulled together they become one.
+    A recurrence whose steps have different weights is easier to train; pulling them together makes them one set.
     """
 
     def __init__(self, make: Callable[[], nn.Module], count: int) -> None:
@@ -72,11 +72,11 @@ class RelaxedSets(nn.Module):
         self.sets = nn.ModuleList(make() for _ in range(count))
 
     def at(self, step: int) -> nn.Module:
-        """The set whose turn it is."""
+        """Return the weight set of a step."""
         return self.sets[step % len(self.sets)]
 
     def pull_together(self, share: float) -> None:
-        """Move every set by a share of its way to the mean of all; with 1 they are one."""
+        """Interpolate every set towards the mean of all by `share`; with 1 they become equal."""
         for same in zip(*(each.parameters() for each in self.sets), strict=True):
             mean = torch.stack([parameter.detach() for parameter in same]).mean(dim=0)
             for parameter in same:
@@ -84,14 +84,14 @@ class RelaxedSets(nn.Module):
 
 
 def image_of(vectors: Tensor, height: int) -> Tensor:
-    """An image whose first row holds a sequence's vectors; the rest is zero.  (B N C) -> (B C H N)."""
+    """Return an image whose first row is the sequence; the rest is zero.  (B N C) -> (B C H N)."""
     image = vectors.new_zeros(len(vectors), vectors.shape[2], height, vectors.shape[1])
     image[:, :, 0] = vectors.transpose(1, 2)
     return image
 
 
 def worked(image: Tensor, lengths: Tensor, there: Tensor, sets: RelaxedSets) -> Tensor:
-    """Work on each image for as many steps as its sequence is long.  (B C H N), (B), (B 1 1 N) -> (B C H N)."""
+    """Update each image for as many steps as its sequence has tokens.  (B C H N), (B), (B 1 1 N) -> (B C H N)."""
     for step in range(int(lengths.max()) if len(lengths) else 0):
         works_B111 = (step < lengths)[:, None, None, None]
         image = torch.where(works_B111, sets.at(step)(image, there), image)

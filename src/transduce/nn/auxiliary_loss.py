@@ -1,7 +1,7 @@
 """Auxiliary losses: costs that arise inside a model and are added to its objective, such as ponder time.
 
-A model's methods return vectors and nothing else. A cost passes an `AuxiliaryLoss`, as attention weights pass a hook
-point; the objective collects it during the forward pass, otherwise it is discarded.
+A model's methods return vectors only. A cost is given to an `AuxiliaryLoss` module, as attention weights are given to a
+hook point; the objective collects it during the forward pass, otherwise it is discarded.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 
 class AuxiliaryLoss(nn.Module):
-    """Where a cost for each position of one side passes."""
+    """Collects a cost per position of one side."""
 
     def __init__(self, side: Literal["source", "target"], weight: float) -> None:
-        """`weight` is the price of one unit, in nats. Padding of a source must cost nothing: it is not masked later."""
+        """`weight` is the coefficient of the cost. Source padding must have zero cost: it is not masked later."""
         super().__init__()
         self.side, self.weight = side, weight
         self.collected: list[Tensor] | None = None

@@ -1,11 +1,11 @@
-"""Convolutions over sequences: every position mixes a few positions around it, or before it.
+"""Convolutions over sequences, centred or causal.
 
-The positions that one output depends on are put side by side and go through one matrix, so that a convolution is a
-product like any other here: packed when frozen, rounded when training in bfloat16, its first weights drawn for its own
-shape. A causal one is asked token by token too: then it needs the last few inputs of each row, its *window*, which is a
-value that search carries along, and not the prefix.
+The inputs of one output are concatenated and multiplied by one matrix (im2col), so that a convolution is a product like
+any other here: packed when frozen, rounded when training in bfloat16, and initialised for its own shape. A causal
+convolution also works token by token: it then needs the last few inputs of each row, its *window*, which is part of the
+decoding state, and not the whole prefix.
 
-Letters: R rows, T new positions, K positions that an output depends on, N of a window, C channels in, D channels out.
+Letters: R rows, T new positions, K kernel width, N inputs of a window, C channels in, D channels out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from transduce.nn.attention.multi_head import PackedLinear
 
 @dataclass(frozen=True)
 class Windows:
-    """What the causal convolutions of a stack remember of each row: the inputs that later outputs depend on."""
+    """Decoding state of a stack of causal convolutions: the inputs of each row that later outputs depend on."""
 
     layers: tuple[Tensor, ...]
     """(R N C) each, oldest first, zeros before a row's first input; N differs with kernel and dilation."""
 
     @classmethod
     def empty(cls, convolutions: Iterable[CausalConvolution], rows: int, like: Tensor) -> Windows:
-        """The windows of rows that have read nothing."""
+        """Return the windows before the first token."""
         return cls(tuple(each.first_window(rows, like) for each in convolutions))
 
     def select(self, rows: Tensor) -> Windows:
@@ -42,25 +42,25 @@ class Windows:
 
 
 class CausalConvolution(nn.Module):
-    """Output t is made of the inputs t, t - dilation, t - 2 dilation, …, as many as the kernel is wide."""
+    """Output t depends on the inputs t, t - dilation, t - 2 dilation, …, as many as the kernel is wide."""
 
     def __init__(self, in_dim: int, parts: Sequence[int], kernel: int, dilation: int = 1, bias: bool = True) -> None:
-        """`parts` are the widths of what is made side by side, each initialised for its own shape."""
+        """`parts` are the widths of outputs that are computed together, each initialised for its own shape."""
         super().__init__()
         self.in_dim, self.kernel, self.dilation = in_dim, kernel, dilation
         self.linear = PackedLinear(kernel * in_dim, list(parts), bias)
 
     @property
     def window(self) -> int:
-        """How many earlier inputs an output depends on, those in between included."""
+        """Number of earlier inputs in the receptive field, skipped ones included."""
         return (self.kernel - 1) * self.dilation
 
     def first_window(self, rows: int, like: Tensor) -> Tensor:
-        """What stands before the first input: zeros.  -> (R N C)."""
+        """Return the initial window, zeros.  -> (R N C)."""
         return like.new_zeros(rows, self.window, self.in_dim)
 
     def forward(self, new: Tensor, window: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Read some more of each row: its first `lengths[r]` inputs, or all.  (R T C), (R N C) -> (R T D), window."""
+        """Process new inputs of each row: its first `lengths[r]`, or all.  (R T C), (R N C) -> (R T D), window."""
         seen_RMC = torch.cat([window, new], dim=1)
         mixed_RTD = self.linear(side_by_side(seen_RMC, new.shape[1], self.kernel, self.dilation))
         if lengths is None:
@@ -73,16 +73,16 @@ class CausalConvolution(nn.Module):
 
 
 class Convolution(nn.Module):
-    """Output t is made of the inputs around t; where the kernel is even, one more after it than before."""
+    """Output t depends on the inputs around t; with an even kernel, one more after it than before."""
 
     def __init__(self, in_dim: int, parts: Sequence[int], kernel: int, dilation: int = 1, bias: bool = True) -> None:
-        """`parts` as for a causal one."""
+        """`parts` as in `CausalConvolution`."""
         super().__init__()
         self.kernel, self.dilation = kernel, dilation
         self.linear = PackedLinear(kernel * in_dim, list(parts), bias)
 
     def forward(self, sequence: Tensor) -> Tensor:
-        """Read whole sequences, in which padding is zero.  (B T C) -> (B T D)."""
+        """Process whole sequences; padding must be zero.  (B T C) -> (B T D)."""
         before, after = (self.kernel - 1) // 2 * self.dilation, self.kernel // 2 * self.dilation
         padded = F.pad(sequence, (0, 0, before, after))
         mixed: Tensor = self.linear(side_by_side(padded, sequence.shape[1], self.kernel, self.dilation))
@@ -93,7 +93,7 @@ class Convolution(nn.Module):
 
 
 def side_by_side(padded: Tensor, length: int, kernel: int, dilation: int) -> Tensor:
-    """Put what each of `length` outputs depends on into one vector, in order.  (B M C) -> (B T K·C)."""
+    """Concatenate the inputs of each of `length` outputs, in order (im2col).  (B M C) -> (B T K·C)."""
     if kernel == 1:
         return padded
     starts = range(0, kernel * dilation, dilation)
@@ -101,5 +101,5 @@ def side_by_side(padded: Tensor, length: int, kernel: int, dilation: int) -> Ten
 
 
 def gated(halves: Tensor) -> Tensor:
-    """A gated linear unit (Dauphin et al. 2017): the first half, let through by the second.  (… 2D) -> (… D)."""
+    """Gated linear unit (Dauphin et al. 2017): the first half, gated by the second.  (… 2D) -> (… D)."""
     return F.glu(halves, dim=-1)

@@ -1,4 +1,4 @@
-"""The device to compute on, by the name that a setting or an option gives."""
+"""Choice of the device from a setting or an option."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ BITS_PER_BLOCK = 16
 
 
 class DropoutKey(NamedTuple):
-    """What the masks of one pass depend on, besides where in the model they are."""
+    """What the masks of one pass depend on, besides their site in the model."""
 
     seed: int
     update: int
     batch: int = 0
-    """Which batch of an update that has several."""
+    """Number of the batch within an update (gradient accumulation)."""
     first_row: int = 0
     """First row of a micro-batch in its batch."""
 
@@ -48,7 +48,7 @@ class Dropout(nn.Module):
         self.site = 0
         """Number of this module among the model's dropouts."""
         self.calls = 0
-        """Times this module was used under its key: a loop over time uses it often."""
+        """Number of calls under the current key; a loop over time steps has many."""
 
     def forward(self, value: Tensor) -> Tensor:
         """(B …) -> (B …)."""
@@ -80,14 +80,16 @@ class WordDropout(nn.Module):
 
 
 def set_dropout_key(model: nn.Module, key: DropoutKey | None) -> None:
-    """Give every dropout of a model the key of the pass that begins now."""
+    """Set the key of the next pass in every dropout of a model."""
     for site, module in enumerate(_sites(model)):
         module.key, module.site, module.calls = key, site, 0
 
 
 def begin_pass(model: nn.Module, number: int) -> None:
-    """Let the masks of a further reading under one key not depend on how often the one before used a dropout: that may
-    depend on the longest row, or on the one that thinks longest."""
+    """Begin another pass under the same key, with masks that do not depend on the number of calls in the previous one.
+
+    That number may depend on the longest row, or on the row that ponders longest.
+    """
     for module in _sites(model):
         module.calls = number * MOST_CALLS
 
@@ -96,7 +98,7 @@ _SITES: WeakKeyDictionary[nn.Module, list[Dropout]] = WeakKeyDictionary()
 
 
 def _sites(model: nn.Module) -> list[Dropout]:
-    """The dropouts of a model, in their order; looked for once, since that takes longer than many an operation."""
+    """The dropouts of a model, in order; cached, since traversing the modules is slow."""
     if model not in _SITES:
         _SITES[model] = [module for module in model.modules() if isinstance(module, Dropout)]
     return _SITES[model]

@@ -1,4 +1,4 @@
-"""Tokens to vectors, and vectors back to scores over tokens (section 3.4)."""
+"""Token embeddings and the output layer (section 3.4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Embedding(nn.Module):
         self.std = dim**-0.5 if std is None else std
         self.scale = math.sqrt(dim) if scaled else 1.0
         self.sparse = False
-        """Whether a gradient is of the rows that were looked up only, see `set_sparse_gradients`."""
+        """Whether the gradient is sparse: only the rows that were looked up, see `set_sparse_gradients`."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(…) -> (… D)."""
@@ -34,16 +34,16 @@ class Embedding(nn.Module):
 
 
 class Output(Freezable):
-    """The linear layer before the softmax. Its weight may be an embedding's (one matrix, two uses) or given."""
+    """The linear layer before the softmax. Its weight may be tied to an embedding or fixed."""
 
     bias: nn.Parameter | None
     half_products = False
-    """Whether a loss rounds the factors of its products while training, see `nn.linear`."""
+    """Whether the loss computes this layer's products in bfloat16 in training, see `nn.linear`."""
 
     def __init__(
         self, size: int, dim: int, bias: bool = False, tied: Embedding | None = None, fixed: Tensor | None = None
     ) -> None:
-        """`fixed` is a given weight that is neither trained nor saved."""
+        """`fixed` is a constant weight that is neither trained nor saved."""
         super().__init__()
         if fixed is not None:
             self.register_buffer("weight", fixed, persistent=False)
@@ -61,7 +61,7 @@ class Output(Freezable):
         return F.linear(hidden, self.weight, self.bias)
 
     def part(self, vocabulary: Tensor) -> Callable[[Tensor], Tensor]:
-        """Gather what scores a shortlist, once for many steps.  (V') -> a function (R D) -> (R V')."""
+        """Gather the weights of a shortlist, once for many steps.  (V') -> a function (R D) -> (R V')."""
         weight, bias = self._rows(vocabulary)
         return packed(weight, bias, self.precision) or (lambda hidden: F.linear(hidden, weight, bias))
 
@@ -73,10 +73,10 @@ class Output(Freezable):
 
 
 def set_sparse_gradients(model: nn.Module) -> None:
-    """Let embeddings that are an output layer too have gradients of the rows that were looked up.
+    """Use sparse gradients for embeddings that are tied to the output layer.
 
-    For losses that read the output layer, whose gradient is of all rows: adding a few rows to it is cheaper than to
-    fill one more matrix of its size for each embedding, and to add those up.
+    The output layer's gradient is dense anyway: adding the few rows that were looked up is cheaper than one more dense
+    matrix per embedding.
     """
     outputs = {id(module.weight) for module in model.modules() if isinstance(module, Output)}
     for module in model.modules():
@@ -85,10 +85,10 @@ def set_sparse_gradients(model: nn.Module) -> None:
 
 
 def binary_code(size: int) -> Tensor:
-    """Write the number of every token in binary, counted back from the last token.  -> (size, digits) of 0 and 1.
+    """Binary code of every token, counted back from the last token.  -> (size, digits) of 0 and 1.
 
-    Tokens that stand for themselves come first in a vocabulary. Counted from the end they are the ones with the
-    highest digit, if there are few of them beside a power of two of others: that digit tells signs from values.
+    Special tokens come first in a vocabulary. Counted from the end they are the ones with the highest digit set, if
+    there are few of them besides a power of two of others: that digit tells special tokens from values.
     """
     digits = max(1, (size - 1).bit_length())
     number_V1 = torch.arange(size - 1, -1, -1)[:, None]

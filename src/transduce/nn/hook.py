@@ -1,8 +1,8 @@
-"""Hook points: where values pass that can be recorded or replaced from outside the model.
+"""Hook points: where activations can be recorded or replaced from outside the model.
 
 A fused kernel never computes the attention weights, so attention whose scores or weights are hooked uses the plain
-kernel instead; otherwise a hook point without hooks costs nothing. Hooks are module-wide: to leave a model that is in
-use alone, hook a twin of it (`nn.twin`).
+kernel instead; otherwise a hook point without hooks costs nothing. Hooks act on the whole module: to leave a model that
+is in use undisturbed, hook a twin of it (`nn.twin`).
 
 Names: query, key, value, score and weight of an attention, `head` (each head's output, (B H Q V)), `output` (of an
 attention or a feed-forward network), `residual` (of a block); read, write and slots of a Neural Turing Machine.
@@ -22,14 +22,14 @@ HOOK_POINTS = ("query", "key", "value", "score", "weight", "head", "output", "re
 """Names of hook points; a model need not have all of them."""
 
 Replacement = Callable[[Tensor], Tensor]
-"""The value that passes -> the value that takes its place, of the same shape."""
+"""Activation -> its replacement, of the same shape."""
 
 
 class HookPoint(nn.Module):
     """Returns its input. Hooks attach from outside with `register_forward_hook`, `record` or `replace`."""
 
     def __init__(self, replaceable: bool = True) -> None:
-        """Not `replaceable` where the value is only shown: a recurrent decoder has used it step by step already."""
+        """Not `replaceable` where the value was already used: recurrent decoders run hooks at the end of a pass."""
         super().__init__()
         self.replaceable = replaceable
 
@@ -70,10 +70,10 @@ def hook_points(model: nn.Module, names: Sequence[str] = HOOK_POINTS, inside: st
 def record(
     model: nn.Module, names: Sequence[str] = ("weight",), inside: str = "", last: int | None = None
 ) -> Iterator[dict[str, Tensor]]:
-    """Record what passes the hook points with these names, by path, while the context lasts.
+    """Record the activations at the hook points with these names, by path, inside the context.
 
     `inside` is a part of the path, and `last` the number of matching hook points to record, counted from the end. A
-    hook point that is passed again keeps the newest value. Values are detached from the graph but not copied. The
+    hook point that is called again keeps the newest value. Values are detached from the graph but not copied. The
     hooks are removed when the context ends, with an exception or without.
     """
     recorded: dict[str, Tensor] = {}
@@ -93,9 +93,9 @@ def record(
 
 @contextmanager
 def replace(model: nn.Module, replacements: Mapping[str, Replacement]) -> Iterator[None]:
-    """Replace what passes these hook points, by path, while the context lasts: ablation and patching.
+    """Replace the activations at these hook points, by path, inside the context: ablation and patching.
 
-    Hooks run in the order in which they were attached: a recording that begins inside sees what was put in place.
+    Hooks run in the order in which they were attached: `record` inside `replace` records the replacement.
     """
     points = hook_points(model)
     with ExitStack() as stack:

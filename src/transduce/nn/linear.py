@@ -1,8 +1,8 @@
-"""Matrix products with a weight, in float32 or in bfloat16 on CPUs that are faster at it.
+"""Matrix products with a weight, in float32, or in bfloat16 on CPUs where that is faster.
 
 `forward` applies the weight, `backward` propagates a gradient through it, and `add_outer` accumulates the weight's own
-gradient. In bfloat16 the factors and the result of a product are rounded; the sums inside it
-are kept in float32, and so is everything around the products.
+gradient. In bfloat16 the factors and the result of a product are rounded; sums inside it are accumulated in float32,
+and everything around the products is float32.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ from torch import Tensor, nn
 from transduce.nn.cpu.packed import Freezable
 from transduce.nn.embedding import Output
 
-# The precision of sums that are longer than float32 is good for.
-
 
 def sum_dtype(device: torch.device) -> torch.dtype:
-    """Return the accumulation dtype: float64, or float32 on Apple's MPS, which has no wider one."""
+    """Return the dtype of long sums: float64, or float32 on Apple's MPS, which has no wider one."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 PANEL = 64
-"""In bfloat16 the rows of a factor are filled up to a multiple of this. oneDNN makes machine code for every new shape,
-which takes a millisecond and half a megabyte: batches of any size must come down to a few shapes."""
+"""In bfloat16 the rows of a factor are padded to a multiple of this. oneDNN compiles a kernel for every new shape,
+which takes a millisecond and half a megabyte, so batches of any size must map to a few shapes."""
 
 
 class Products(Protocol):
-    """Products of rows of tokens with one weight."""
+    """Products of token vectors (rows) with one weight."""
 
     def factor(self, rows: Tensor) -> Tensor:
-        """Make rows ready, where they are used in more than one product."""
+        """Convert rows to the precision of the products, once for several products."""
 
     def forward(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
         """(N D) -> (N V)."""
@@ -42,11 +40,11 @@ class Products(Protocol):
         """(N V) -> (N D)."""
 
     def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
-        """Return grad^T · rows, added in place to what is there of a total.  (V D), (N V), (N D) -> (V D)."""
+        """Return grad^T · rows, added in place to `total` if there is one.  (V D), (N V), (N D) -> (V D)."""
 
 
 class FullProducts:
-    """In the precision that the factors have."""
+    """Products in the precision of the weight."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
@@ -65,7 +63,7 @@ class FullProducts:
 
 
 class HalfProducts:
-    """With factors and results rounded to bfloat16; what goes in and comes out is of type float32."""
+    """Products in bfloat16; inputs and outputs are float32."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.bfloat16()
@@ -85,7 +83,7 @@ class HalfProducts:
 
 
 class Linear(Freezable, nn.Linear):
-    """`nn.Linear` whose products may be rounded while training, see `set_half_products`, and packed afterwards."""
+    """`nn.Linear` whose products may be bfloat16 in training, see `set_half_products`, and packed for inference."""
 
     half_products = False
 
@@ -101,9 +99,9 @@ class Linear(Freezable, nn.Linear):
 
 
 def set_half_products(model: nn.Module, wanted: bool) -> None:
-    """Let every layer of a model that knows how round the factors of its products while training, or not.
+    """Turn bfloat16 products in training on or off, for every layer that supports them.
 
-    A model is validated and used in full precision either way.
+    Validation and inference use full precision either way.
     """
     for module in model.modules():
         if isinstance(module, Linear | Output):
@@ -111,7 +109,7 @@ def set_half_products(model: nn.Module, wanted: bool) -> None:
 
 
 def panels(rows: Tensor) -> Tensor:
-    """Round rows to bfloat16, with rows of zeros behind them up to whole panels; once is enough.  (N D) -> (N' D)."""
+    """Round rows to bfloat16 and pad them with zeros to whole panels; idempotent.  (N D) -> (N' D)."""
     if rows.dtype == torch.bfloat16:
         return rows
     count = len(rows)

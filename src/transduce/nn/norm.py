@@ -1,4 +1,4 @@
-"""Residual connections: post-norm (the paper) or pre-norm (more stable for deep models)."""
+"""Norms, and residual connections: post-norm (the paper) or pre-norm (more stable for deep models)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Recurrent layers over sequences of different lengths: a vector carried from token to token.
+"""Recurrent layers over sequences of different lengths.
 
 Each layer is torch's own RNN, GRU or LSTM, so that a whole sequence is one fused call. Dropout between layers is
-ours, because every site of a model draws its randomness in one way.
+`nn.dropout`'s keyed dropout instead of torch's, as everywhere in a model.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from transduce.nn.dropout import Dropout
 Cell = Literal["rnn", "gru", "lstm"]
 
 Carried = tuple[Tensor, ...]
-"""What a recurrence hands from one token to the next, rows second: hidden (L R H), and an LSTM's cell (L R H)."""
+"""Recurrent state, rows second: hidden (L R H), and an LSTM's cell (L R H)."""
 
 CELLS: dict[str, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
 
 class Recurrence(nn.Module):
-    """A stack of recurrent layers, read from left to right or in both directions."""
+    """A stack of recurrent layers, from left to right or bidirectional."""
 
     def __init__(
         self,
@@ -50,38 +50,38 @@ class Recurrence(nn.Module):
     def forward(
         self, sequence: Tensor, carried: Carried | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, Carried]:
-        """Read a whole sequence.  (B T D) -> top layer (B T N), what each layer carries on (L B N).
+        """Process a whole sequence.  (B T D) -> outputs of the top layer (B T N), final state of each layer (L B N).
 
-        Without `carried` it begins with zeros, as a reader in both directions must. With `lengths`, row b ends after
-        `lengths[b]` tokens: what it carries on is what stood there, and what is returned past it is zero. N is
-        the width of one direction, or both side by side.
+        Without `carried` the initial state is zero, which a bidirectional encoder requires. With `lengths`, row b ends
+        after `lengths[b]` tokens: its final state is the one at its end, and later outputs are zero. N is the width of
+        one direction, or of both concatenated.
         """
         finals: list[Carried] = []
         for index, layer in enumerate(self.layers):
             before = None if carried is None else tuple(part[index : index + 1].contiguous() for part in carried)
             if index > 0:
                 sequence = self.dropout(sequence)
-            sequence, final = self._read(layer, sequence, before, lengths)
+            sequence, final = self._apply_layer(layer, sequence, before, lengths)
             finals.append(final)
         return sequence, tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
 
-    def _read(
+    def _apply_layer(
         self, layer: nn.Module, sequence: Tensor, before: Carried | None, lengths: Tensor | None
     ) -> tuple[Tensor, Carried]:
-        """One layer.  (B T D) -> (B T N), parts of (B N)."""
+        """Apply one layer.  (B T D) -> outputs (B T N), final state (B N) each."""
         start = before if before is None or self.cell == "lstm" else before[0]
         if lengths is None:
-            read, after = layer(sequence, start)
+            outputs, after = layer(sequence, start)
         else:
             packed = pack_padded_sequence(sequence, lengths.cpu(), batch_first=True, enforce_sorted=False)
             packed, after = layer(packed, start)
-            read, _ = pad_packed_sequence(packed, batch_first=True, total_length=sequence.shape[1])
+            outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=sequence.shape[1])
         parts = after if self.cell == "lstm" else (after,)
-        return read, tuple(part.transpose(0, 1).flatten(1) for part in parts)
+        return outputs, tuple(part.transpose(0, 1).flatten(1) for part in parts)
 
 
 class PassOn(nn.Module):
-    """The decoder's layers begin where the encoder's layers ended."""
+    """The decoder's layers are initialised with the final states of the encoder's."""
 
     def forward(self, carried: Carried) -> Carried:
         """(L B H) -> (L B H)."""
@@ -89,7 +89,7 @@ class PassOn(nn.Module):
 
 
 class Bridge(nn.Module):
-    """tanh(Linear(both directions)), a matrix per layer, where encoder and decoder differ in width."""
+    """tanh(Linear(both directions)), one matrix per layer, for encoders and decoders of different widths."""
 
     def __init__(self, num_carried: int, num_layers: int, in_dim: int, out_dim: int) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Bridge(nn.Module):
 
 
 def reversed_within(values: Tensor, lengths: Tensor) -> Tensor:
-    """Turn each row's first `lengths[b]` values around and leave its padding where it is.  (B S …), (B) -> (B S …)."""
+    """Reverse each row's first `lengths[b]` values and leave its padding in place.  (B S …), (B) -> (B S …)."""
     position_S = torch.arange(values.shape[1], device=values.device)
     mirrored_BS = lengths[:, None] - 1 - position_S
     index_BS = torch.where(mirrored_BS >= 0, mirrored_BS, position_S)

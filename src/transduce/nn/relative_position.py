@@ -47,14 +47,14 @@ class RelativePositions(nn.Module, ABC):
     """Computes the relation of queries to keys."""
 
     @abstractmethod
-    def forward(self, asking: Tensor, asked: Tensor) -> Relation:
-        """Positions (S Q), (S M) -> their relation."""
+    def forward(self, query: Tensor, key: Tensor) -> Relation:
+        """Positions of queries (S Q) and keys (S M) -> their relation."""
 
 
 class Unrelated(RelativePositions):
     """No relative positions."""
 
-    def forward(self, asking: Tensor, asked: Tensor) -> Relation:
+    def forward(self, query: Tensor, key: Tensor) -> Relation:
         return UNRELATED
 
 
@@ -68,9 +68,9 @@ class Rotary(RelativePositions):
         super().__init__()
         self.key_dim, self.base = key_dim, base
 
-    def forward(self, asking: Tensor, asked: Tensor) -> Relation:
-        channel = torch.arange(0, self.key_dim, 2, device=asking.device).float() / self.key_dim
-        angle_SQC = asking[:, :, None].float() * (1.0 / self.base**channel)
+    def forward(self, query: Tensor, key: Tensor) -> Relation:
+        channel = torch.arange(0, self.key_dim, 2, device=query.device).float() / self.key_dim
+        angle_SQC = query[:, :, None].float() * (1.0 / self.base**channel)
         angle_S1QK = torch.cat([angle_SQC, angle_SQC], dim=-1)[:, None]
         return Relation(turn=Turn(angle_S1QK.cos(), angle_S1QK.sin()))
 
@@ -84,13 +84,13 @@ class Alibi(RelativePositions):
         super().__init__()
         self.register_buffer("slope", torch.tensor(alibi_slopes(num_heads)), persistent=False)
 
-    def forward(self, asking: Tensor, asked: Tensor) -> Relation:
-        distance_SQM = (asking[:, :, None] - asked[:, None, :]).abs()
+    def forward(self, query: Tensor, key: Tensor) -> Relation:
+        distance_SQM = (query[:, :, None] - key[:, None, :]).abs()
         return Relation(bias=-self.slope[:, None, None] * distance_SQM[:, None])
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """Return 2^(-8/H), 2^(-16/H), …; where H is no power of two, those of the next lower one and some between them."""
+    """Return 2^(-8/H), 2^(-16/H), …; where H is no power of two, those of the next lower power and some in between."""
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2.0 ** (-8.0 * (head + 1) / power) for head in range(power)]
     between = [2.0 ** (-4.0 * (head + 1) / power) for head in range(0, 2 * power, 2)]
@@ -108,8 +108,8 @@ class Buckets(RelativePositions):
         self.buckets, self.max_distance, self.bidirectional = buckets, max_distance, bidirectional
         self.weight = nn.Parameter(torch.empty(buckets, num_heads))
 
-    def forward(self, asking: Tensor, asked: Tensor) -> Relation:
-        bucket_SQM = self._bucket(asked[:, None, :] - asking[:, :, None])
+    def forward(self, query: Tensor, key: Tensor) -> Relation:
+        bucket_SQM = self._bucket(key[:, None, :] - query[:, :, None])
         bias_SQMH = F.embedding(bucket_SQM, self.weight)
         return Relation(bias=bias_SQMH.permute(0, 3, 1, 2))
 
@@ -134,8 +134,8 @@ class Clipped(RelativePositions):
         super().__init__()
         self.max_distance = max_distance
 
-    def forward(self, asking: Tensor, asked: Tensor) -> Relation:
-        ahead_SQM = asked[:, None, :] - asking[:, :, None]
+    def forward(self, query: Tensor, key: Tensor) -> Relation:
+        ahead_SQM = key[:, None, :] - query[:, :, None]
         return Relation(row=ahead_SQM.clamp(-self.max_distance, self.max_distance) + self.max_distance)
 
 
@@ -153,7 +153,7 @@ class RelativeEmbeddings(nn.Module):
         return score_SHQC.gather(-1, row[:, None].expand(len(query), query.shape[1], -1, -1))
 
     def mix(self, weight: Tensor, row: Tensor) -> Tensor:
-        """The values of the distances, by weight.  (S H Q M), (S Q M) -> (S H Q V)."""
+        """Weighted sum of the value vectors of the distances.  (S H Q M), (S Q M) -> (S H Q V)."""
         by_distance_SHQC = weight.new_zeros(*weight.shape[:-1], len(self.values))
         by_distance_SHQC = by_distance_SHQC.scatter_add(-1, row[:, None].expand_as(weight), weight)
         return by_distance_SHQC @ self.values

@@ -1,8 +1,8 @@
-"""Keys and values that a decoder remembers: preallocated, grown by halves, every sentence at its own position.
+"""The key-value cache of a decoder: preallocated, grown by half, every sentence at its own position.
 
-The rows of a sentence (its beams) keep their pasts in one place, and each row knows which parts of it are its own. A
-row that goes on from another's past then looks at other parts; nothing is copied. Beams that die out leave parts which
-are nobody's: whenever the past has to be copied, because there is no room or a sentence leaves, they stay behind.
+The rows of a sentence (its beams) share one cache, and a mask says which slots belong to which row. When beam search
+reorders rows, only the mask changes; no keys are copied. Slots of pruned beams belong to no row: they are dropped
+whenever the cache is copied, because it is full or a sentence has finished.
 
 Letters: L layers, S sentences, W rows of each, H heads, N slots filled so far, T new tokens of each row, M = N + T·W.
 """
@@ -18,32 +18,32 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 FEWEST = 16
-"""Tokens of each row that there is always room for after a copy."""
+"""Minimum number of free slots per row after a copy."""
 
 
 @dataclass
 class KeyValues:
-    """The past of all layers, slot by slot in the order of writing: all rows of a token, then those of the next.
+    """The cached keys and values of all layers, in the order of writing: all rows of a token, then those of the next.
 
-    The slots are the same for all sentences; a sentence that came later, or reads less, has some that are nobody's.
+    All sentences have the same number of slots; in a sentence that joined later or is shorter, some belong to no row.
     """
 
     keys: Tensor
-    """(L S H N' K), with N' - N slots to fill."""
+    """(L S H N' K), with N' - N free slots."""
     values: Tensor
     """(L S H N' V)."""
     own: Tensor
-    """(S W N), which slots are of a row's own past: as many as it has read tokens, in their order."""
+    """(S W N), which slots belong to a row: one per token of its past, in order."""
     lengths: Tensor
-    """(S), how many tokens each sentence's rows have read."""
+    """(S), number of past tokens of each sentence's rows."""
     longest: int
-    """The largest of `lengths`, known without asking the device."""
+    """Maximum of `lengths`, known without a device synchronisation."""
     uniform: bool
-    """Whether all sentences stand at `longest`."""
+    """Whether all sentences are at position `longest`."""
 
     @classmethod
     def empty(cls, layers: int, sentences: int, width: int, heads: int, dims: tuple[int, int], like: Tensor) -> Self:
-        """No room yet, as sentences may be joined before their first token; `dims` are a head's keys' and values'."""
+        """Return a cache without slots, as states may be joined before the first token; `dims`: key and value width."""
         keys, values = (like.new_zeros(layers, sentences, heads, 0, dim) for dim in dims)
         return cls(
             keys=keys,
@@ -56,21 +56,21 @@ class KeyValues:
 
     @property
     def width(self) -> int:
-        """Rows of each sentence."""
+        """Rows per sentence."""
         return self.own.shape[1]
 
     @property
     def filled(self) -> int:
-        """Slots that are looked at, some of them by nobody."""
+        """Number of filled slots, those of no row included."""
         return self.own.shape[2]
 
     def reserve(self, extra: int, lengths: Tensor | None = None) -> None:
-        """Make room for `extra` more tokens in every row; how many of them each sentence reads is said afterwards."""
+        """Make room for `extra` more tokens per row; `advance` counts how many of them each sentence took."""
         if self.filled + extra * self.width > self.keys.shape[3]:
             self._copy_owned(torch.arange(len(self.own), device=self.own.device), extra)
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Put new tokens behind the past; return all that may be looked at.  (S H T·W K) -> (S H M K)."""
+        """Append new tokens; return the keys and values of the past and of them.  (S H T·W K) -> (S H M K)."""
         begin, end = self.filled, self.filled + key.shape[2]
         keys_SHNK, values_SHNV = self.keys[layer], self.values[layer]
         keys_SHNK[:, :, begin:end] = key
@@ -78,8 +78,10 @@ class KeyValues:
         return keys_SHNK[:, :, :end], values_SHNV[:, :, :end]
 
     def allowed(self, length: int) -> Tensor | None:
-        """Which slots `length` new tokens of each row may look at, themselves included.  -> (S 1 T·W M), or None for
-        all."""
+        """Return the mask of `length` new tokens of each row over the past and themselves.  -> (S 1 T·W M).
+
+        None where all slots are allowed.
+        """
         if length == 1 and self.width == 1 and self.uniform and self.filled == self.longest:
             return None
         earlier_TT = torch.ones(length, length, dtype=torch.bool, device=self.own.device).tril()
@@ -89,41 +91,41 @@ class KeyValues:
         return torch.cat([past_STWN, new_STWM], dim=3).flatten(1, 2)[:, None]
 
     def key_positions(self, length: int) -> Tensor:
-        """Where the tokens in the slots that `length` new tokens look at stand; -1 for nobody's.  -> (S M)."""
-        past_SN = (self.own.cumsum(dim=2) * self.own).amax(dim=1) - 1  # its place among the slots of whoever owns it
+        """Return the position of each slot, then of `length` new tokens; -1 for slots of no row.  -> (S M)."""
+        past_SN = (self.own.cumsum(dim=2) * self.own).amax(dim=1) - 1  # its index among its row's slots
         return torch.cat([past_SN, self.query_positions(length)], dim=1)
 
     def query_positions(self, length: int) -> Tensor:
-        """At which position each of `length` new tokens of each row stands.  -> (S T·W)."""
+        """Return the positions of `length` new tokens of each row.  -> (S T·W)."""
         ahead_N = torch.arange(length, device=self.lengths.device).repeat_interleave(self.width)
         return self.lengths[:, None] + ahead_N
 
     def advance(self, lengths: Tensor | int) -> None:
-        """Count the tokens just written: the same for all sentences, or for each its own."""
+        """Count the tokens just written: one number for all sentences, or one per sentence."""
         self.lengths = self.lengths + lengths
         if isinstance(lengths, int):
             self.longest += lengths
             new_SWTW = self._same_row[:, None].expand(len(self.own), -1, lengths, -1)
         else:
-            self._look()
+            self._update_longest()
             most = int(lengths.max()) if len(lengths) else 0
             read_ST = torch.arange(most, device=lengths.device) < lengths[:, None]
             new_SWTW = read_ST[:, None, :, None] & self._same_row[:, None]
         self.own = torch.cat([self.own, new_SWTW.flatten(2)], dim=2)
 
     def select(self, rows: Tensor) -> KeyValues:
-        """Return these rows, in this order: whole sentences, in each of them any of its own rows.  (S'·W)."""
+        """Return these rows, in this order: whole sentences, `width` rows each.  (S'·W)."""
         sentence_S = rows[:: self.width] // self.width
         own_SWN = self.own.flatten(0, 1).index_select(0, rows).view(len(sentence_S), self.width, self.filled)
         chosen = replace(self, own=own_SWN)
         if not torch.equal(sentence_S, torch.arange(len(self.lengths), device=rows.device)):
             chosen.lengths = self.lengths.index_select(0, sentence_S)
-            chosen._look()
+            chosen._update_longest()
             chosen._copy_owned(sentence_S, 0)
         return chosen
 
     def join(self, other: KeyValues) -> KeyValues:
-        """Return the sentences of both, whose new tokens will stand side by side."""
+        """Return the sentences of both, padded to the same number of slots."""
         filled, slots = max(self.filled, other.filled), max(self.keys.shape[3], other.keys.shape[3])
         both = (self, other)
         joined = replace(
@@ -133,11 +135,11 @@ class KeyValues:
             own=torch.cat([F.pad(one.own, (0, filled - one.filled)) for one in both]),
             lengths=torch.cat([one.lengths for one in both]),
         )
-        joined._look()
+        joined._update_longest()
         return joined
 
     def _copy_owned(self, sentences: Tensor, extra: int) -> None:
-        """Copy what some row owns, in its order, with room behind it; `sentences` says of whom.  (S)."""
+        """Copy the slots that belong to some row of these sentences, in order, and add free slots.  (S)."""
         owned_SN = self.own.any(dim=1)
         most = int(owned_SN.sum(dim=1).max()) if owned_SN.numel() else 0
         slot_SM = owned_SN.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
@@ -148,16 +150,16 @@ class KeyValues:
 
     @property
     def _same_row(self) -> Tensor:
-        """(W W)"""
+        """Identity mask over the rows of a sentence.  -> (W W)."""
         return torch.eye(self.width, dtype=torch.bool, device=self.own.device)
 
-    def _look(self) -> None:
+    def _update_longest(self) -> None:
         self.longest = int(self.lengths.max()) if len(self.lengths) else 0
         self.uniform = bool((self.lengths == self.longest).all())
 
 
 def _gathered(kept: Tensor, sentences: Tensor, slots: Tensor) -> Tensor:
-    """The vectors in some slots of some sentences.  (L S H N K), (S'), (S' M) -> (L S' H M K)."""
+    """Gather some slots of some sentences.  (L S H N K), (S'), (S' M) -> (L S' H M K)."""
     layers, number, heads, length, _ = kept.shape
     head_LSH = torch.arange(layers * number * heads, device=kept.device).view(layers, number, heads)
     vector_LSHM = head_LSH[:, sentences, :, None] * length + slots[:, None]
@@ -165,23 +167,23 @@ def _gathered(kept: Tensor, sentences: Tensor, slots: Tensor) -> Tensor:
 
 
 def by_sentence(tokens: Tensor, width: int) -> Tensor:
-    """Put the new tokens of a sentence's rows side by side: all rows' first ones, then the next.  (R T) -> (S T·W)."""
+    """Interleave the new tokens of a sentence's rows: the first of all rows, then the second.  (R T) -> (S T·W)."""
     return tokens.view(-1, width, tokens.shape[1]).transpose(1, 2).flatten(1)
 
 
 def by_row(hidden: Tensor, width: int) -> Tensor:
-    """Give each row its own again.  (S T·W D) -> (R T D)."""
+    """Undo `by_sentence` for hidden vectors.  (S T·W D) -> (R T D)."""
     return torch.unflatten(hidden, 1, (-1, width)).transpose(1, 2).flatten(0, 1)
 
 
-# What a decoder looks at in every step and computes once: the keys and values of its memory.
+# Keys and values of cross-attention, which are computed once and used in every step.
 #
 # Letters: B sentences, G heads of keys, M memory, K and V widths of a head.
 
 
 @dataclass(frozen=True)
 class KeptMemory:
-    """The keys and values of what each sentence's rows look at, computed once."""
+    """The projected memory of each sentence, shared by its rows."""
 
     keys: list[Tensor]
     """Per layer (B G M K)."""
@@ -192,15 +194,15 @@ class KeptMemory:
 
     @classmethod
     def of(cls, read: Sequence[tuple[Tensor, Tensor]], allowed: Tensor | None) -> KeptMemory:
-        """Keep what each layer has read; every step reads it again, so it stands in one piece."""
+        """Store each layer's keys and values, contiguous because every step uses them."""
         return cls([key.contiguous() for key, _ in read], [value.contiguous() for _, value in read], allowed)
 
     def layer(self, number: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys, values and permissions of one layer."""
+        """Keys, values and mask of one layer."""
         return self.keys[number], self.values[number], self.allowed
 
     def select(self, sentences: Tensor) -> KeptMemory:
-        """Keep some sentences, in this order."""
+        """Return these sentences, in this order."""
         if torch.equal(sentences, torch.arange(len(self.keys[0]), device=sentences.device)):  # all stay in place
             return self
         return KeptMemory(
@@ -210,7 +212,7 @@ class KeptMemory:
         )
 
     def join(self, other: KeptMemory) -> KeptMemory:
-        """Put the sentences of another behind these."""
+        """Return the sentences of both; the shorter memory is padded."""
         length = max(self.keys[0].shape[2], other.keys[0].shape[2])
         return KeptMemory(
             _stacked(self.keys, other.keys, length),

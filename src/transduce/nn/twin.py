@@ -1,7 +1,7 @@
-"""Using a model without disturbing it: twins that share its weights, and evaluation mode for a while.
+"""Use a model without disturbing it: twins that share its weights, and temporary evaluation mode.
 
 Hooks, gradients and modes belong to modules. A twin has its own modules over the same weights, so that recording,
-ablation and gradients never touch the model that others are using, nor drop its packed weights.
+ablation and gradients never affect a model that is in use, nor drop its packed weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def twin(model: ModuleT, share_packed: bool = False) -> ModuleT:
-    """Return a copy of a model whose weights are the same memory; gradients, hooks and modes are its own.
+    """Return a copy of a model that shares the memory of its weights; gradients, hooks and modes are its own.
 
     With `share_packed` it also uses the model's packed weights, so that it computes the same to the last bit, and the
     same in int8.
@@ -43,7 +43,7 @@ def twin(model: ModuleT, share_packed: bool = False) -> ModuleT:
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and afterwards every module in the mode it was in."""
+    """Put the model in evaluation mode, and restore the mode of every module afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

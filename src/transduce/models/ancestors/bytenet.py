@@ -54,7 +54,7 @@ class ByteNetConfig(Config):
 
     @property
     def all_dilations(self) -> tuple[int, ...]:
-        """Of all blocks of one side."""
+        """Dilations of all blocks of one side."""
         return self.dilations * self.num_sets
 
 
@@ -70,13 +70,13 @@ def bytenet_small() -> ByteNetConfig:
 
 @dataclass
 class ByteNetState(State):
-    """Each row's windows and place, and the columns of its sentence, shared by the sentence's rows."""
+    """Windows and position of each row, and the columns of its sentence, which the sentence's rows share."""
 
     windows: Windows
     lengths: Tensor
-    """(R), how many tokens each row has read."""
+    """(R), tokens so far of each row."""
     columns: Tensor
-    """(B M 2D), zeros where a sentence has no more."""
+    """(B M 2D), zeros past a sentence's last column."""
     width: int
 
     @property
@@ -96,13 +96,13 @@ class ByteNetState(State):
 
 
 class Unit(nn.Module, ABC):
-    """What is made of a block's convolution; leaves say how many parts of width D it needs."""
+    """Activation of a block's convolution; `num_parts` is the number of outputs of width D it needs."""
 
     num_parts: int
 
     @abstractmethod
-    def forward(self, read: Tensor, mixed: Tensor) -> Tensor:
-        """What the convolution read, and what it gave.  (B N D), (B N parts·D) -> (B N D)."""
+    def forward(self, inner: Tensor, mixed: Tensor) -> Tensor:
+        """Input and output of the convolution.  (B N D), (B N parts·D) -> (B N D)."""
 
 
 class ReluUnit(Unit):
@@ -114,28 +114,28 @@ class ReluUnit(Unit):
         super().__init__()
         self.norm = nn.LayerNorm(dim)
 
-    def forward(self, read: Tensor, mixed: Tensor) -> Tensor:
+    def forward(self, inner: Tensor, mixed: Tensor) -> Tensor:
         return F.relu(self.norm(mixed))
 
 
 class MultiplicativeUnit(Unit):
-    """g₁ · tanh(g₂ · h + g₃ · u): gates like an LSTM's, over what was read and what is new (figure 3 on the right)."""
+    """g₁ · tanh(g₂ · h + g₃ · u): gates like an LSTM's, over the input h and the update u (figure 3 on the right)."""
 
     num_parts = 4
 
     def __init__(self, dim: int) -> None:
         super().__init__()
 
-    def forward(self, read: Tensor, mixed: Tensor) -> Tensor:
+    def forward(self, inner: Tensor, mixed: Tensor) -> Tensor:
         out, keep, take, update = torch.chunk(mixed, 4, dim=-1)
-        return out.sigmoid() * torch.tanh(keep.sigmoid() * read + take.sigmoid() * torch.tanh(update))
+        return out.sigmoid() * torch.tanh(keep.sigmoid() * inner + take.sigmoid() * torch.tanh(update))
 
 
 UNITS: dict[str, type[Unit]] = {"relu": ReluUnit, "multiplicative": MultiplicativeUnit}
 
 
 class Bottleneck(nn.Module):
-    """The way into a block's narrow middle and out again."""
+    """The 1 × 1 layers before and after a block's convolution: 2D -> D, and back."""
 
     def __init__(self, config: ByteNetConfig) -> None:
         super().__init__()
@@ -146,22 +146,22 @@ class Bottleneck(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def enter(self, hidden: Tensor) -> Tensor:
-        """What the convolution reads.  (B N 2D) -> (B N D)."""
+        """Return the convolution's input.  (B N 2D) -> (B N D)."""
         return F.relu(self.inner_norm(self.reduce(F.relu(self.outer_norm(hidden)))))
 
-    def leave(self, hidden: Tensor, read: Tensor, mixed: Tensor) -> Tensor:
-        """Add what came of it.  (B N 2D), (B N D), (B N parts·D) -> (B N 2D)."""
-        added: Tensor = self.dropout(self.expand(self.unit(read, mixed)))
+    def leave(self, hidden: Tensor, inner: Tensor, mixed: Tensor) -> Tensor:
+        """Apply the unit and the residual connection.  (B N 2D), (B N D), (B N parts·D) -> (B N 2D)."""
+        added: Tensor = self.dropout(self.expand(self.unit(inner, mixed)))
         return hidden + added
 
     @property
     def parts(self) -> Sequence[int]:
-        """Widths of what the convolution makes."""
+        """Output widths of the convolution."""
         return [self.inner_norm.normalized_shape[0]] * self.unit.num_parts
 
 
 class ByteNetEncoderBlock(nn.Module):
-    """A residual block that looks both ways."""
+    """A residual block with a centred convolution."""
 
     def __init__(self, config: ByteNetConfig, dilation: int) -> None:
         super().__init__()
@@ -169,13 +169,13 @@ class ByteNetEncoderBlock(nn.Module):
         self.convolution = Convolution(config.model_dim, self.bottleneck.parts, config.kernel, dilation)
 
     def forward(self, hidden: Tensor, beyond: Tensor) -> Tensor:
-        """(B M 2D), places past a sentence's columns (B M 1) -> (B M 2D)."""
-        read = self.bottleneck.enter(hidden).masked_fill(beyond, 0.0)
-        return self.bottleneck.leave(hidden, read, self.convolution(read))
+        """(B M 2D), True past a sentence's columns (B M 1) -> (B M 2D)."""
+        inner = self.bottleneck.enter(hidden).masked_fill(beyond, 0.0)
+        return self.bottleneck.leave(hidden, inner, self.convolution(inner))
 
 
 class ByteNetDecoderBlock(nn.Module):
-    """A residual block that looks back."""
+    """A residual block with a causal convolution."""
 
     def __init__(self, config: ByteNetConfig, dilation: int) -> None:
         super().__init__()
@@ -184,13 +184,13 @@ class ByteNetDecoderBlock(nn.Module):
 
     def forward(self, hidden: Tensor, window: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
         """(R T 2D) -> (R T 2D), the next window."""
-        read = self.bottleneck.enter(hidden)
-        mixed, window = self.convolution(read, window, lengths)
-        return self.bottleneck.leave(hidden, read, mixed), window
+        inner = self.bottleneck.enter(hidden)
+        mixed, window = self.convolution(inner, window, lengths)
+        return self.bottleneck.leave(hidden, inner, mixed), window
 
 
 class ByteNet(Transducer[Memory, ByteNetState]):
-    """Source → target by two stacks of dilated convolutions, one on the other."""
+    """Source → target by two stacks of dilated convolutions, the decoder on top of the encoder."""
 
     def __init__(self, config: ByteNetConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class ByteNet(Transducer[Memory, ByteNetState]):
         self.output = Output(sizes.target, 2 * dim, bias=config.output_bias)
 
     def encode(self, source: Tensor, allowed: Tensor) -> Memory:
-        """Give each sentence its columns (section 3.2); they know of places past the source, which are empty."""
+        """Return the columns of each sentence (section 3.2), those past its source included, whose input is empty."""
         columns = self._columns(source.shape[1])
         embedded = self.dropout(self.source_embedding(source)).masked_fill(~allowed[:, :, None], 0.0)
         hidden = F.pad(embedded, (0, 0, 0, columns - source.shape[1]))
@@ -220,7 +220,7 @@ class ByteNet(Transducer[Memory, ByteNetState]):
     def forward(self, target: Tensor, memory: Memory) -> Tensor:
         windows = Windows.empty(self._convolutions, len(target), memory.states)
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
-        return self._read(target, column_at(memory.states, place_1T), windows, None)[0]
+        return self._decode(target, column_at(memory.states, place_1T), windows, None)[0]
 
     def start(self, memory: Memory, width: int = 1) -> ByteNetState:
         rows = len(memory.states) * width
@@ -230,18 +230,18 @@ class ByteNet(Transducer[Memory, ByteNetState]):
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
         place_RT = state.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
-        hidden, windows = self._read(tokens, column_at(state.columns, place_RT, state.width), state.windows, lengths)
+        hidden, windows = self._decode(tokens, column_at(state.columns, place_RT, state.width), state.windows, lengths)
         return hidden, ByteNetState(windows, state.lengths + lengths, state.columns, state.width)
 
     def step(self, tokens: Tensor, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
         column_R1D = column_at(state.columns, state.lengths[:, None], state.width)
-        hidden, windows = self._read(tokens[:, None], column_R1D, state.windows, None)
+        hidden, windows = self._decode(tokens[:, None], column_R1D, state.windows, None)
         return hidden[:, 0], ByteNetState(windows, state.lengths + 1, state.columns, state.width)
 
-    def _read(
+    def _decode(
         self, tokens: Tensor, columns: Tensor, windows: Windows, lengths: Tensor | None
     ) -> tuple[Tensor, Windows]:
-        """Read some more of each row, with the columns of their places.  (R T), (R T 2D) -> (R T 2D)."""
+        """Process new tokens of each row, with the columns of their positions.  (R T), (R T 2D) -> (R T 2D)."""
         hidden, after = self.dropout(self.target_embedding(tokens)) + columns, []
         for block, window in zip(self.decoder, windows.layers, strict=True):
             hidden, window = block(hidden, window, lengths)
@@ -249,7 +249,7 @@ class ByteNet(Transducer[Memory, ByteNetState]):
         return F.relu(self.final_linear(F.relu(self.final_norm(hidden)))), Windows(tuple(after))
 
     def _columns(self, length: Count) -> Count:
-        """How many columns a source of so many tokens has, in whole numbers so that all devices agree."""
+        """Return the number of columns for a source length, in integer arithmetic so that all devices agree."""
         return (length * round(1000 * self.config.stretch) + 999) // 1000 + self.config.extra
 
     @property
@@ -258,7 +258,7 @@ class ByteNet(Transducer[Memory, ByteNetState]):
 
 
 def column_at(columns: Tensor, places: Tensor, width: int = 1) -> Tensor:
-    """The columns at rows' places, zeros past the last.  (B M D), (R T) or (1 T) -> (R T D)."""
+    """Return the columns at these positions, zeros past the last.  (B M D), (R T) or (1 T) -> (R T D)."""
     last = columns.shape[1] - 1
     sentence_R1 = torch.arange(len(columns) * width, device=places.device)[:, None] // width
     found_RTD = columns[sentence_R1, places.clamp(max=last)]

@@ -1,7 +1,7 @@
 """Show, Attend and Tell: image captioning with an LSTM that attends to regions of the image.
 
-Xu et al. 2015 (arXiv 1502.03044), with its soft attention. Convolutions turn the picture into a grid of vectors, one
-per region; the decoder is initialised with their mean, attends to them before each word, and gates the context. The
+Xu et al. 2015 (arXiv 1502.03044), with its soft attention. Convolutions map the picture to a grid of vectors, one per
+region; the decoder is initialised with their mean, attends to them before each word, and gates the context. The
 source is a line of text, one token per pixel (`text.picture`).
 
 Letters: P pixels of a side, C channels, G regions of a side, M = G · G regions.
@@ -29,7 +29,7 @@ from transduce.nn.recurrence import Bridge, Carried, Recurrence
 
 
 class CaptionerConfig(Config):
-    """Sizes of one captioner; the defaults are for the drawn pictures of 32 × 32."""
+    """Settings of a captioner; the defaults are for the synthetic pictures of 32 × 32."""
 
     side: Annotated[int, Field(ge=1, le=1024)] = 32
     """Pixels of each side of a picture."""
@@ -50,14 +50,14 @@ class CaptionerConfig(Config):
     region_dropout: Rate = 0.0
     """Dropout on the region vectors."""
     word_dropout: Rate = 0.0
-    """On whole vectors of the previous words, so that a caption depends more on the picture than on its own words."""
+    """Dropout of whole word embeddings, so that a caption depends more on the picture than on its previous words."""
 
     @model_validator(mode="after")
     def _regions_are_whole(self) -> CaptionerConfig:
         if self.side % self.region_side:
             raise ValueError(
-                f"{len(self.channels)} halvings make regions of {self.region_side} × {self.region_side} pixels, which "
-                f"do not fill a side of {self.side}; set side to a multiple of {self.region_side}"
+                f"side {self.side} is not divisible into regions of {self.region_side} × {self.region_side} pixels "
+                f"({len(self.channels)} channels); set side to a multiple of {self.region_side}"
             )
         return self
 
@@ -86,22 +86,22 @@ def captioner_paper() -> CaptionerConfig:
 
 
 def captioner_small() -> CaptionerConfig:
-    """For the drawn pictures, on a laptop: 8 × 8 regions, an LSTM of 96."""
+    """For the synthetic pictures, on a laptop: 8 × 8 regions, an LSTM of 96."""
     return CaptionerConfig()
 
 
 @dataclass(frozen=True)
 class PictureMemory(Memory):
-    """A vector for each region, and which tokens of the source were pixels."""
+    """A vector per region, and which source tokens are pixels."""
 
     pixels: Tensor
     """(B S), False for the end token and for padding."""
 
 
 class Regions(nn.Module):
-    """A picture to its regions: convolutions that halve it, one that looks around, and a vector for each place.
+    """Picture → region vectors: convolutions of stride 2, one of stride 1, and learned position embeddings.
 
-    Convolutions alone know what is there, not where; captions speak of where things stand.
+    Convolutions alone encode what a region shows, not where it is; captions describe where things are.
     """
 
     def __init__(self, config: CaptionerConfig) -> None:
@@ -136,19 +136,19 @@ class GatedDecoder(nn.Module):
         self.hidden_proj, self.context_proj = nn.Linear(hidden, word, bias=False), nn.Linear(region, word, bias=False)
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
-        """Read the next words of each row.  (R T E) -> what the output layer reads (R T E)."""
+        """Process the next words of each row.  (R T E) -> the output layer's input (R T E)."""
         readout, carried, _ = self.look(embedded, source, carried)
         return readout, carried
 
     def look(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried, Tensor]:
-        """The same, and the score of every region before each word.  -> (R T E), …, (R T M)."""
+        """The same, with the attention scores of every word.  -> (R T E), …, (R T M)."""
         hidden: list[Tensor] = []
         contexts: list[Tensor] = []
         scores: list[Tensor] = []
         for word_R1E in torch.split(embedded, 1, dim=1):
-            asking_R1H = carried[0][-1][:, None]
-            context_R1D, score_R1M = self.cross_attention(asking_R1H, source)
-            context_R1D = torch.sigmoid(self.gate(asking_R1H)) * context_R1D
+            query_R1H = carried[0][-1][:, None]
+            context_R1D, score_R1M = self.cross_attention(query_R1H, source)
+            context_R1D = torch.sigmoid(self.gate(query_R1H)) * context_R1D
             hidden_R1H, carried = self.recurrence(torch.cat([word_R1E, context_R1D], dim=-1), carried)
             hidden.append(hidden_R1H)
             contexts.append(context_R1D)
@@ -215,15 +215,15 @@ class Captioner(Transducer[PictureMemory, RnnState]):
         return readout_R1E[:, 0], RnnState(carried, state.source, state.width)
 
     def _first(self, memory: PictureMemory) -> Carried:
-        """The LSTM's first state and cell, each made of the mean of the regions.  -> (1 B H) each."""
+        """Return the LSTM's initial state and cell, computed from the mean of the regions.  -> (1 B H) each."""
         mean_1BD = memory.states.mean(dim=1)[None]
         carried: Carried = self.bridge((mean_1BD, mean_1BD))
         return carried
 
     def _over_pixels(self, score: Tensor, pixels: Tensor) -> Tensor:
-        """Give the score of a region to each of its pixels: a softmax over them then spreads a region's weight evenly.
+        """Copy the score of a region to each of its pixels; a softmax then spreads the region's weight evenly.
 
-        So listeners see a weight for each token of the source, as with any other model.  (B T M), (B S) -> (B T S).
+        So hooks get one weight per source token, as with any other model.  (B T M), (B S) -> (B T S).
         """
         grid, pixel = self.config.grid, self.config.region_side
         score_BTGG = score.view(*score.shape[:2], grid, grid)
@@ -234,10 +234,10 @@ class Captioner(Transducer[PictureMemory, RnnState]):
 
 
 def unevenness(weight: Tensor) -> Tensor:
-    """What each word adds to Σ (1 - Σ weight)², the outer sum over regions, the inner over words.  (B T M) -> (B T).
+    """Increments of Σ (1 - Σ weight)² by word; the outer sum is over regions, the inner over words.  (B T M) -> (B T).
 
-    The costs of a caption's words add up to equation 14's sum, but for the number of regions, which is no word's fault;
-    so padding behind a caption can be left out of it.
+    The increments of a caption add up to the penalty of equation 14 minus a constant, the number of regions. Computed
+    per word, the penalty can be masked at padding.
     """
     so_far_BTM = weight.cumsum(dim=1)
     return ((1 - so_far_BTM) ** 2 - (1 - so_far_BTM + weight) ** 2).sum(dim=-1)

@@ -1,8 +1,9 @@
 """ConvS2S (Gehring et al. 2017, arXiv 1705.03122): convolutions instead of recurrence, and attention in every layer.
 
-Encoder and decoder are stacks of gated convolutions with residuals. Every decoder layer has its own attention, given
-what the layers below have found ("multi-step attention"): the query is its state plus the last target embedding, keys
-are the encoder's outputs, values outputs plus source embeddings. Section numbers are the paper's.
+Encoder and decoder are stacks of gated convolutions with residuals. Every decoder layer has its own attention, which
+depends on the attention of the layers below ("multi-step attention"): the query is the layer's state plus the last
+target embedding, keys are the encoder's outputs, values outputs plus source embeddings. Section numbers are the
+paper's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from transduce.nn.linear import Linear
 from transduce.nn.position import LearnedPositions
 
 HALF = math.sqrt(0.5)
-"""What keeps the variance of a sum of two at that of one (section 3.5)."""
+"""Scale of the sum of two terms, to preserve their variance (section 3.5)."""
 
 
 class ConvSeq2SeqConfig(Config):
@@ -68,7 +69,7 @@ def conv_paper() -> ConvSeq2SeqConfig:
 
 
 def conv_ladder() -> ConvSeq2SeqConfig:
-    """The public ladder's, for Multi30k: 10 + 10 layers of 512, embeddings of 256, one way of asking for all layers."""
+    """A public tutorial's model for Multi30k: 10 + 10 layers of 512, embeddings of 256, shared attention."""
     return ConvSeq2SeqConfig(
         embedding_dim=256,
         num_layers=10,
@@ -87,21 +88,21 @@ def conv_small() -> ConvSeq2SeqConfig:
 
 @dataclass(frozen=True)
 class ConvMemory(Memory):
-    """`states` are what questions are compared with; what is answered has the source's embeddings added."""
+    """Encoder output: `states` are the keys of attention; the values have the source embeddings added."""
 
     answers: Tensor
-    """(B M E)"""
+    """(B M E), the values of attention."""
 
 
 @dataclass
 class ConvState(State):
-    """Each row's windows and place, and what was prepared of its sentence, shared by the sentence's rows."""
+    """Windows and position of each row, and the projected memory that a sentence's rows share."""
 
     windows: Windows
     lengths: Tensor
-    """(R), how many tokens each row has read."""
+    """(R), tokens so far of each row."""
     longest: int
-    """The largest of them."""
+    """Maximum of `lengths`."""
     source: ProjectedMemory
     width: int
 
@@ -129,33 +130,33 @@ class ConvEncoderBlock(nn.Module):
         self.convolution = Convolution(dim, [dim, dim], config.kernel)
 
     def forward(self, hidden: Tensor, padding: Tensor | None) -> Tensor:
-        """(B S H), (B S 1) -> (B S H). What stands in the padding does not reach its neighbours."""
-        read = self.dropout(hidden)
+        """(B S H), (B S 1) -> (B S H). Padding is zeroed, so that it does not leak into its neighbours."""
+        inner = self.dropout(hidden)
         if padding is not None:
-            read = read.masked_fill(padding, 0.0)
-        return (hidden + gated(self.convolution(read))) * HALF
+            inner = inner.masked_fill(padding, 0.0)
+        return (hidden + gated(self.convolution(inner))) * HALF
 
 
 class StepAttention(nn.Module):
-    """One layer's look at the source (section 3.3), asked with its state and the embedding of the last token."""
+    """One layer's attention to the source (section 3.3), queried with its state and the last token's embedding."""
 
     def __init__(self, q_proj: Linear, out_proj: Linear) -> None:
-        """`q_proj` leads from the layer's width to an embedding's, `out_proj` back; layers may share them."""
+        """`q_proj` projects from the layer's width to the embeddings', `out_proj` back; layers may share them."""
         super().__init__()
         self.q_proj, self.out_proj = q_proj, out_proj
         self.attention = MultiplicativeAttention(out_proj.in_features, out_proj.in_features, projected=False)
 
     def forward(self, hidden: Tensor, embedded: Tensor, source: ProjectedMemory) -> Tensor:
         """(R T H), (R T E) -> (R T H)."""
-        question_RTE = (self.q_proj(hidden) + embedded) * HALF
-        answer_RTE, score_RTM = self.attention(question_RTE, source)
+        query_RTE = (self.q_proj(hidden) + embedded) * HALF
+        context_RTE, score_RTM = self.attention(query_RTE, source)
         self.attention.run_hooks([score_RTM], source)
-        merged: Tensor = self.out_proj(answer_RTE)
-        return merged
+        projected: Tensor = self.out_proj(context_RTE)
+        return projected
 
 
 class ConvDecoderBlock(nn.Module):
-    """A gated causal convolution, then attention, each added to what went in and scaled."""
+    """A gated causal convolution, then attention, each in a scaled residual connection."""
 
     def __init__(self, config: ConvSeq2SeqConfig, q_proj: Linear, out_proj: Linear) -> None:
         super().__init__()
@@ -169,9 +170,9 @@ class ConvDecoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """(R T H), (R T E) -> (R T H), the next window."""
         mixed, window = self.convolution(self.dropout(hidden), window, lengths)
-        seen_RTH = gated(mixed)
-        told_RTH = (seen_RTH + self.cross_attention(seen_RTH, embedded, source)) * HALF
-        return (told_RTH + hidden) * HALF, window
+        convolved_RTH = gated(mixed)
+        attended_RTH = (convolved_RTH + self.cross_attention(convolved_RTH, embedded, source)) * HALF
+        return (attended_RTH + hidden) * HALF, window
 
 
 class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
@@ -191,8 +192,8 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         self.encoder = nn.ModuleList(ConvEncoderBlock(config) for _ in range(config.num_layers))
         self.decoder_in, self.decoder_out = Linear(width, dim), Linear(dim, width)
         layers = config.decoder_layers or config.num_layers
-        ways = [(Linear(dim, width), Linear(width, dim)) for _ in range(1 if config.shared_attention else layers)]
-        self.decoder = nn.ModuleList(ConvDecoderBlock(config, *ways[layer % len(ways)]) for layer in range(layers))
+        pairs = [(Linear(dim, width), Linear(width, dim)) for _ in range(1 if config.shared_attention else layers)]
+        self.decoder = nn.ModuleList(ConvDecoderBlock(config, *pairs[layer % len(pairs)]) for layer in range(layers))
         tied = None if config.tied_embeddings == "none" else self.target_embedding
         self.output = Output(sizes.target, width, bias=config.output_bias, tied=tied)
         self.max_source = self.max_target = config.max_positions
@@ -205,41 +206,41 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
             hidden = block(hidden, padding_BS1)
         states_BSE = self.encoder_out(hidden)
         if self.config.encoder_gradient_scaled and states_BSE.requires_grad:
-            askers = len(self.decoder)
-            states_BSE.register_hook(lambda gradient: gradient / askers)
-        answers_BSE = (states_BSE + embedded_BSE) * HALF
+            uses = len(self.decoder)
+            states_BSE.register_hook(lambda gradient: gradient / uses)
+        value_BSE = (states_BSE + embedded_BSE) * HALF
         if self.config.length_scaled:
-            answers_BSE = answers_BSE * allowed.sum(dim=1).to(answers_BSE.dtype).sqrt()[:, None, None]
-        return ConvMemory(states_BSE, allowed, answers_BSE)
+            value_BSE = value_BSE * allowed.sum(dim=1).to(value_BSE.dtype).sqrt()[:, None, None]
+        return ConvMemory(states_BSE, allowed, value_BSE)
 
     def forward(self, target: Tensor, memory: ConvMemory) -> Tensor:
         place_TE = self.target_positions.first(target.shape[1])
         windows = Windows.empty(self._convolutions, len(target), memory.states)
-        return self._read(target, place_TE, _readable(memory), windows, None)[0]
+        return self._decode(target, place_TE, _projected(memory), windows, None)[0]
 
     def start(self, memory: ConvMemory, width: int = 1) -> ConvState:
         rows = len(memory.states) * width
         windows = Windows.empty(self._convolutions, rows, memory.states)
         lengths_R = torch.zeros(rows, dtype=torch.long, device=memory.states.device)
-        return ConvState(windows, lengths_R, 0, _readable(memory), width)
+        return ConvState(windows, lengths_R, 0, _projected(memory), width)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
         after_R = state.lengths + lengths
         longest = _largest(after_R)
         place_RT = state.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
         place_RTE = self.target_positions.at(place_RT.clamp(max=max(longest - 1, 0)), longest)
-        hidden, windows = self._read(tokens, place_RTE, state.source, state.windows, lengths)
+        hidden, windows = self._decode(tokens, place_RTE, state.source, state.windows, lengths)
         return hidden, ConvState(windows, after_R, longest, state.source, state.width)
 
     def step(self, tokens: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
         place_R1E = self.target_positions.at(state.lengths[:, None], state.longest + 1)
-        hidden, windows = self._read(tokens[:, None], place_R1E, state.source, state.windows, None)
+        hidden, windows = self._decode(tokens[:, None], place_R1E, state.source, state.windows, None)
         return hidden[:, 0], ConvState(windows, state.lengths + 1, state.longest + 1, state.source, state.width)
 
-    def _read(
+    def _decode(
         self, tokens: Tensor, place: Tensor, source: ProjectedMemory, windows: Windows, lengths: Tensor | None
     ) -> tuple[Tensor, Windows]:
-        """Read some more of each row, at these places, from these windows on.  (R T), (R T E) -> (R T E)."""
+        """Process new tokens of each row, given position embeddings and windows.  (R T), (R T E) -> (R T E)."""
         embedded_RTE = self.dropout(self.target_embedding(tokens) + place)
         hidden, after = self.decoder_in(embedded_RTE), []
         for block, window in zip(self.decoder, windows.layers, strict=True):
@@ -252,7 +253,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
         return [block.convolution for block in cast("Iterable[ConvDecoderBlock]", self.decoder)]
 
 
-def _readable(memory: ConvMemory) -> ProjectedMemory:
+def _projected(memory: ConvMemory) -> ProjectedMemory:
     return ProjectedMemory(memory.states, memory.answers, memory.allowed)
 
 

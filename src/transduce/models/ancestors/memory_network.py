@@ -249,8 +249,8 @@ class MemoryNetwork(EncoderModel):
 
         Noise is drawn for all slots, so that it does not depend on the rest of the batch.
         """
-        last, (stories, places) = self.config.max_facts - 1, allowed.shape
-        empty_BF = (self.noise(allowed.new_ones(stories, last + 1, dtype=dtype)) == 0).long()[:, :places]
+        last, (rows, places) = self.config.max_facts - 1, allowed.shape
+        empty_BF = (self.noise(allowed.new_ones(rows, last + 1, dtype=dtype)) == 0).long()[:, :places]
         pushed_BF = empty_BF.cumsum(dim=1) - empty_BF
         slot_BF: Tensor = (torch.arange(places, device=allowed.device) + pushed_BF).clamp(max=last)
         return slot_BF

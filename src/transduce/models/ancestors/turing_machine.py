@@ -1,11 +1,11 @@
-"""The Neural Turing Machine (Graves et al. 2014, arXiv 1410.5401): a network beside a memory that it addresses.
+"""The Neural Turing Machine (Graves et al. 2014, arXiv 1410.5401): a controller with an addressable memory.
 
-At each step a controller reads an input and what its heads found a step before, and says where the heads look now, what
-they wipe and write, and what is answered. It is a Transducer here: it reads a source to its end, and then answers.
+At each step the controller gets an input and the previous read vectors, and outputs the addresses of its heads, what
+they erase and add, and a prediction. It is a Transducer here: it processes the whole source, then generates the target.
 
-Its inputs and answers are bits. A token is the binary number that it has in the vocabulary: read as digits of 0 and 1,
-and scored as the sum of the scores of the digits that are 1. A softmax over all 2^n such sums is exactly n independent
-logistic bits, so that loss, search and scores are everybody else's, and bits are what is learnt.
+Its inputs and outputs are bits. A token is encoded as the binary digits of its id, and its score is the sum of the
+scores of the digits that are 1. A softmax over all 2^n such sums is exactly n independent logistic bits, so that loss,
+search and scoring are the same as for other models, and the model still learns bits.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Width = Annotated[int, Field(ge=1, le=65_536)]
 Heads = Annotated[int, Field(ge=0, le=64)]
 
 FIRST = 1e-6
-"""What every number of the memory is at first (Collier and Beel 2018, arXiv 1807.08518)."""
+"""Initial value of the memory (Collier and Beel 2018, arXiv 1807.08518)."""
 LARGEST = 20.0
-"""What heads and answers say stays within this, by the same authors."""
+"""Controller outputs are clamped to this, as by the same authors."""
 
 
 class TuringMachineConfig(Config):
@@ -54,12 +54,12 @@ class TuringMachineConfig(Config):
     max_shift: Annotated[int, Field(ge=0, le=1000)] = 1
     """Maximum shift of a head in one step, in either direction."""
     reads_target: bool = False
-    """Read the previous target tokens while decoding, as other models do. The paper's machine gets no input then."""
+    """Feed the previous target tokens to the decoder, as other models do. The paper's machine gets no input then."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> TuringMachineConfig:
         if bool(self.read_heads) != bool(self.write_heads):
-            raise ValueError("a memory needs heads that read and heads that write; set both above 0, or both to 0")
+            raise ValueError("a memory needs read_heads and write_heads; set both above 0, or both to 0")
         if 2 * self.max_shift + 1 > self.slots:
             raise ValueError(
                 f"max_shift = {self.max_shift} wraps around a memory of {self.slots} slots; lower max_shift"
@@ -68,12 +68,12 @@ class TuringMachineConfig(Config):
 
     @property
     def num_heads(self) -> int:
-        """Of both kinds."""
+        """Read heads and write heads."""
         return self.read_heads + self.write_heads
 
     @property
     def parts(self) -> list[int]:
-        """What heads say, in this order: addresses of the reading, then of the writing ones; what these wipe, add."""
+        """Widths of the head parameters: addresses of read heads, then of write heads; erase vectors; add vectors."""
         address = sum(Address.parts(self.slot_dim, self.max_shift))
         return [self.num_heads * address, self.write_heads * self.slot_dim, self.write_heads * self.slot_dim]
 
@@ -89,35 +89,35 @@ def ntm_feed_forward() -> TuringMachineConfig:
 
 
 def lstm_alone() -> TuringMachineConfig:
-    """What the paper compares with: three layers of LSTM and no memory."""
+    """The paper's baseline: three layers of LSTM and no memory."""
     return TuringMachineConfig(hidden_dim=256, num_layers=3, read_heads=0, write_heads=0)
 
 
 class Moment(NamedTuple):
-    """All that the machine carries from one step to the next; every part has its rows first."""
+    """The state of the machine between two steps; every part has its rows first."""
 
     hidden: Tensor
-    """(B L C): what each layer of the controller said."""
+    """(B L C): hidden states of the controller's layers."""
     cell: Tensor
-    """(B L C): what its cells hold; unused by a feed-forward controller."""
+    """(B L C): its cell states; unused by a feed-forward controller."""
     slots: Tensor
     """(B N K): the memory."""
     weights: Tensor
-    """(B H N): where the heads looked, reading ones first."""
+    """(B H N): weights of the heads, read heads first."""
     found: Tensor
-    """(B R·K): what the reading heads found."""
+    """(B R·K): read vectors."""
 
 
 @dataclass(frozen=True)
 class TuringMemory(Memory):
-    """The machine as it stands when the source is read: `states` are the places of its memory, all of them real."""
+    """The state of the machine after the source: `states` are its memory slots, none of them padding."""
 
     moment: Moment
 
 
 @dataclass
 class TuringState(State):
-    """A machine per row: each writes to a memory of its own."""
+    """A machine per row, each with its own memory."""
 
     moment: Moment
     width: int
@@ -135,14 +135,14 @@ class TuringState(State):
 
 
 class ControllerLayer(Linear):
-    """One layer of a controller: an LSTM's four gates side by side, or a tanh."""
+    """One layer of a controller: an LSTM, whose four gates are packed into one matrix, or a tanh layer."""
 
     def __init__(self, in_dim: int, hidden_dim: int, is_lstm: bool) -> None:
         super().__init__(in_dim + (hidden_dim if is_lstm else 0), hidden_dim * (4 if is_lstm else 1))
         self.is_lstm, self.parts = is_lstm, [hidden_dim] * (4 if is_lstm else 1)
 
     def read(self, values: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """(B D), (B C), (B C) -> hidden (B C), cell (B C)."""
+        """Apply the layer to one step.  (B D), (B C), (B C) -> hidden (B C), cell (B C)."""
         if not self.is_lstm:
             return self(values).tanh(), cell
         new, gates = self(torch.cat([values, hidden], dim=-1)).tensor_split([self.parts[0]], dim=-1)
@@ -152,7 +152,7 @@ class ControllerLayer(Linear):
 
 
 class Tape(nn.Module):
-    """Where the story of a whole sequence can be listened to: read and write (B H T N), slots (B T N K)."""
+    """Hook points for a whole sequence: read and write weights (B H T N), memory slots (B T N K)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class Tape(nn.Module):
         return self.read.is_hooked or self.write.is_hooked or self.slots.is_hooked
 
     def tell(self, moments: list[Moment], read_heads: int) -> None:
-        """Pass on what the heads did at each step."""
+        """Run the hooks on the states of all steps."""
         weights_BHTN = torch.stack([moment.weights for moment in moments], dim=2)
         self.read(weights_BHTN[:, :read_heads])
         self.write(weights_BHTN[:, read_heads:])
@@ -175,9 +175,9 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
     """Controller, heads and memory."""
 
     source_code: Tensor
-    """(V I): the digits of each source token, and …"""
+    """(V I): binary code of each source token."""
     target_code: Tensor
-    """(V O): … of each target token."""
+    """(V O): binary code of each target token."""
 
     def __init__(self, config: TuringMachineConfig, sizes: VocabularySizes) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         return hidden_RD, TuringState(moment, state.width)
 
     def _first(self, rows: int) -> Moment:
-        """The machine before it has read anything."""
+        """Return the initial state."""
         config, like = self.config, self.initial_hidden
         hidden = like.view(1, config.num_layers, -1).expand(rows, -1, -1)
         cell = self.initial_cell.view(1, config.num_layers, -1).expand(rows, -1, -1)
@@ -233,13 +233,13 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         return Moment(hidden, cell, slots, weights, self.initial_read.tanh().expand(rows, -1))
 
     def _blanks(self, target: Tensor) -> Tensor:
-        """What is read while answering: nothing, or the answer so far.  (B T) -> (B T I)."""
+        """Return the inputs while decoding: zeros, or the target so far.  (B T) -> (B T I)."""
         if self.config.reads_target:
             return self._inputs(target, self.target_code, before=False)
         return self.initial_hidden.new_zeros(*target.shape, self.source_code.shape[1])
 
     def _inputs(self, tokens: Tensor, code: Tensor, before: bool) -> Tensor:
-        """The digits of tokens; where both sides are read, each has channels of its own.  (B T) -> (B T I)."""
+        """Return the binary codes of tokens; with `reads_target` each side has its own channels.  (B T) -> (B T I)."""
         digits = nn.functional.embedding(tokens, code)
         if not self.config.reads_target:
             return digits
@@ -247,19 +247,19 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         return torch.cat([digits, other] if before else [other, digits], dim=-1)
 
     def _run(self, inputs: Tensor, allowed: Tensor | None, moment: Moment, tape: Tape) -> tuple[Tensor, Moment]:
-        """Read a whole sequence; a row stands still where it is not allowed.  (B T I) -> answers (B T O)."""
-        said, moments = [], []
+        """Process a whole sequence; a row keeps its state where not allowed.  (B T I) -> outputs (B T O)."""
+        outputs, moments = [], []
         for place, bits_BI in enumerate(inputs.unbind(dim=1)):
-            answer_BO, after = self._next(bits_BI, moment)
+            output_BO, after = self._next(bits_BI, moment)
             moment = after if allowed is None else _where(allowed[:, place], after, moment)
-            said.append(answer_BO)
+            outputs.append(output_BO)
             if tape.is_hooked:
                 moments.append(moment)
         if moments and self.heads is not None:
             tape.tell(moments, self.config.read_heads)
-        if not said:
+        if not outputs:
             return inputs.new_zeros(len(inputs), 0, self.output.weight.shape[1]), moment
-        return torch.stack(said, dim=1), moment
+        return torch.stack(outputs, dim=1), moment
 
     def _next(self, bits: Tensor, moment: Moment) -> tuple[Tensor, Moment]:
         """One step of the machine.  (B I) -> (B O)."""
@@ -272,13 +272,13 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
         slots, weights, found = moment.slots, moment.weights, moment.found
         if self.heads is not None:
             slots, weights, found = self._use_heads(self.heads(values), moment)
-        answer_BO = self.readout(torch.cat([values, found], dim=-1)).clamp(-LARGEST, LARGEST)
-        return answer_BO, Moment(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), slots, weights, found)
+        output_BO = self.readout(torch.cat([values, found], dim=-1)).clamp(-LARGEST, LARGEST)
+        return output_BO, Moment(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), slots, weights, found)
 
-    def _use_heads(self, said: Tensor, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
-        """Look, read, then write.  (B P) -> memory (B N K), weights (B H N), what was found (B R·K)."""
-        config, rows = self.config, len(said)
-        addresses, erase, add = torch.split(said.clamp(-LARGEST, LARGEST), config.parts, dim=-1)
+    def _use_heads(self, parameters: Tensor, moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
+        """Address the memory, read, then write.  (B P) -> memory (B N K), weights (B H N), read vectors (B R·K)."""
+        config, rows = self.config, len(parameters)
+        addresses, erase, add = torch.split(parameters.clamp(-LARGEST, LARGEST), config.parts, dim=-1)
         address = Address.of(addresses.view(rows, config.num_heads, -1), config.slot_dim, config.max_shift)
         weights_BHN = weights_at(address, moment.weights, moment.slots)
         found_BRK = weights_BHN[:, : config.read_heads] @ moment.slots
@@ -289,78 +289,78 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
 
 
 def _where(moves: Tensor, after: Moment, before: Moment) -> Moment:
-    """The moment after for the rows that move, the one before for the others.  (B)."""
+    """Return the new state for the rows that advance, the old one for the others.  (B)."""
     return Moment(
         *(torch.where(moves.view(-1, *[1] * (new.dim() - 1)), new, old) for new, old in zip(after, before, strict=True))
     )
 
 
-# A memory of slots that is read and written by weights over its places (Graves et al. 2014, section 3).
+# Addressing, reading and writing of the memory (Graves et al. 2014, section 3).
 #
-# Heads say where they look in four steps: by content, held back by where they looked before, moved by a few places,
-# and made sharper. Letters: B rows, H heads, N places, K width of a place, P what a head says.
+# A head's weights are computed in four steps: content addressing, interpolation with the previous weights,
+# convolutional shift, and sharpening. Letters: B rows, H heads, N slots, K width of a slot, P parameters of a head.
 
 TINY = 1e-16
-"""Keeps logarithms of weights and quotients of lengths finite."""
+"""Keeps logarithms of weights and quotients of norms finite."""
 
 
 class Address(NamedTuple):
-    """Where heads want to look."""
+    """Addressing parameters of heads."""
 
     key: Tensor
-    """(B H K): what a place should look like."""
+    """(B H K), k: the vector that slots are compared with."""
     strength: Tensor
-    """(B H 1), β above 0: how much only the most alike places count."""
+    """(B H 1), β above 0: inverse temperature of content addressing."""
     gate: Tensor
-    """(B H 1), g from 0 to 1: content against where the head looked before."""
+    """(B H 1), g from 0 to 1: interpolation between previous weights (0) and content (1)."""
     shift: Tensor
-    """(B H S), s: how likely each move is, from the farthest back to the farthest ahead; sums to 1."""
+    """(B H S), s: distribution over shifts, from -max_shift to max_shift; sums to 1."""
     sharpness: Tensor
-    """(B H 1), γ of 1 or more."""
+    """(B H 1), γ of at least 1: exponent of the sharpening."""
 
     @staticmethod
     def parts(slot_dim: int, max_shift: int) -> list[int]:
-        """How many numbers each part has, in their order."""
+        """Widths of the parameters, in order."""
         return [slot_dim, 1, 1, 2 * max_shift + 1, 1]
 
     @classmethod
-    def of(cls, said: Tensor, slot_dim: int, max_shift: int) -> Address:
-        """Bring what heads said into range.  (B H P) -> an address."""
-        key, strength, gate, shift, sharpness = torch.split(said, cls.parts(slot_dim, max_shift), dim=-1)
+    def of(cls, raw: Tensor, slot_dim: int, max_shift: int) -> Address:
+        """Map the controller's raw outputs to their ranges.  (B H P) -> an address."""
+        key, strength, gate, shift, sharpness = torch.split(raw, cls.parts(slot_dim, max_shift), dim=-1)
         return cls(key.tanh(), F.softplus(strength), gate.sigmoid(), shift.softmax(dim=-1), F.softplus(sharpness) + 1)
 
 
 def weights_at(address: Address, before: Tensor, memory: Tensor) -> Tensor:
-    """Return how much each head looks at each place.  before (B H N), memory (B N K) -> (B H N); rows sum to 1."""
+    """Return the weights of each head.  previous weights (B H N), memory (B N K) -> (B H N); rows sum to 1."""
     content_BHN = (address.strength * likeness(address.key, memory)).softmax(dim=-1)
     gated_BHN = address.gate * content_BHN + (1 - address.gate) * before
     return sharpened(moved(gated_BHN, address.shift), address.sharpness)
 
 
 def likeness(key: Tensor, memory: Tensor) -> Tensor:
-    """Cosine of the angle between a key and every place.  (B H K), (B N K) -> (B H N)."""
+    """Cosine similarity of a key and every slot.  (B H K), (B N K) -> (B H N)."""
     lengths_BHN = key.norm(dim=-1)[:, :, None] * memory.norm(dim=-1)[:, None, :]
     cosine_BHN: Tensor = key @ memory.transpose(1, 2) / (lengths_BHN + TINY)
     return cosine_BHN
 
 
 def moved(weights: Tensor, shift: Tensor) -> Tensor:
-    """Move weights round the memory, spread over several distances.  (B H N), (B H S) -> (B H N)."""
+    """Circular convolution of the weights with the shift distribution.  (B H N), (B H S) -> (B H N)."""
     far = shift.shape[-1] // 2
-    moves = zip(range(-far, far + 1), shift.unbind(dim=-1), strict=True)
-    parts = [weights.roll(move, dims=-1) * likely_BH[..., None] for move, likely_BH in moves]
+    shifts = zip(range(-far, far + 1), shift.unbind(dim=-1), strict=True)
+    parts = [weights.roll(offset, dims=-1) * share_BH[..., None] for offset, share_BH in shifts]
     return functools.reduce(torch.add, parts)
 
 
 def sharpened(weights: Tensor, sharpness: Tensor) -> Tensor:
-    """w^γ / Σ w^γ, computed from logarithms, since a high power of small weights would be nothing.  (B H N)."""
+    """w^γ / Σ w^γ, computed from logarithms, since a high power of small weights underflows.  (B H N)."""
     return (sharpness * (weights + TINY).log()).softmax(dim=-1)
 
 
 def written(memory: Tensor, weights: Tensor, erase: Tensor, add: Tensor) -> Tensor:
-    """Wipe and add at the places that heads look at, all heads at once.  (B N K), (B H N), (B H K) twice -> (B N K)."""
+    """Erase, then add, with all write heads at once.  (B N K), (B H N), (B H K) twice -> (B N K)."""
     erased_BHNK = weights[:, :, :, None] * erase[:, :, None, :]
-    if erased_BHNK.shape[1] == 1:  # the usual case; the gradient of a product is slow
+    if erased_BHNK.shape[1] == 1:  # the default; the gradient of `prod` is slow
         kept_BNK = 1 - erased_BHNK[:, 0]
     else:
         kept_BNK = (1 - erased_BHNK).prod(dim=1)

@@ -1,1 +1,1 @@
-"""Attention: kernels that mix values, and the heads that ask, offer and answer."""
+"""Attention: dot-product, additive and multi-head attention, and efficient kernels."""

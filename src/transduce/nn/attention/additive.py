@@ -1,7 +1,7 @@
-"""Attention of one head, before it was scaled: additive (Bahdanau et al. 2015) and multiplicative (Luong et al. 2015).
+"""Single-head attention without scaling: additive (Bahdanau et al. 2015) and multiplicative (Luong et al. 2015).
 
-A recurrent decoder has one query per token, which may depend on the context before. So hooks are separate from
-attention: they get the scores of a whole pass, when it is over.
+A recurrent decoder has one query per token, which may depend on the previous context. So hooks run separately from
+attention: they get the scores of a whole pass at its end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Scaled dot-product attention (section 3.2.1), the plain way and the fused way.
+"""Scaled dot-product attention (section 3.2.1), with plain products or torch's fused kernel.
 
-Keys and values may have fewer heads than queries (G of them): the queries of neighbouring heads then share one, and
-are asked together as if they were more positions, so that nothing is copied.
+Keys and values may have fewer heads than queries (G of them): neighbouring query heads then share one, and are folded
+into the query axis, so that nothing is copied.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from torch import Tensor
 from transduce.nn.cpu.short_attention import short_attention
 
 SHORT = 128 * 128
-"""Weights per head up to which, on a CPU, plain products beat the fused kernel: measured forwards and backwards for
+"""Weights per head up to which, on a CPU, plain products beat the fused kernel: measured forward and backward for
 sentences of 8 to 64 tokens, they take 0.8 to 0.9 of its time with one thread and 0.3 to 0.7 with two."""
 SHORT_ROW = 24
-"""Keys up to which a softmax by hand beats torch's while learning: measured for 4 heads of 32, attention takes 0.6 of
-its time with 6 to 11 keys, 0.9 with 20, and more than with torch's from 32 on."""
+"""Keys up to which a hand-written softmax beats torch's in training: measured for 4 heads of 32, attention takes 0.6 of
+its time with 6 to 11 keys, 0.9 with 20, and torch's is faster from 32 on."""
 
 
 def attention_scores(
@@ -27,7 +27,7 @@ def attention_scores(
     bias: Tensor | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """Return QK^T / sqrt(K) + bias, minus infinity where looking is not allowed.  (B H Q K), (B G M K) -> (B H Q M)."""
+    """Return QK^T / sqrt(K) + bias, minus infinity where not allowed.  (B H Q K), (B G M K) -> (B H Q M)."""
     scale = key.shape[-1] ** -0.5 if scale is None else scale
     score_BHQM = per_group(query * scale, key.transpose(-2, -1))
     if bias is not None:
@@ -60,8 +60,8 @@ def attend(
 ) -> Tensor:
     """Return softmax(QK^T / sqrt(K) + bias) V by whichever kernel is faster for these shapes.  -> (B H Q V).
 
-    `causal` stands for the triangle mask where there is no other; it needs as many queries as keys. Where nothing is
-    learnt, a row's answer must not depend on its neighbours' scores, as it does by a last bit in `short_attention`.
+    `causal` stands for the triangle mask where there is no other; it needs as many queries as keys. `short_attention`
+    is for training only: its rows depend, in the last bit, on the scores of the rest of the batch.
     """
     if query.device.type != "cpu" or query.shape[2] * key.shape[2] > SHORT:
         return fused_attention(query, key, value, allowed, causal, bias, scale)
@@ -86,7 +86,7 @@ def fused_attention(
     bias: Tensor | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """The kernel of torch that never stores the weights; with it, memory grows with n and not with n²."""
+    """Torch's kernel, which never stores the weights: memory grows with n instead of n²."""
     if bias is not None:
         bias = bias.to(query.dtype)
         allowed = bias if allowed is None else torch.where(allowed, bias, -torch.inf)

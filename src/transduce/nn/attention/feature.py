@@ -1,10 +1,10 @@
-"""Attention as a product of features: linear Transformers (Katharopoulos et al. 2020) and Performers (Choromanski et
-al. 2021).
+"""Linear-time attention: linear Transformers (Katharopoulos et al. 2020), Performers (Choromanski et al. 2021) and
+Linformer (Wang et al. 2020).
 
-Where a weight is φ(q)·φ(k) instead of exp(q·k), the sum over keys can be taken first: φ(K)'V has a size that does not
-depend on the length of the text. A decoder needs nothing but that sum so far; it is a recurrent network after all.
+With weights φ(q)·φ(k) instead of exp(q·k), the sum over keys can be computed first: the size of φ(K)'V does not depend
+on the length of the text. A decoder's state is that running sum alone, so it is a recurrent network.
 
-Letters: F features; the values have one more channel, all ones, whose sum is what the weights are divided by.
+Letters: F features; values have one more channel, all ones, which accumulates the normaliser of the weights.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.dropout import Dropout
 
 CHUNK = 128
-"""Positions whose pairs are looked at one by one where the future is hidden; what came before them is one sum."""
+"""Chunk length of causal attention: pairs within a chunk are computed one by one, earlier chunks are one sum."""
 LARGEST_EXPONENT = 40.0
-"""Features of keys stay below exp of this, and so do sums of millions of them in float32."""
+"""Exponents of key features are clamped to this, so that sums of millions of them fit in float32."""
 
 
 class FeatureMap(nn.Module, ABC):
-    """φ: vectors of a head → features, none below zero."""
+    """φ: a head's queries or keys → non-negative features."""
 
     size: int
-    """How many features."""
+    """Number of features."""
 
     @abstractmethod
     def of_query(self, query: Tensor) -> Tensor:
-        """(… K) -> (… F), up to a factor for each query, which division takes away."""
+        """(… K) -> (… F), up to a factor per query, which the normalisation cancels."""
 
     @abstractmethod
     def of_key(self, key: Tensor) -> Tensor:
-        """(… K) -> (… F), up to one factor for all keys that there could ever be."""
+        """(… K) -> (… F), up to one constant factor for all keys."""
 
 
 class EluFeatures(FeatureMap):
@@ -57,11 +57,11 @@ class EluFeatures(FeatureMap):
 
 
 class RandomFeatures(FeatureMap):
-    """exp(w·x - |x|²/2) for random w: positive, and right on average about exp(q·k) (FAVOR+).
+    """exp(w·x - |x|²/2) for random w: positive, and an unbiased estimate of exp(q·k) (FAVOR+).
 
-    The w are drawn with the model's first weights, orthogonal in blocks, kept with them and never trained. Nothing that
-    is done to an exponent depends on other keys, so that a token means the same whenever it is read. Of a key it is
-    bounded: w·x - |x|²/2 can be |w|²/2, which is more than float32 holds where heads are wide, but hardly ever is.
+    The w are drawn at initialisation, orthogonal in blocks, saved with the weights and never trained. No exponent
+    depends on other keys, so that incremental decoding gives the same features as a whole sequence. A key's exponent is
+    clamped: w·x - |x|²/2 can reach |w|²/2, which overflows float32 in wide heads, though it hardly ever does.
     """
 
     def __init__(self, key_dim: int, size: int, scale: float) -> None:
@@ -70,12 +70,12 @@ class RandomFeatures(FeatureMap):
         self.projection = nn.Parameter(torch.empty(size, key_dim), requires_grad=False)
 
     def draw(self, generator: torch.Generator) -> None:
-        """Orthogonal projection, as long as Gaussian vectors are."""
+        """Draw orthogonal rows with the norms of Gaussian vectors."""
         size, dim = self.projection.shape
         blocks = []
         for _ in range(-(-size // dim)):
             basis, triangle = torch.linalg.qr(torch.randn(dim, dim, generator=generator))
-            blocks.append((basis * triangle.diagonal().sign()).t())  # without the signs some projection are likelier
+            blocks.append((basis * triangle.diagonal().sign()).t())  # the signs make the distribution uniform (Haar)
         lengths = torch.randn(size, dim, generator=generator).norm(dim=1, keepdim=True)
         self.projection.copy_(torch.cat(blocks)[:size] * lengths)
 
@@ -92,7 +92,7 @@ class RandomFeatures(FeatureMap):
 
 
 class FeatureAttention(Kernel):
-    """Linear in time and memory; a past is one matrix for each head, of constant size."""
+    """Linear in time and memory; the past is one matrix of constant size per head."""
 
     def __init__(self, features: FeatureMap) -> None:
         super().__init__()
@@ -101,14 +101,14 @@ class FeatureAttention(Kernel):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
     ) -> Tensor:
-        """The weights are never made, so there is nothing to drop out; the settings say so."""
+        """Weights are never computed, so there is no attention dropout; the settings reject it."""
         query_BHNF, key_BHNF = self.features.of_query(query), self._keys(key, allowed)
         if causal:
             return _divided(_sum_before(query_BHNF, key_BHNF, _with_ones(value)))
         return _divided(query_BHNF @ (key_BHNF.transpose(-2, -1) @ _with_ones(value)))
 
     def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
-        """The score is the logarithm of φ(q)·φ(k), so that its softmax is the weight, as everywhere."""
+        """Return log(φ(q)·φ(k)), whose softmax is the weights, as with the other kernels."""
         score_BHNN = (self.features.of_query(query) @ self._keys(key, allowed).transpose(-2, -1)).log()
         if causal:
             score_BHNN = score_BHNN.masked_fill(~and_causal(None, query.shape[2], query.device), -torch.inf)
@@ -151,24 +151,24 @@ def _with_ones(value: Tensor) -> Tensor:
 
 
 def _divided(mixed: Tensor) -> Tensor:
-    """Divide by the last channel, where the weights were added up.
+    """Divide by the last channel, the sum of the weights.
 
-    The gradient of a quotient has the square of what it is divided by below it, and features can be so small that there
-    is none in float32. So both are divided by that sum first, which makes it 1; of a sum as good as nothing, nothing
-    is left.
+    The gradient of a quotient divides by the square of the denominator, which underflows in float32 where features are
+    small. So both sides are first divided by the detached sum, which makes the denominator 1; where the sum is close to
+    zero, so is the result.
     """
     total = mixed[..., -1:]
     size = total.detach().clamp(min=torch.finfo(mixed.dtype).tiny ** 0.8)
     return (mixed[..., :-1] / size) / (total / size).clamp(min=0.5)
 
 
-# Attention to a fixed number of sums of positions: Linformer (Wang et al. 2020, arXiv 2006.04768).
+# Linformer (Wang et al. 2020, arXiv 2006.04768): keys and values are projected to a fixed number of positions.
 
 
 class LowRank(Kernel):
-    """Keys and values of n positions become `rank` of each, by learned sums over positions; all heads share them.
+    """Projects the keys and values of n positions to `rank` positions; all heads share the learned projections.
 
-    A sum over positions holds the future, so this is for encoders only. Padding adds nothing to the sums.
+    A projection over positions includes later ones, so this kernel is for encoders only. Padding contributes zero.
     """
 
     def __init__(self, scale: float, rank: int, limit: int) -> None:
@@ -186,12 +186,12 @@ class LowRank(Kernel):
         return mixed
 
     def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool = False) -> Tensor:
-        """Scores of the sums.  -> (B H N rank)."""
+        """Return the scores of the projected keys.  -> (B H N rank)."""
         sum_BHRK = self._part(self.keys, allowed, key) @ key
         return query * self.scale @ sum_BHRK.transpose(-2, -1)
 
     def weights(self, score: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-        """The share of each position's value through the sums, which may be negative and need not sum to one."""
+        """Return each position's weight through the projection; it may be negative, and rows need not sum to one."""
         return score.softmax(dim=-1) @ self._part(self.values, allowed, key)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
@@ -204,7 +204,7 @@ class LowRank(Kernel):
         raise AssertionError("the settings reject this kernel in a decoder")
 
     def _part(self, weight: Tensor, allowed: Tensor | None, like: Tensor) -> Tensor:
-        """The sums' weights of as many positions as there are.  -> (B 1 rank N) or (rank N)."""
+        """The projection of the first N positions, zero at padding.  -> (B 1 rank N) or (rank N)."""
         length = like.shape[2]
         if length > self.limit:
             raise DataError(

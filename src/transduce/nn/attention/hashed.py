@@ -1,12 +1,12 @@
-"""Attention among what hashes alike: the Reformer's (Kitaev et al. 2020, arXiv 2001.04451).
+"""Locality-sensitive hashing attention: the Reformer's (Kitaev et al. 2020, arXiv 2001.04451).
 
-Queries and keys are one projection, and random rotations put each position into a bucket. A position looks at the
-nearest `reach` others of its own bucket, before it and, where the future is not hidden, after it; several rounds with
-other rotations make it unlikely that two similar positions never meet. Positions are sorted by bucket, so that what
-looks at each other stands in a band: n·log n for the sort and n·reach for the rest.
+Queries and keys share one projection, and random rotations hash each position into a bucket. A position attends to the
+nearest `reach` others of its own bucket, before it and, without a causal mask, after it; several rounds with different
+rotations make it unlikely that two similar positions never share a bucket. Positions are sorted by bucket, so that
+attention is banded in the sorted order: n·log n for the sort and n·reach for the rest.
 
-The paper cuts the sorted sequence into equal chunks instead. Then the future moves the cuts, and a decoder that reads
-token by token would see other neighbours than it was trained with; with a reach within the bucket both see the same.
+Differs from the paper, which cuts the sorted sequence into equal chunks: there, later tokens move the chunk boundaries,
+so incremental decoding would attend to other neighbours than training did. With a reach within the bucket both agree.
 
 Letters: B sentences, H heads, O rounds, N positions, U buckets, Z chunks, C positions of a chunk, L keys of a chunk.
 """
@@ -35,11 +35,13 @@ from transduce.nn.attention.pattern import distances, neighbours
 from transduce.nn.dropout import Dropout
 
 ITSELF = -1e5
-"""Score of a position for itself: it is looked at only where there is nothing else, for it would always win."""
+"""Score of a position with itself: low, so that it attends to itself only if its bucket has no other position.
+
+Shared queries and keys would otherwise make every position its own best match (section 2 of the paper)."""
 
 
 class Hashed(Kernel):
-    """Each position sees the nearest of its own bucket, in any of the rounds; nobody is counted twice."""
+    """Each position attends to the nearest of its own bucket in every round; pairs of several rounds count once."""
 
     shares_query_and_key = True
 
@@ -49,7 +51,7 @@ class Hashed(Kernel):
         self.rotations = nn.Parameter(torch.empty(rounds, key_dim, buckets // 2), requires_grad=False)
 
     def draw(self, generator: torch.Generator) -> None:
-        """Rotations are drawn with the model's first weights, kept with them and never trained."""
+        """Draw the rotations at initialisation; they are saved with the weights and never trained."""
         self.rotations.normal_(generator=generator)
 
     def forward(
@@ -77,7 +79,7 @@ class Hashed(Kernel):
         score = score.masked_fill(itself_CL, ITSELF) + minus_infinity(seen, query)
         if self.rounds > 1:
             times = seen.long()
-            for shift in range(1, self.rounds):  # each round's pairs, as the next rounds see them
+            for shift in range(1, self.rounds):  # count in how many rounds each pair occurs
                 others = bucket_BHON.roll(shift, dims=2), rank_BHON.roll(shift, dims=2)
                 times = times + (self._meet(fold, *others, causal) | itself_CL)
             score = score - times.clamp(min=1).to(score.dtype).log()
@@ -97,14 +99,14 @@ class Hashed(Kernel):
         return pattern_scores(query, key, seen_BHNN, allowed, self.scale).masked_fill(itself_NN, ITSELF)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
-        """All keys and values, and for each bucket the places of its last tokens and how many there were."""
+        """All keys and values, and for each bucket the positions of its last tokens and its number of tokens."""
         per_bucket = (rows, shape.num_heads, self.rounds, self.buckets)
         ring = torch.full((*per_bucket, self.reach + 1), -1, dtype=torch.long, device=like.device)
         return (*no_slots(rows, shape, like), ring, torch.zeros(per_bucket, dtype=torch.long, device=like.device))
 
     def remember(self, query: Tensor, key: Tensor, value: Tensor, lengths: Tensor) -> LayerPast:
         place_T = torch.arange(key.shape[2], device=key.device)
-        bucket_RHOT = self._buckets(query, place_T < lengths[:, None])  # what is not read has a bucket of its own
+        bucket_RHOT = self._buckets(query, place_T < lengths[:, None])  # padding has a bucket of its own
         count = torch.zeros(*bucket_RHOT.shape[:3], self.buckets + 1, dtype=torch.long, device=key.device)
         count = count.scatter_add(3, bucket_RHOT, torch.ones_like(bucket_RHOT))
         rank_RHOT = bucket_RHOT.argsort(dim=-1, stable=True).argsort(dim=-1)
@@ -145,7 +147,7 @@ class Hashed(Kernel):
         return mixed, (keys, values, ring, count_RHOU)
 
     def _buckets(self, vectors: Tensor, allowed: Tensor | None) -> Tensor:
-        """The bucket of each position in each round; padding has one of its own.  (B H N K) -> (B H O N)."""
+        """Bucket of each position in each round; padding has a bucket of its own.  (B H N K) -> (B H O N)."""
         turned = torch.einsum("bhnk,oku->bhonu", vectors.detach(), self.rotations.to(vectors.dtype))
         if self.buckets == 1:
             bucket_BHON = torch.zeros(turned.shape[:-1], dtype=torch.long, device=vectors.device)
@@ -154,15 +156,15 @@ class Hashed(Kernel):
         return bucket_BHON if allowed is None else bucket_BHON.masked_fill(~allowed[:, None, None, :], self.buckets)
 
     def _meet(self, fold: Callable[[Tensor], Tensor], bucket: Tensor, rank: Tensor, causal: bool) -> Tensor:
-        """Which of a chunk's keys its positions look at.  (B H O N), (B H O N) -> (B H O Z C L)."""
-        own_bucket, own_rank = fold(bucket[..., None] + 1), fold(rank[..., None])  # bucket 0 is beyond the text
+        """Which of a chunk's keys each of its queries attends to.  (B H O N), (B H O N) -> (B H O Z C L)."""
+        own_bucket, own_rank = fold(bucket[..., None] + 1), fold(rank[..., None])  # 0 pads the last chunk
         around_bucket, around_rank = (neighbours(own, not causal).transpose(-2, -1) for own in (own_bucket, own_rank))
         ahead = around_rank - own_rank
         near = (ahead <= 0) & (ahead >= -self.reach) if causal else ahead.abs() <= self.reach
         return near & (around_bucket == own_bucket) & (around_bucket > 0)
 
     def _joined(self, mixed: Tensor, total: Tensor, rank: Tensor) -> Tensor:
-        """Back to the order of the text, the rounds added up by what they had to weigh.  (B H O N' V) -> (B H N V)."""
+        """Undo the sort and average the rounds by their softmax totals.  (B H O N' V) -> (B H N V)."""
         share = total.gather(3, rank[..., None])
         mixed = mixed.gather(3, rank[..., None].expand(*rank.shape, mixed.shape[-1]))
         return (mixed * share.softmax(dim=2)).sum(dim=2)

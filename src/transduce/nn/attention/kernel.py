@@ -18,14 +18,14 @@ from transduce.nn.relative_position import UNRELATED, Relation
 
 # The interface of efficient attention kernels, which need not compute every pair of positions.
 #
-# A kernel is part of one layer's self-attention. Like a model it works on a whole sequence at once, or on one more
-# token after a past. What it keeps of the past is its own choice (a few keys, all of them, a sum of constant size),
-# as tensors with the rows first. For hooks, `scores` and `weights` compute every pair of positions, at full cost.
+# A kernel is part of one layer's self-attention. Like a model it processes a whole sequence at once, or one more token
+# given a past. Each kernel defines its own past (a few keys, all of them, a sum of constant size), as tensors with the
+# rows first. For hooks, `scores` and `weights` compute every pair of positions, at full cost.
 #
 # Letters: B sentences, H heads, N positions, K and V widths of a head; R rows of a state, G heads of keys.
 
 LayerPast = tuple[Tensor, ...]
-"""What one layer keeps, rows first; only the third axis may differ in size between two pasts."""
+"""The past of one layer, rows first; only the third axis may differ in size between two pasts."""
 FEWEST = 16
 """Minimum number of slots."""
 
@@ -40,31 +40,31 @@ class NewToken(NamedTuple):
     value: Tensor
     """(R G V)"""
     position: Tensor
-    """(R), where it stands."""
+    """(R), its position."""
     is_read: Tensor
     """(R), False for rows without a new token: their past must not change."""
     longest: int
-    """No row stands further than this."""
+    """Maximum of the positions, known without a device synchronisation."""
 
 
 class Kernel(nn.Module, ABC):
-    """How the values of one sequence are mixed. Keys and values have as many heads as queries, but for `step`."""
+    """Attention within one sequence. Keys and values have as many heads as queries, except in `step`."""
 
     shares_query_and_key: ClassVar[bool] = False
-    """Whether queries and keys are one and the same projection."""
+    """Whether queries and keys share one projection."""
 
     @abstractmethod
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
     ) -> Tensor:
-        """Mix a whole sequence.  (B H N K), (B H N K), (B H N V), (B N) -> (B H N V)."""
+        """Attend within a whole sequence.  (B H N K), (B H N K), (B H N V), (B N) -> (B H N V)."""
 
     @abstractmethod
     def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
-        """Return the scores of every pair the plain way, for hooks.  -> (B H N N)."""
+        """Return the scores of every pair, for hooks.  -> (B H N N)."""
 
     def weights(self, score: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor:
-        """Return the weights that these scores stand for, for hooks.  -> (B H N N)."""
+        """Return the attention weights of these scores, for hooks.  -> (B H N N)."""
         return score.softmax(dim=-1)
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Kernel(nn.Module, ABC):
 
 
 def pattern_scores(query: Tensor, key: Tensor, seen: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
-    """Score every pair of a pattern; whatever is padding sees itself.  (B H N K), (… N N), (B N) -> (B H N N)."""
+    """Score every pair of a pattern; padding attends to itself.  (B H N K), (… N N), (B N) -> (B H N N)."""
     if allowed is not None:
         itself_NN = torch.eye(query.shape[2], dtype=torch.bool, device=query.device)
         seen = seen & (allowed[:, None, None, :] | itself_NN)
@@ -89,13 +89,13 @@ def pattern_scores(query: Tensor, key: Tensor, seen: Tensor, allowed: Tensor | N
 
 
 def no_slots(rows: int, shape: HeadShape, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Slots for keys and values, none yet.  -> (R G 0 K), (R G 0 V)."""
+    """Return an empty cache of keys and values.  -> (R G 0 K), (R G 0 V)."""
     groups = shape.key_value_heads
     return like.new_zeros(rows, groups, 0, shape.key_dim), like.new_zeros(rows, groups, 0, shape.value_dim)
 
 
 def put(kept: Tensor, slot: Tensor, vector: Tensor, is_read: Tensor, size: int) -> Tensor:
-    """Put a vector into a slot of each row that reads, with room for `size`.  (R G N K), (R), (R G K) -> (R G N K)."""
+    """Write a vector to a slot of each active row, growing to `size` slots.  (R G N K), (R), (R G K) -> (R G N K)."""
     if kept.shape[2] < size:
         kept = F.pad(kept, (0, 0, 0, max(size, 3 * kept.shape[2] // 2, FEWEST) - kept.shape[2]))
     row_R = torch.arange(len(kept), device=kept.device)
@@ -109,20 +109,20 @@ def take(kept: Tensor, slots: Tensor) -> Tensor:
 
 
 def mix_few(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float) -> Tensor:
-    """One query of each row over the few keys it looks at.  (R H K), (R G M K), (R G M V), (R 1|H M) -> (R H V)."""
+    """Attend from one query per row to a few keys.  (R H K), (R G M K), (R G M V), (R 1|H M) -> (R H V)."""
     score_RHM = per_group(query[:, :, None] * scale, key.transpose(2, 3))[:, :, 0] + bias
     return per_group(score_RHM.softmax(dim=-1)[:, :, None], value)[:, :, 0]
 
 
 def minus_infinity(allowed: Tensor, like: Tensor) -> Tensor:
-    """What is added to scores: nothing, or minus infinity where looking is not allowed."""
+    """Return the mask as a bias: zero, or minus infinity where attention is not allowed."""
     return torch.zeros(allowed.shape, dtype=like.dtype, device=like.device).masked_fill_(~allowed, -torch.inf)
 
 
-# What kernels remember while decoding: each layer its own kind of past, every row its own copy of it.
+# The decoding state of kernels: each layer has its own kind of past, and each row its own copy.
 #
-# Plain attention shares the keys of a sentence among its beams (`nn.state`), for they are many. A window's keys or a
-# sum of constant size are few, so here each row has its own, and a row that goes on from another's past copies it.
+# Full attention shares the keys of a sentence among its beams (`nn.state`), since there are many. A window's keys or a
+# sum of constant size are small, so here each row has its own, and beam search copies them.
 #
 # Letters: S sentences, W rows of each, R = S·W rows, T new tokens of each row.
 
@@ -133,46 +133,46 @@ class RowPast:
 
     layers: list[LayerPast]
     lengths: Tensor
-    """(S), how many tokens each sentence's rows have read."""
+    """(S), number of past tokens of each sentence's rows."""
     reading: Tensor
-    """(S), how many of the new tokens each sentence's rows read now."""
+    """(S), number of new tokens of each sentence's rows."""
     longest: int
-    """The largest of `lengths`, known without asking the device."""
+    """Maximum of `lengths`, known without a device synchronisation."""
     width: int
-    """Rows of each sentence."""
+    """Rows per sentence."""
     uniform: ClassVar[bool] = False
-    """Rows are never taken together in one step."""
+    """Never eligible for the fast path, which needs the same position in all rows."""
 
     @classmethod
     def empty(cls, kernels: Sequence[Kernel], sentences: int, width: int, shape: HeadShape, like: Tensor) -> Self:
-        """Nothing was read yet."""
+        """Return the past before the first token."""
         lengths = torch.zeros(sentences, dtype=torch.long, device=like.device)
         layers = [kernel.empty(sentences * width, shape, like) for kernel in kernels]
         return cls(layers, lengths, lengths, 0, width)
 
     def reserve(self, extra: int, lengths: Tensor | None = None) -> None:
-        """Say that `extra` tokens come, of which each sentence reads `lengths`, or all."""
+        """Announce `extra` new tokens, of which each sentence takes `lengths`, or all."""
         self.reading = torch.full_like(self.lengths, extra) if lengths is None else lengths
 
     def allowed(self, length: int) -> None:
-        """Kernels know themselves what may be looked at."""
+        """Return None: kernels apply their own mask."""
 
     def query_positions(self, length: int) -> Tensor:
-        """At which position each of `length` new tokens of each row stands.  -> (S T·W)."""
+        """Return the positions of `length` new tokens of each row.  -> (S T·W)."""
         ahead_N = torch.arange(length, device=self.lengths.device).repeat_interleave(self.width)
         return self.lengths[:, None] + ahead_N
 
     def key_positions(self, length: int) -> Tensor:
-        """Only positions that are heard of without their distances go with kernels, and those ask nothing more."""
+        """Return the queries' positions: kernels support no encoding that needs distances between pairs."""
         return self.query_positions(length)
 
     def advance(self, lengths: Tensor | int) -> None:
-        """Count the tokens just read: the same for all sentences, or for each its own."""
+        """Count the tokens just processed: one number for all sentences, or one per sentence."""
         self.lengths = self.lengths + lengths
         self.longest = self.longest + lengths if isinstance(lengths, int) else _most(self.lengths)
 
     def select(self, rows: Tensor) -> RowPast:
-        """Return these rows, in this order: whole sentences, in each of them any of its own rows.  (S'·W)."""
+        """Return these rows, in this order: whole sentences, `width` rows each.  (S'·W)."""
         lengths = self.lengths.index_select(0, rows[:: self.width] // self.width)
         layers = [tuple(kept.index_select(0, rows) for kept in layer) for layer in self.layers]
         return replace(self, layers=layers, lengths=lengths, longest=_most(lengths))
@@ -188,7 +188,7 @@ class RowPast:
 
 
 def _stacked(first: Tensor, second: Tensor) -> Tensor:
-    """Rows of both, with as many slots as the larger has.  (R G N …), (R' G N' …) -> (R + R' G N'' …)."""
+    """Concatenate rows, padding the smaller to as many slots.  (R G N …), (R' G N' …) -> (R + R' G N'' …)."""
     slots = max(first.shape[2], second.shape[2])
     beyond = (0, 0) * (first.dim() - 3)
     return torch.cat([F.pad(kept, (*beyond, 0, slots - kept.shape[2])) for kept in (first, second)])
@@ -233,7 +233,7 @@ class KernelAttention(MultiHeadAttention):
     def extend(
         self, hidden: Tensor, past: RowPast, layer: int, allowed: Tensor | None, relation: Relation = UNRELATED
     ) -> Tensor:
-        """Append the new tokens to the past and attend to what the kernel keeps of it.  (S T·W D) -> (S T·W D)."""
+        """Append the new tokens to the past and attend to it with the kernel.  (S T·W D) -> (S T·W D)."""
         width = past.width
         query, key, value = (self._by_row(each, width) for each in self._project(hidden, relation))
         if past.longest == 0 and query.shape[2] > 1:  # a prompt is processed at once
@@ -246,7 +246,7 @@ class KernelAttention(MultiHeadAttention):
         return self.project_out(by_sentence)
 
     def _one_by_one(self, query: Tensor, key: Tensor, value: Tensor, past: RowPast, layer: int) -> Tensor:
-        """(R H T K), (R G T K), (R G T V) -> (R H T V)."""
+        """Process the new tokens one at a time.  (R H T K), (R G T K), (R G T V) -> (R H T V)."""
         position_R, reading_R = (each.repeat_interleave(past.width) for each in (past.lengths, past.reading))
         kept, mixed = past.layers[layer], []
         for time in range(query.shape[2]):

@@ -1,7 +1,7 @@
 """Multi-head attention (section 3.2.2): attention in several subspaces at once.
 
 `SelfAttention` attends within one sequence, `CrossAttention` from one sequence to another (the decoder to the encoder).
-Projections that read the same input are packed into one matrix: one product instead of three. The widths of a head's
+Projections of the same input are packed into one matrix: one product instead of three. The widths of a head's
 keys and values are independent, as rows A and B of Table 3 need; several query heads may share one head of keys and
 values (multi-query attention, Shazeer 2019; grouped-query attention, Ainslie et al. 2023).
 """

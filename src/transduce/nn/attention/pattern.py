@@ -1,8 +1,8 @@
 """Attention in fixed patterns: a sliding window (Beltagy et al. 2020), and strides (Child et al. 2019).
 
-Both remember keys in slots and read, for a new token, only those of the pattern. A window's slots are a ring: what is
-out of reach is written over. A stride needs every earlier position again sooner or later, so it remembers all of them
-and reads few.
+Both cache keys and values in slots, and a new token attends only to the slots of its pattern. A window's slots are a
+ring buffer: positions out of reach are overwritten. A stride attends to every earlier position again sooner or later,
+so all of them stay in the cache.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from transduce.nn.attention.kernel import (
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.dropout import Dropout
 
-# Attention to a neighbourhood: in time and memory n·w, for a band of w around every position.
+# Banded attention: n·w in time and memory, for a band of w positions around each query.
 #
-# A sequence is folded into chunks as long as the band is wide. What a position sees then stands in its own chunk or
-# in the ones beside it, so that three chunks (two, where the future is hidden) hold every key that a chunk needs.
+# A sequence is split into chunks as long as the band is wide. The keys of a query are then in its own chunk or in the
+# adjacent ones, so that three chunks (two with a causal mask) hold every key of a chunk.
 #
-# Letters: B sentences, H heads, N positions, C positions of a chunk, L keys that a chunk looks at, E further keys.
+# Letters: B sentences, H heads, N positions, C positions of a chunk, L keys of a chunk, E extra keys.
 
 
 def split_residues(vectors: Tensor, stride: int, multiple: int = 1) -> Tensor:
-    """Every stride-th position side by side, each such row padded.  (… N K) -> (… stride A K)."""
+    """Group positions by their residue modulo `stride`, padded to a multiple.  (… N K) -> (… stride A K)."""
     length = vectors.shape[-2]
     filled = F.pad(vectors, (0, 0, 0, -length % (stride * multiple)))
     return torch.unflatten(filled, -2, (-1, stride)).transpose(-3, -2)
@@ -49,7 +49,7 @@ def merge_residues(rows: Tensor, length: int) -> Tensor:
 
 
 def neighbours(chunks: Tensor, after: bool) -> Tensor:
-    """Put the chunk before, and the one after, beside each.  (… Z C K) -> (… Z L K)."""
+    """Concatenate each chunk with the one before and, if `after`, the one after.  (… Z C K) -> (… Z L K)."""
     if chunks.shape[-3] == 1:
         return chunks
     shifted = [F.pad(chunks[..., :-1, :, :], (0, 0, 0, 0, 1, 0)), chunks]
@@ -59,7 +59,7 @@ def neighbours(chunks: Tensor, after: bool) -> Tensor:
 
 
 def distances(chunk: int, chunks: int, after: bool, device: torch.device) -> Tensor:
-    """How far each key that a chunk looks at stands ahead of each of its positions.  -> (C L)."""
+    """Distance from each query of a chunk to each of the chunk's keys, positive for later keys.  -> (C L)."""
     sides = 0 if chunks == 1 else 1 + after
     asked_L = torch.arange(chunk * (1 + sides), device=device) - (chunk if sides else 0)
     return asked_L - torch.arange(chunk, device=device)[:, None]
@@ -77,10 +77,10 @@ def band_attention(
     further: Tensor | None = None,
     sees_itself: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Mix the values within `window` steps of `dilation` around each position.  (B H N K) … -> (B H N V).
+    """Attend to the positions within `window` steps of `dilation` around each query.  (B H N K) … -> (B H N V).
 
-    `visible` (B N) says which keys may be looked at; a position always sees itself unless `sees_itself` (N) says no.
-    `further` (B H N E) are scores that stand in the same softmax; their weights are returned beside.
+    `visible` (B N) is the mask over keys; a position always attends to itself unless `sees_itself` (N) is False there.
+    `further` (B H N E) are scores of extra keys in the same softmax; their weights are returned too.
     """
     length, device = query.shape[2], query.device
     chunk = max(1, min(window, -(-length // dilation)))
@@ -112,7 +112,7 @@ def band_attention(
 
 
 class Pattern(Kernel):
-    """Plain attention to some of the positions; leaves say to which."""
+    """Softmax attention to a fixed subset of positions, which subclasses define."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
@@ -120,23 +120,23 @@ class Pattern(Kernel):
 
     @abstractmethod
     def sees(self, asking: Tensor, asked: Tensor) -> Tensor:
-        """Whether a position looks at another where the future is not hidden.  (… 1), (M) -> (… M)."""
+        """Whether a query attends to a key, before any causal mask.  (… 1), (M) -> (… M)."""
 
     @abstractmethod
     def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
-        """Return the positions that new tokens look at, and whether they are there.  (R) -> (R M), (R M)."""
+        """Return the positions that new tokens attend to, and which of them exist.  (R) -> (R M), (R M)."""
 
     @abstractmethod
     def slot(self, position: Tensor) -> Tensor:
-        """Return where the keys of a position are kept."""
+        """Return the cache slot of a position."""
 
     @abstractmethod
     def last_in(self, slot: Tensor, lengths: Tensor) -> Tensor:
-        """Return which position of a text of so many tokens is in a slot, below 0 for none.  (N), (R 1) -> (R N)."""
+        """Return the position cached in each slot after `lengths` tokens, negative if none.  (N), (R 1) -> (R N)."""
 
     @abstractmethod
     def slots(self, length: int) -> int:
-        """Return how many slots a text of so many tokens needs."""
+        """Return the number of cache slots for a text of `length` tokens."""
 
     def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
         place_N = torch.arange(query.shape[2], device=query.device)
@@ -166,10 +166,10 @@ class Pattern(Kernel):
 
 
 class Window(Pattern):
-    """Each position sees `window` others on either side, `dilation` apart, and the first few of the text.
+    """Each position attends to `window` others on either side, `dilation` apart, and to the first few of the text.
 
-    Those first ones are global: everybody sees them, and where the future is not hidden they see everybody. In a
-    decoder only the `window` before a position are left.
+    Those first ones are global: all positions attend to them, and without a causal mask they attend to all positions.
+    With a causal mask only the `window` positions to the left remain.
     """
 
     def __init__(self, scale: float, window: int, dilation: int = 1, global_tokens: int = 0) -> None:
@@ -195,7 +195,7 @@ class Window(Pattern):
             if causal:
                 seen_BNE = seen_BNE & (place_N[:few] <= place_N[:, None])
             further = query @ key[:, :, :few].transpose(-2, -1) + minus_infinity(seen_BNE, query)[:, None]
-        local = place_N >= few  # what is global is seen there, and must not be counted twice
+        local = place_N >= few  # global tokens are among the extra keys: do not count them twice
         mixed, weight_BHNE = band_attention(
             query, key, value, real_BN & local, self.window, self.dilation, causal, dropout, further, local
         )
@@ -229,10 +229,10 @@ class Window(Pattern):
 
 
 class Strided(Pattern):
-    """Each position sees the `stride` - 1 nearest on either side, and every stride-th of all others.
+    """Each position attends to the `stride` - 1 nearest on either side, and to every stride-th of all others.
 
-    With a stride of about the root of a text's length two layers connect every pair, at n·√n. Child et al. give the
-    two halves to different heads or join them in one; this is the latter.
+    With a stride near the square root of the length, two layers connect every pair at a cost of n·√n. Child et al.
+    either give the two patterns to different heads or merge them in one head; this is the merged form.
     """
 
     def __init__(self, scale: float, stride: int) -> None:
@@ -246,7 +246,7 @@ class Strided(Pattern):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
     ) -> Tensor:
-        length, stride = query.shape[2], min(self.stride, query.shape[2])  # a longer one sees no more
+        length, stride = query.shape[2], min(self.stride, query.shape[2])  # a longer stride covers no more
         real_BN = torch.ones(1, length, dtype=torch.bool, device=query.device) if allowed is None else allowed
         query = query * self.scale
         query_A, key_A, value_A = (split_residues(each, stride) for each in (query, key, value))

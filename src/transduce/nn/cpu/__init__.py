@@ -1,1 +1,1 @@
-"""What exists for speed on a CPU alone: packed weights, fused losses, attention for short sentences."""
+"""CPU optimisations: packed weights, fused losses, attention for short sentences."""

@@ -1,8 +1,7 @@
-"""The output layer and the smoothed cross-entropy in one, a few rows at a time.
+"""Output layer and label-smoothed cross-entropy, fused and computed in chunks of rows.
 
-Scores over the vocabulary are the largest tensors of training. Here they are made, used and overwritten in one small
-buffer, and the gradients are computed while they are there, so that neither the scores nor their gradient are ever
-stored whole.
+Scores over the vocabulary are the largest tensors of training. Here they are computed, used and overwritten in one
+small buffer together with their gradients, so that neither is ever stored whole.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from transduce.nn.cpu import cross_entropy
 from transduce.nn.linear import FullProducts, HalfProducts, Products, sum_dtype
 
 CHUNK_ELEMENTS = 2**22
-"""Scores in the buffer: 16 MB of float32, which stays in a cache or close to one."""
+"""Scores in the buffer: 16 MB of float32, about the size of a CPU cache."""
 FITS = 60.0
-"""Scores up to this are far from the largest exponential of a float32, exp(88), also when a vocabulary is added up."""
+"""Scores up to this cannot overflow float32, whose limit is exp(88), even summed over a vocabulary."""
 
 
 class CrossEntropy(NamedTuple):
     """Sums over N tokens."""
 
     smoothed: Tensor
-    """What to minimise: the true token has probability 1 - ε, each of the K - 1 others ε / (K - 1)."""
+    """The loss, with label smoothing: the true token has probability 1 - ε, each of the K - 1 others ε / (K - 1)."""
     plain: Tensor
     """The negative log-likelihood; carries no gradient."""
     correct: Tensor
-    """How many true tokens have the highest score; counted only where no gradient is wanted."""
+    """Number of tokens predicted correctly; counted only without gradients."""
 
 
 def linear_cross_entropy(
@@ -37,11 +36,11 @@ def linear_cross_entropy(
 ) -> CrossEntropy:
     """Score the vocabulary and compare with the true tokens.  (N D), (V D), (V), (N) -> sums.
 
-    Gradients reach hidden, weight and bias. `half` rounds the products, scores included, not what is made of them.
-    F.linear_cross_entropy works in chunks too, but not with smoothed labels.
+    Gradients flow to hidden, weight and bias. `half` computes the products, scores included, in bfloat16, and the rest
+    in float32. F.linear_cross_entropy works in chunks too, but without label smoothing.
     """
-    learnt = (hidden, weight) if bias is None else (hidden, weight, bias)
-    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in learnt)
+    trained = (hidden, weight) if bias is None else (hidden, weight, bias)
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in trained)
     with torch.autocast(hidden.device.type, enabled=False):  # products in the precision that the hidden states have
         weight, bias = weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
         sums = _Fused.apply(hidden, weight, bias, output, smoothing, wanted, half)  # type: ignore[no-untyped-call]
@@ -113,15 +112,15 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         scale = upstream[0]
         grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
-        ctx.grads = None  # used up: a second backward pass through one loss is not a thing of training
+        ctx.grads = None  # freed: training runs one backward pass per loss
         return *grads, None, None, None, None
 
 
 def _exponentials(score: Tensor, peak: Tensor) -> tuple[Tensor, Tensor]:
     """Turn scores into exp(score - shift) in place, and return them with the shift of each row.  (N V), (N 1).
 
-    Scores whose exponentials fit a float as they are need no shift, which saves a pass; to look whether they do would
-    make a GPU wait.
+    Scores whose exponentials cannot overflow need no shift, which saves a pass. On a GPU the test would force a
+    synchronisation, so it is for CPUs only.
     """
     if score.device.type == "cpu" and bool((peak.abs() < FITS).all()):
         return score.exp_(), torch.zeros_like(peak)
@@ -129,20 +128,19 @@ def _exponentials(score: Tensor, peak: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _at_least_single(score: Tensor) -> Tensor:
-    """Scores of half precision are too coarse to be normalised."""
+    """Convert half-precision scores to float32, since they are too coarse for a softmax."""
     return score.float() if score.dtype.itemsize < 4 else score
 
 
 def even_rows(count: int, most: int) -> int:
-    """Rows of a chunk, so that no small one is left at the end: products of few rows are slow ones."""
+    """Return the rows per chunk, so that all chunks have about the same size: products of few rows are slow."""
     return -(-count // max(1, -(-count // most)))
 
 
-# R-Drop (Liang et al. 2021): two passes with different dropout must give the true token, and must agree.
+# R-Drop (Liang et al. 2021): two passes with different dropout masks, and a penalty on their disagreement.
 #
-# The loss of a token is ½(CE₁ + CE₂) + α/4 (KL(P₁‖P₂) + KL(P₂‖P₁)), half of the paper's equation 4, so that a
-# learning rate means the same with it and without. As in `cross_entropy` the scores are made, used and overwritten a
-# few rows at a time, and the gradients are computed while they are there.
+# The loss of a token is ½(CE₁ + CE₂) + α/4 (KL(P₁‖P₂) + KL(P₂‖P₁)), half of the paper's equation 4, so that the
+# learning rate need not change. As in `linear_cross_entropy`, scores and gradients are computed in chunks of rows.
 
 
 def paired_cross_entropy(
@@ -156,9 +154,9 @@ def paired_cross_entropy(
 ) -> CrossEntropy:
     """Score the vocabulary from both passes and compare.  2 × (N D), (V D), (V), (N) -> sums.
 
-    `plain` is the mean of both negative log-likelihoods; hits are not counted. `half` rounds the products.
+    `plain` is the mean of both negative log-likelihoods; `correct` is not counted. `half` as above.
     """
-    with torch.autocast(weight.device.type, enabled=False):  # differences of logarithms need all their digits
+    with torch.autocast(weight.device.type, enabled=False):  # differences of logarithms need full precision
         first, second = (hidden.to(weight.dtype) for hidden in hiddens)
         sums = _Paired.apply(first, second, weight, bias, output, smoothing, alpha, half)  # type: ignore[no-untyped-call]
     return CrossEntropy(*sums)
@@ -185,7 +183,7 @@ class _Paired(torch.autograd.Function):
         weight_sum_D = weight.sum(dim=0)
         bias_sum = 0.0 if bias is None else bias.sum()
         wide = sum_dtype(first.device)
-        sums = first.new_zeros(3, dtype=wide)  # smoothed, plain; hits are not counted
+        sums = first.new_zeros(3, dtype=wide)  # smoothed, plain; correct is not counted
         hidden_grads = torch.empty_like(first), torch.empty_like(second)
         weight_grad = torch.zeros_like(weight)
         bias_grad = None if bias is None else torch.zeros_like(bias)
@@ -198,7 +196,7 @@ class _Paired(torch.autograd.Function):
             log_true_N1 = (first_NV.gather(1, output_N1) + second_NV.gather(1, output_N1)) / 2
             slopes, total_N1, apart_N1 = _compare(first_NV, second_NV, spare, pull)
             log_true_N1 -= total_N1
-            # As in `cross_entropy` the sum of all scores needs no pass over them; both are means over the passes.
+            # As in `_Fused` the sum of all scores needs no pass over them; both are means over the two passes.
             score_sum_N1 = ((first[part] + second[part]) @ weight_sum_D / 2 + bias_sum)[:, None]
             log_rest_N1 = score_sum_N1 - vocabulary * total_N1 - log_true_N1
             smoothed_N1 = -(1.0 - smoothing) * log_true_N1 - share * log_rest_N1 + pull * apart_N1
@@ -226,7 +224,7 @@ class _Paired(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         scale = upstream[0]
         grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
-        ctx.grads = None  # used up
+        ctx.grads = None  # freed
         return *grads, None, None, None, None
 
 
@@ -239,10 +237,10 @@ def _score(hidden: Tensor, products: Products, bias: Tensor | None, out: Tensor)
 def _compare(
     first: Tensor, second: Tensor, spare: list[Tensor], pull: float
 ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
-    """Hold the scores of both passes against each other; they and two `spare` tensors are overwritten.  (N V) each.
+    """Compare the scores of both passes; they and two `spare` tensors are overwritten.  (N V) each.
 
-    Returned are the gradients of ½(log total₁ + log total₂) + pull · (KL(P₁‖P₂) + KL(P₂‖P₁)) with respect to both
-    scores, the first half of that sum, and what stands behind pull.  2 × (N V), (N 1), (N 1).
+    Return the gradients of ½(log total₁ + log total₂) + pull · (KL(P₁‖P₂) + KL(P₂‖P₁)) with respect to both scores,
+    the first term, and the factor of pull in the second.  2 × (N V), (N 1), (N 1).
     """
     apart_NV, p_NV = spare
     torch.sub(first, second, out=apart_NV)
@@ -261,7 +259,7 @@ def _compare(
 
 
 def _softmax(score: Tensor, out: Tensor) -> Tensor:
-    """Write the probabilities of scores out, and return the logarithm of each row's total.  (N V) -> (N 1)."""
+    """Write the softmax to `out`, and return the logarithm of each row's total.  (N V) -> (N 1)."""
     torch.softmax(score, dim=1, out=out)
-    # The likeliest token has exp(its score) / total: the total needs no exponentials of its own.
+    # The most probable token has exp(its score) / total, from which the total follows without more exponentials.
     return score.amax(dim=1, keepdim=True) - out.amax(dim=1, keepdim=True).log()

@@ -1,9 +1,9 @@
-"""Products with frozen weights, packed once for the processor's own kernels (oneDNN), in float32 or int8.
+"""Products with frozen weights, packed once for the CPU's own kernels (oneDNN), in float32 or int8.
 
 In float32, for the few rows of a decoding step, a packed product takes a quarter to four fifths of the time of
-`F.linear` on the CPU that was measured; small matrices cost more to call than they save and stay as they are. In int8,
-weights are rounded per output channel and inputs per row, and sums are exact: about 1 % off, and a half to a fifth of
-the time of float32. The float32 weights stay in memory, for whatever needs gradients or other precisions.
+`F.linear` on the CPU that was measured; small matrices gain less than the call costs and are not packed. In int8,
+weights are quantised per output channel and inputs per row, and sums are exact: the error is about 1 %, the time a half
+to a fifth of float32. The float32 weights stay in memory, for gradients and other precisions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Precision = Literal["float32", "int8"]
 """Precision in which the products of a frozen model are computed."""
 
 LARGE = 2**17
-"""Elements of a matrix that is worth packing."""
+"""Minimum elements of a matrix that is worth packing."""
 
 
 class Packed:
-    """xW' + b with packed weights; each layout of W is made when it is first needed, and anew when W was written to.
+    """xW' + b with packed weights; each layout of W is computed on demand, and again after W was modified.
 
     One row is fastest as a sum of the columns of W, which must be contiguous; several rows in oneDNN's layout.
     """
@@ -55,7 +55,7 @@ class Packed:
 
 
 class Int8Packed:
-    """xW' + b with both factors rounded to int8: W per output channel, x per row, symmetric around zero."""
+    """xW' + b with both factors quantised to int8: W per output channel, x per row, symmetric around zero."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
@@ -74,14 +74,14 @@ class Int8Packed:
 
 
 class Freezable(nn.Module):
-    """A layer xW' + b that is packed when its weights are frozen, until they may change again.
+    """A layer xW' + b whose weights are packed by `freeze`, until they may change again.
 
-    Training, moving, casting and loading may change them; a pass with gradients is enough. A copy is not frozen.
+    Training mode, moving, casting, loading and any pass with gradients unpack them. A copy is not frozen.
     """
 
     weight: Tensor
     bias: Any
-    """A tensor or None; `nn.Linear` says it is always there."""
+    """A tensor or None; `nn.Linear` annotates it as a tensor."""
     _packed: Packed | Int8Packed | None = None
     precision: Precision = "float32"
     """The precision of the last freeze."""
@@ -121,7 +121,7 @@ class Freezable(nn.Module):
 
 
 def packed(weight: Tensor, bias: Tensor | None, precision: Precision = "float32") -> Packed | Int8Packed | None:
-    """Return a product that is faster than `F.linear`, or None where there is none."""
+    """Return a packed product, or None where `F.linear` is as fast or packing is not supported."""
     if precision == "int8":
         if not can_int8(weight.device):
             raise SettingsError(f"precision int8 needs a CPU, and this model is on {weight.device}; use float32")
@@ -132,7 +132,7 @@ def packed(weight: Tensor, bias: Tensor | None, precision: Precision = "float32"
 
 
 def can_int8(device: torch.device) -> bool:
-    """Whether products of int8 matrices exist here."""
+    """Whether the device supports products of int8 matrices."""
     return device.type == "cpu" and hasattr(torch, "_int_mm")
 
 
@@ -143,7 +143,7 @@ def _quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _version(weight: Tensor) -> int:
-    """How often the weight was written to in place; PyTorch does not count for tensors made in inference mode."""
+    """In-place version counter of the weight; PyTorch has none for tensors created in inference mode."""
     return 0 if weight.is_inference() else weight._version
 
 
@@ -156,6 +156,6 @@ def _can_pack(weight: Tensor) -> bool:
 
 
 def _rounded(rows: int) -> int:
-    """Round the number of rows up a little: oneDNN makes a kernel for each number, and sentences end one by one."""
+    """Round the number of rows up: oneDNN compiles a kernel for each number, and sentences finish one by one."""
     step = 1 << max(0, rows.bit_length() - 4)
     return -(-rows // step) * step

@@ -2,7 +2,7 @@
 
 On a CPU with AVX-512 torch's softmax takes five times as long for rows of eleven weights as for as many rows of twenty,
 and more than both products together. Here the softmax is an exponential, a sum and a quotient, each over all heads at
-once, and the way back is written out, so that only the weights and what made them are kept.
+once, and the backward pass is written out, so that only the inputs and the weights are saved for it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from transduce.nn.cpu.cross_entropy import FITS
 
 
 def short_attention(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
-    """Return softmax(QK^T · scale) V, where looking is allowed.  (B H Q K), (B H M K), (B H M V) -> (B H Q V)."""
+    """Return softmax(QK^T · scale) V, masked by `allowed`.  (B H Q K), (B H M K), (B H M V) -> (B H Q V)."""
     mixed: Tensor = _ShortAttention.apply(query, key, value, allowed, scale)  # type: ignore[no-untyped-call]
     return mixed
 
 
 class _ShortAttention(torch.autograd.Function):
-    """Heads stand in one batch of matrices, N of them: B · H."""
+    """Heads are one batch of matrices, N = B · H."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
@@ -40,7 +40,7 @@ class _ShortAttention(torch.autograd.Function):
         query_NQK, key_NMK, value_NMV, weight_NQM = ctx.saved_tensors
         grad_NQV = upstream[0].flatten(0, 1)
         value_grad = torch.bmm(weight_NQM.transpose(1, 2), grad_NQV)
-        # The way back through a softmax: weight · (grad - Σ weight · grad).
+        # Backward pass of a softmax: weight · (grad - Σ weight · grad).
         score_grad = torch.bmm(grad_NQV, value_NMV.transpose(1, 2)).mul_(weight_NQM)
         score_grad.addcmul_(weight_NQM, score_grad.sum(dim=-1, keepdim=True), value=-1.0)
         query_grad = _product(score_grad, key_NMK, ctx.scale)
@@ -58,7 +58,7 @@ def _product(left: Tensor, right: Tensor, scale: float) -> Tensor:
 def _weights(score: Tensor, allowed: Tensor | None) -> Tensor:
     """Turn scores into weights, in place.  (B H Q M)."""
     low, high = score.aminmax()
-    fits = bool((low > -FITS) & (high < FITS))  # then exponentials are numbers as they are, and no row needs its peak
+    fits = bool((low > -FITS) & (high < FITS))  # no exponential overflows, so no row needs its maximum subtracted
     if allowed is not None:  # adding is several times faster than filling by a boolean mask
         score += torch.zeros_like(allowed, dtype=score.dtype).masked_fill_(~allowed, -torch.inf)
     if not fits:

@@ -115,7 +115,7 @@ def test_the_lstm_alone_is_a_plain_stack() -> None:
 
 def test_impossible_machines_are_refused_with_their_reason() -> None:
     for table, reason in (
-        ({"read_heads": 0}, "heads that read and heads that write"),
+        ({"read_heads": 0}, "needs read_heads and write_heads"),
         ({"slots": 4, "max_shift": 2}, "a memory of 4 slots"),
     ):
         with pytest.raises(SettingsError, match=reason):
