@@ -1,4 +1,4 @@
-"""The claims by name. Each is a module of its own with a function `measure`, loaded when it is asked for."""
+"""The claims by name. Each has a module with a function `measure`, imported on demand."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from transduce.experiments.finding import Finding, Given, Report, silent
 CLAIMS = {
     "gradients": "Gradients through time: recurrent networks, gates, attention, by distance.",
     "complexity": "Operations, time and path length of each kind of layer, against length and width.",
-    "norms": "LayerNorm, BatchNorm and InstanceNorm on padded batches: what changes a sentence besides itself.",
+    "norms": "LayerNorm, BatchNorm and InstanceNorm on padded batches: the influence of neighbours and padding.",
     "positions": "Sinusoidal and learned positions beyond the training length, 100 to 200 tokens.",
     "scaling": "With and without the division by √d_k: scores, softmax, gradients.",
-    "teacher-forcing": "Taught with true tokens, used with its own: errors by position.",
+    "teacher-forcing": "Trained on true tokens, decoding from its own: errors by position.",
     "heads": "One head against many of the same width, on a task that needs attention to two positions.",
     "head-roles": "What each head attends to: the token before, the first, the same word, far away; also of a --model.",
-    "memory": "Keys and values against context, beside a recurrent state.",
+    "memory": "Size of the key-value cache against context length, compared with a recurrent state.",
 }
-"""The claims and one line on each; `head-roles` would be in the module `head_roles`."""
+"""One line per claim; `head-roles` is in the module `head_roles`."""
 
 
 class Measure(Protocol):
@@ -31,13 +31,13 @@ class Measure(Protocol):
 
 
 def _module(name: str) -> ModuleType:
-    """Import the module that measures a claim, which has its name; only `memory` is in decoder_memory.py."""
+    """Import the module of a claim. It has the name of the claim, except that `memory` is in decoder_memory.py."""
     stem = "decoder_memory" if name == "memory" else name.replace("-", "_")
     return importlib.import_module(f"transduce.experiments.{stem}")
 
 
 def find(name: str) -> Measure:
-    """Return what measures a claim."""
+    """Return the function that measures a claim."""
     if name not in CLAIMS:
         raise SettingsError(f"unknown claim '{name}'{suggestion(name, CLAIMS)}")
     module = _module(name)
@@ -45,11 +45,11 @@ def find(name: str) -> Measure:
 
 
 def find_for_model(name: str, given: Given) -> Measure:
-    """Return what measures a claim on a given model, where there is such a thing."""
+    """Return the function that measures a claim on a given model; raise if the claim has none."""
     find(name)
     module = _module(name)
     if not hasattr(module, "measure_model"):
-        raise SettingsError(f"'{name}' is measured on models of its own; leave out --model, or choose head-roles")
+        raise SettingsError(f"'{name}' trains its own models; leave out --model, or choose head-roles")
     return lambda seed, report: cast(Finding, module.measure_model(given, report))
 
 
@@ -60,10 +60,10 @@ def reproduce(
     report: Report = silent,
     given: Given | None = None,
 ) -> Finding:
-    """Measure a claim with so many threads, and leave the process's own number of them as it was found.
+    """Measure a claim with this number of threads, and restore the previous number afterwards.
 
-    With one thread the numbers are the same each time, but for those that are times. `given` is a model to measure it
-    on instead of on models of its own.
+    With one thread all numbers except times are reproducible. `given` is an existing model to measure, instead of
+    models trained for the claim.
     """
     measure = find(name) if given is None else find_for_model(name, given)
     import torch

@@ -1,8 +1,8 @@
-"""What one layer of each kind costs against length n and width d: Table 1's orders, and real layers beside them.
+"""Cost per layer against length n and width d: the orders of Table 1, and measurements of real layers.
 
-Operations are counted in the matrix products of the project's own layers, projections included; times are of one
-sequence, forwards and backwards; path lengths are found by asking through how many layers a gradient arrives, but for
-recurrence, where one layer is as many steps as there are positions.
+Operations are those of the matrix products of this project's layers, projections included. Times are of the forward and
+backward pass of one sequence. A path length is the number of stacked layers until a gradient reaches the first
+position; one recurrent layer counts as one step per position.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from transduce.nn.initialization import initialize
 from transduce.nn.recurrence import Recurrence
 from transduce.rng import torch_generator
 
-MOST_LAYERS = 1000
+MAX_LAYERS = 1000
 
 
 @dataclass(frozen=True)
 class ComplexitySetting:
-    """Which lengths and widths."""
+    """Lengths, widths and layer sizes."""
 
     lengths: tuple[int, ...] = (16, 64, 256, 1024)
     dims: tuple[int, ...] = (64, 512)
@@ -37,9 +37,9 @@ class ComplexitySetting:
     kernel: int = 3
     window: int = 64
     path_dim: int = 8
-    """Width of the layers that paths are followed through; it does not matter for them."""
+    """Width of the layers in which paths are measured; path lengths do not depend on it."""
     repeats: int = 5
-    """How often a time is taken; the shortest counts, for whatever else goes on only adds to it."""
+    """Timed repetitions; the shortest counts, because other processes only add to it."""
 
 
 DEFAULT = ComplexitySetting()
@@ -58,12 +58,12 @@ class Point:
 
     @property
     def rate(self) -> float:
-        """Operations in a second, both ways: the way back needs twice those of the way there."""
+        """Operations per second; the backward pass needs twice the operations of the forward pass."""
         return 3 * self.operations / self.seconds
 
 
 def measure(seed: int = 1, report: Report = silent, setting: ComplexitySetting = DEFAULT) -> Finding:
-    """Build the four layers of Table 1 in every size, count, follow and time them."""
+    """Build the four layers of Table 1 in every size; count their operations, measure their paths and times."""
     points = []
     for length in setting.lengths:
         paths = [path_length(kind, length, setting, seed) for kind in LAYERS]
@@ -79,15 +79,15 @@ def measure(seed: int = 1, report: Report = silent, setting: ComplexitySetting =
     return Finding(
         title="Cost per layer and path length",
         claim="self-attention connects any two positions in one step and is cheaper than recurrence where n < d; "
-        "where n > d recurrence needs fewer operations and still takes longer, because its steps wait for each other.",
+        "where n > d recurrence needs fewer operations and still takes longer, because its steps are sequential.",
         setting={
             "k": setting.kernel,
             "r": setting.window,
             "heads": setting.heads,
-            "times, shortest of": setting.repeats,
+            "timed repetitions": setting.repeats,
         },
         columns=(
-            *("n", "d", "layer", "Table 1", "its number", "operations", "in a row", "path", "path followed"),
+            *("n", "d", "layer", "Table 1", "its value", "operations", "sequential", "path", "measured path"),
             *("milliseconds", "operations/µs"),
         ),
         rows=tuple(_row(point) for point in points),
@@ -97,7 +97,7 @@ def measure(seed: int = 1, report: Report = silent, setting: ComplexitySetting =
 
 
 class Recurrent(nn.Module):
-    """A plain recurrent layer, seen as what turns a sequence into another."""
+    """A plain recurrent layer as a map from sequence to sequence."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -109,8 +109,8 @@ class Recurrent(nn.Module):
         return states
 
 
-class Convolved(nn.Module):
-    """A causal convolution from the beginning of a sequence; the first of a stack has depth 0 and no gaps."""
+class Convolution(nn.Module):
+    """A dilated causal convolution; the first of a stack has depth 0 and dilation 1."""
 
     def __init__(self, dim: int, kernel: int, depth: int) -> None:
         super().__init__()
@@ -122,8 +122,8 @@ class Convolved(nn.Module):
         return mixed
 
 
-class Restricted(nn.Module):
-    """Attention to a neighbourhood: a position and the `window` before it."""
+class RestrictedAttention(nn.Module):
+    """Attention within a neighbourhood: a position and the `window` before it."""
 
     def __init__(self, dim: int, shape: HeadShape, window: int) -> None:
         super().__init__()
@@ -142,30 +142,30 @@ def _shape(dim: int, setting: ComplexitySetting) -> HeadShape:
 LAYERS: dict[str, Callable[[int, int, int, ComplexitySetting], nn.Module]] = {
     "self-attention": lambda dim, depth, length, setting: SelfAttention(dim, _shape(dim, setting)),
     "recurrent": lambda dim, depth, length, setting: Recurrent(dim),
-    "convolutional": lambda dim, depth, length, setting: Convolved(dim, setting.kernel, depth),
-    "restricted": lambda dim, depth, length, setting: Restricted(
+    "convolutional": lambda dim, depth, length, setting: Convolution(dim, setting.kernel, depth),
+    "restricted": lambda dim, depth, length, setting: RestrictedAttention(
         dim, _shape(dim, setting), min(setting.window, length)
     ),
 }
-"""In Table 1's order: (width, how deep in a stack, length, setting) -> a layer."""
+"""In Table 1's order: (width, depth in the stack, length, setting) -> a layer."""
 
 
 def count(kind: str, length: int, dim: int, setting: ComplexitySetting) -> int:
-    """Count the operations of a layer's matrix products, forwards (a multiply-add is two)."""
+    """Count the operations of a layer's matrix products in the forward pass (a multiply-add is two)."""
     with torch.device("meta"):
         layer = LAYERS[kind](dim, 0, length, setting)
         return counted(lambda: layer(torch.zeros(1, length, dim)))[1]
 
 
 def path_length(kind: str, length: int, setting: ComplexitySetting, seed: int) -> int:
-    """Return how many steps lie between the first input and the last output.
+    """Return the number of steps between the first input and the last output.
 
-    Layers are stacked until the gradient arrives. A recurrent layer takes a step for every position on the way.
+    Layers are stacked until the gradient is not zero. A recurrent layer takes one step per position.
     """
     generator = torch_generator(seed)
     input_BTD = torch.randn(1, length, setting.path_dim, generator=generator, dtype=torch.float64).requires_grad_()
     hidden_BTD: Tensor = input_BTD
-    for depth in range(MOST_LAYERS):
+    for depth in range(MAX_LAYERS):
         layer = LAYERS[kind](setting.path_dim, depth, length, setting).double()
         initialize(layer, seed + depth)
         hidden_BTD = layer(hidden_BTD)
@@ -176,9 +176,9 @@ def path_length(kind: str, length: int, setting: ComplexitySetting, seed: int) -
 
 
 def shortest_time(layer: nn.Module, length: int, dim: int, repeats: int, seed: int) -> float:
-    """Return the seconds of reading one sequence and of the way back, after once for nothing.
+    """Return the seconds of the forward and backward pass of one sequence, after a warm-up pass.
 
-    One thread is timed by the processor's clock, which stands still while something else has the core.
+    With one thread, CPU time is measured, which excludes other processes.
     """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     input_BTD = torch.randn(1, length, dim, generator=torch_generator(seed)).requires_grad_()
@@ -200,25 +200,25 @@ def _row(point: Point) -> tuple[str | int | float, ...]:
 
 def _checks(points: Sequence[Point]) -> tuple[ClaimCheck, ...]:
     sizes = [points[at : at + len(LAYERS)] for at in range(0, len(points), len(LAYERS))]
-    pairs = [(looks, recurs) for looks, recurs, *_ in sizes]
-    cheaper = [looks for looks, recurs in pairs if looks.operations < recurs.operations]
-    short = [looks for looks, _ in pairs if looks.length < looks.dim]
-    fewer = [(looks, recurs) for looks, recurs in pairs if recurs.operations < looks.operations]
-    slower = [(looks, recurs) for looks, recurs in fewer if recurs.seconds > looks.seconds]
-    long = [(looks, recurs) for looks, recurs in pairs if recurs.length > recurs.dim]
+    pairs = [(attention, recurrent) for attention, recurrent, *_ in sizes]
+    cheaper = [attention for attention, recurrent in pairs if attention.operations < recurrent.operations]
+    short = [attention for attention, _ in pairs if attention.length < attention.dim]
+    fewer = [pair for pair in pairs if pair[1].operations < pair[0].operations]
+    slower = [pair for pair in fewer if pair[1].seconds > pair[0].seconds]
+    long = [pair for pair in pairs if pair[1].length > pair[1].dim]
     slower_long = [pair for pair in long if pair[1].seconds > pair[0].seconds]
-    rates = [convolves.rate / recurs.rate for _, recurs, convolves, _ in sizes]
-    followed = [p for p in points if p.dim == points[0].dim and p.table.layer != "recurrent"]
-    right = [point for point in followed if point.path == point.table.path_length]
+    rates = [convolutional.rate / recurrent.rate for _, recurrent, convolutional, _ in sizes]
+    traced = [p for p in points if p.dim == points[0].dim and p.table.layer != "recurrent"]
+    right = [point for point in traced if point.path == point.table.path_length]
     return (
         ClaimCheck(
-            f"paths are as long as Table 1 says ({len(right)} of {len(followed)} followed; a recurrent layer's "
-            "is one step for each position by its nature)",
-            len(right) == len(followed),
+            f"path lengths equal those of Table 1 ({len(right)} of {len(traced)} measured; a recurrent layer has one "
+            "step per position by definition)",
+            len(right) == len(traced),
         ),
         ClaimCheck(
-            "where n < d a self-attention layer needs fewer operations than a recurrent one (with its four "
-            f"projections, which Table 1 leaves out, in {sum(one in cheaper for one in short)} of {len(short)} sizes)",
+            "where n < d, self-attention needs fewer operations than recurrence (including its four "
+            f"projections, which Table 1 omits, in {sum(one in cheaper for one in short)} of {len(short)} sizes)",
             all(one in cheaper for one in short),
         ),
         ClaimCheck(
@@ -227,11 +227,11 @@ def _checks(points: Sequence[Point]) -> tuple[ClaimCheck, ...]:
             bool(slower),
         ),
         ClaimCheck(
-            f"where n > d it always takes longer (in {len(slower_long)} of {len(long)} sizes)",
+            f"where n > d, it always takes longer (in {len(slower_long)} of {len(long)} sizes)",
             len(slower_long) == len(long),
         ),
         ClaimCheck(
-            "its operations, one step after another, take longer each than a convolution's, which are products of the "
+            "each of its sequential operations takes longer than one of a convolution, which computes products of the "
             f"same kind for all positions at once ({min(rates):.1f} to {max(rates):.1f} times as long)",
             min(rates) > 1,
         ),
@@ -239,14 +239,13 @@ def _checks(points: Sequence[Point]) -> tuple[ClaimCheck, ...]:
 
 
 def _clearest(pairs: Sequence[tuple[Point, Point]]) -> str:
-    """Name the size at which least work takes longest."""
+    """Name the size with the largest ratio of recurrent time to attention time."""
     if not pairs:
         return ""
-    looks, recurs = max(pairs, key=lambda pair: pair[1].seconds / pair[0].seconds)
-    operations, seconds = recurs.operations / looks.operations, recurs.seconds / looks.seconds
-    return (
-        f": at n = {looks.length}, d = {looks.dim}, {operations:.2g} of the operations take {seconds:.2g} times as long"
-    )
+    attention, recurrent = max(pairs, key=lambda pair: pair[1].seconds / pair[0].seconds)
+    operations, seconds = recurrent.operations / attention.operations, recurrent.seconds / attention.seconds
+    place = f"n = {attention.length}, d = {attention.dim}"
+    return f": at {place}, {operations:.2g} of the operations take {seconds:.2g} times as long"
 
 
 def _charts(setting: ComplexitySetting, points: Sequence[Point]) -> tuple[Chart, ...]:
@@ -262,7 +261,7 @@ def _charts(setting: ComplexitySetting, points: Sequence[Point]) -> tuple[Chart,
         one
         for dim in setting.dims
         for one in (
-            chart(dim, "Operations", "operations, forwards", lambda point: point.operations),
-            chart(dim, "Time", "milliseconds, both ways", lambda point: 1e3 * point.seconds),
+            chart(dim, "Operations", "operations, forward", lambda point: point.operations),
+            chart(dim, "Time", "milliseconds, forward and backward", lambda point: 1e3 * point.seconds),
         )
     )

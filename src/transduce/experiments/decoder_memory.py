@@ -1,7 +1,7 @@
-"""What a decoder keeps, against how much it has read: keys and values beside a recurrent state.
+"""Size of the decoding state against context length: the key-value cache compared with a recurrent state.
 
-Every number is computed from the sizes and counted on the state of a real model that has read so many tokens. Numbers
-are float32; a server would keep 16 bits, half of it.
+Every number is computed from the sizes, and measured on the state of a real model after that many tokens. Values are
+float32; a server would store 16 bits, half of it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from transduce.models.rnn import RnnConfig
 from transduce.rng import torch_generator
 
 FLOAT = 4
-"""Bytes of a number."""
+"""Bytes per value."""
 VOCABULARY = 16
-"""Tokens; what is kept does not depend on it."""
+"""Vocabulary size; the state does not depend on it."""
 CLOSE = 0.02
-"""Share by which what was counted may differ from what was computed: which slots are whose, and lengths."""
+"""Relative difference allowed between measured and computed bytes: the state also holds slot indices and lengths."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class DecoderMemorySetting:
     num_heads: int = 8
     num_layers: int = 6
     shared: int = 2
-    """Heads of keys and values with grouped queries."""
+    """Key-value heads of grouped-query attention."""
     window: int = 128
     contexts: tuple[int, ...] = (128, 256, 512, 1024, 2048)
-    """Tokens read; growing, from no more than the window to beyond it."""
+    """Context lengths in rising order, from at most the window to beyond it."""
 
     @property
     def token(self) -> int:
@@ -51,41 +51,41 @@ DEFAULT = DecoderMemorySetting()
 
 
 def measure(seed: int = 1, report: Report = silent, setting: DecoderMemorySetting = DEFAULT) -> Finding:
-    """Let every kind of decoder read texts of every length, and count what it keeps."""
-    kinds, counted = decoders(setting), {}
+    """Run every decoder on texts of every length, and measure its state."""
+    kinds, measured = decoders(setting), {}
     for name, config in kinds.items():
         for context in setting.contexts:
             report(f"{name}: tokens", context)
-            counted[name, context] = kept(config, context, seed)
-    expected = {(name, context): computed(setting, name, context) for name, context in counted}
+            measured[name, context] = measured_bytes(config, context, seed)
+    expected = {(name, context): computed_bytes(setting, name, context) for name, context in measured}
     return Finding(
-        title="Memory of keys and values",
-        claim="what attention keeps grows in proportion to the context; what a recurrent network keeps does not.",
+        title="Memory of the key-value cache",
+        claim="the state of attention grows in proportion to the context; the state of a recurrent network does not.",
         setting={
             "layers": setting.num_layers,
             "width": setting.width,
             "heads": setting.num_heads,
             "window": setting.window,
         },
-        columns=("decoder", *(f"{context:,} tokens" for context in setting.contexts), "computed, last"),
+        columns=("decoder", *(f"{context:,} tokens" for context in setting.contexts), "computed, longest"),
         rows=tuple(
             (
                 name,
-                *(_mebibytes(counted[name, context]) for context in setting.contexts),
+                *(_mebibytes(measured[name, context]) for context in setting.contexts),
                 _mebibytes(expected[name, setting.contexts[-1]]),
             )
             for name in kinds
         ),
         charts=(
             Chart(
-                "What one text needs while it is written",
-                "tokens read",
+                "Decoding state of one text",
+                "context length",
                 "MiB",
                 tuple(
                     Series(
                         name,
                         tuple(map(float, setting.contexts)),
-                        tuple(counted[name, context] / 2**20 for context in setting.contexts),
+                        tuple(measured[name, context] / 2**20 for context in setting.contexts),
                     )
                     for name in kinds
                 ),
@@ -93,12 +93,12 @@ def measure(seed: int = 1, report: Report = silent, setting: DecoderMemorySettin
                 log_y=True,
             ),
         ),
-        checks=_checks(setting, counted, expected),
+        checks=_checks(setting, measured, expected),
     )
 
 
 def decoders(setting: DecoderMemorySetting) -> dict[str, Config]:
-    """Return the decoders by name: plain attention, three ways to keep less of it, and recurrence."""
+    """Return the decoders by name: full attention, four variants with a smaller state, and an LSTM."""
     plain = GptConfig(
         model_dim=setting.width,
         num_heads=setting.num_heads,
@@ -126,8 +126,8 @@ def decoders(setting: DecoderMemorySetting) -> dict[str, Config]:
     }
 
 
-def kept(config: Config, context: int, seed: int) -> int:
-    """Let a model read so many tokens; return the bytes of its state."""
+def measured_bytes(config: Config, context: int, seed: int) -> int:
+    """Return the bytes of a model's state after `context` tokens."""
     model = cast("AnyTransducer", build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed).eval())
     token_1N = torch.randint(VOCABULARY, (1, context), generator=torch_generator(seed))
     source = token_1N[:, :1] if model.has_source else token_1N[:, :0]
@@ -137,8 +137,8 @@ def kept(config: Config, context: int, seed: int) -> int:
     return size(tensors(state))
 
 
-def computed(setting: DecoderMemorySetting, name: str, context: int) -> int:
-    """Return the bytes that follow from the sizes."""
+def computed_bytes(setting: DecoderMemorySetting, name: str, context: int) -> int:
+    """Return the bytes of a state, computed from the sizes."""
     key_dim = setting.width // setting.num_heads
     return {
         "full": setting.token * context,
@@ -151,33 +151,33 @@ def computed(setting: DecoderMemorySetting, name: str, context: int) -> int:
 
 
 def _checks(
-    setting: DecoderMemorySetting, counted: dict[tuple[str, int], int], expected: dict[tuple[str, int], int]
+    setting: DecoderMemorySetting, measured: dict[tuple[str, int], int], expected: dict[tuple[str, int], int]
 ) -> tuple[ClaimCheck, ...]:
     first, last = setting.contexts[0], setting.contexts[-1]
-    growth = {name: counted[name, last] / counted[name, first] for name, _ in counted}
-    off = max(abs(counted[place] / expected[place] - 1) for place in counted if place[1] == last)
-    share = {name: counted["full", last] / counted[name, last] for name in growth}
+    growth = {name: measured[name, last] / measured[name, first] for name, _ in measured}
+    off = max(abs(measured[place] / expected[place] - 1) for place in measured if place[1] == last)
+    share = {name: measured["full", last] / measured[name, last] for name in growth}
     times = last / first
     return (
-        ClaimCheck(f"what was counted is what was computed (within {off:.1%})", off < CLOSE),
+        ClaimCheck(f"measured sizes equal computed sizes (within {off:.1%})", off < CLOSE),
         ClaimCheck(
             f"from {first:,} to {last:,} tokens, × {times:g}, keys and values grow × {growth['full']:.1f}",
             abs(growth["full"] / times - 1) < CLOSE,
         ),
         ClaimCheck(f"an LSTM's state grows × {growth['LSTM']:.1f}", growth["LSTM"] == 1),
         ClaimCheck(
-            "all layers of an LSTM of the same width keep as much as attention keeps of a single token "
-            f"({counted['LSTM', last]:,} bytes, {setting.token:,})",
-            abs(counted["LSTM", last] / setting.token - 1) < CLOSE,
+            "the state of an LSTM of the same width is as large as the keys and values of a single token "
+            f"({measured['LSTM', last]:,} bytes, {setting.token:,})",
+            abs(measured["LSTM", last] / setting.token - 1) < CLOSE,
         ),
         ClaimCheck(
-            f"heads that share keys and values keep so much less: {setting.shared} instead of {setting.num_heads} "
-            f"1/{share['grouped']:.1f}, one 1/{share['multi-query']:.1f}",
+            f"sharing keys and values reduces the cache in proportion: {setting.shared} instead of {setting.num_heads} "
+            f"heads to 1/{share['grouped']:.1f}, one head to 1/{share['multi-query']:.1f}",
             abs(share["grouped"] * setting.shared / setting.num_heads - 1) < CLOSE
             and abs(share["multi-query"] / setting.num_heads - 1) < CLOSE,
         ),
         ClaimCheck(
-            f"growth is a matter of attention as such: it is there with a window (× {growth['window']:.1f}) and with "
+            f"the state grows with every kind of attention: with a window (× {growth['window']:.1f}) and with "
             f"linear attention (× {growth['linear']:.1f})",
             min(growth["window"], growth["linear"]) > 1 + CLOSE,
         ),

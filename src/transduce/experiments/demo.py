@@ -1,4 +1,4 @@
-"""The demo: English spelling to pronunciation, from nothing to a picture of attention.
+"""The demo: English spelling to pronunciation, from the corpus to a picture of attention.
 
 The recipe is the best found for three minutes on two cores (docs/development/log.md has the trials): a small pre-norm
 Transformer without dropout, because there are more words than it can memorise in that time.
@@ -28,8 +28,8 @@ from transduce.tasks.translation.evaluation import TestSet, TranslationScores, r
 from transduce.training.reporter import Reporter
 
 METRICS = ("word_error_rate", "phoneme_error_rate")
-SHOWN = 12
-LOOKED_AT = "thoroughly"
+NUM_EXAMPLES = 12
+INSPECTED_WORD = "thoroughly"
 
 SETTINGS: Table = {
     "tokenizer": {"joint": False, "source_kind": "character", "target_kind": "word", "min_frequency": 1},
@@ -60,9 +60,9 @@ SETTINGS: Table = {
 
 
 def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], None] | None = None) -> Iterator[str]:
-    """Train, test on unseen words, draw; yield lines to print. An earlier demo in the folder is replaced."""
+    """Train, test on unseen words, draw attention; yield lines to print. Replaces an earlier demo in the folder."""
     corpus = folder.parent / f"{folder.name}-corpus"
-    _make_room(folder, corpus)
+    _remove_earlier(folder, corpus)
     data = TranslationConfig.from_table(
         {**write_demo_corpus(corpus), "source_language": "en", "target_language": "arpabet"}, "the demo"
     )
@@ -74,7 +74,7 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     translator = load_translator(folder)
     test = read_test_set(None, (), str(corpus / "test.tsv"))
     found = score_translator(translator, test, select_metrics(METRICS))
-    maps = translator.attention(LOOKED_AT)
+    maps = translator.attention(INSPECTED_WORD)
     page, picture = folder / "attention.html", folder / "attention.png"
     maps.save_html(page)
     maps.save_png(picture)
@@ -88,11 +88,11 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
         write_json(temporary, scores)
     yield from _sample_table(test, found)
     yield f"{len(test.sources):,} words the model has never seen (stress removed, any listed pronunciation counts):"
-    yield f"  wholly right       {100 * scores['word_accuracy']:.1f} %"
+    yield f"  word accuracy      {100 * scores['word_accuracy']:.1f} %"
     yield f"  phoneme error rate {100 * scores['phoneme_error_rate']:.1f} %"
     yield f"  trained for        {seconds:.0f} s"
-    yield f"where it looked     {picture}  and every layer and head: {page}"
-    yield "what to type next:"
+    yield f"attention of '{INSPECTED_WORD}': {picture}; every layer and head: {page}"
+    yield "next steps:"
     program = _program()
     yield f"  echo transformer | {program} translate {folder}"
     yield f'  {program} inspect {folder} "attention"'
@@ -100,21 +100,21 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
 
 
 def _program() -> str:
-    """What to type to start this program: its name where the shell finds it, else how it was started now."""
+    """Return the command of this program: its name if the shell finds it, otherwise the path it was started from."""
     started = Path(sys.argv[0])
     is_itself = started.name == "transduce" and shutil.which("transduce") != str(started)
     return str(started) if is_itself else "transduce"
 
 
-def _make_room(folder: Path, corpus: Path) -> None:
-    """Remove an earlier demo, and nothing else: a run is one if it learns from the demo's corpus."""
+def _remove_earlier(folder: Path, corpus: Path) -> None:
+    """Remove an earlier demo, but nothing else: a run is a demo if its training data is the demo's corpus."""
     if not folder.exists():
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not _is_demo(folder / RECIPE, corpus)):
-        raise CannotCreate(f"{folder}: holds something that is not a demo; choose another folder with --output")
+        raise CannotCreate(f"{folder}: contains other files than an earlier demo; choose another folder with --output")
     with storage_errors(folder), locked(folder, "training"):
         for entry in folder.iterdir():
-            if entry.name != LOCK:  # Windows cannot remove an open file; the run that follows takes the lock again
+            if entry.name != LOCK:  # Windows cannot remove an open file; the next run takes the lock again
                 remove(entry)
 
 
@@ -126,11 +126,11 @@ def _is_demo(path: Path, corpus: Path) -> bool:
 
 
 def _sample_table(test: TestSet, found: TranslationScores) -> Iterator[str]:
-    step = max(1, len(test.sources) // SHOWN)
+    step = max(1, len(test.sources) // NUM_EXAMPLES)
     rows = [
         (test.sources[row], found.translations[row], " or ".join(test.references[row]))
         for row in range(0, len(test.sources), step)
-    ][:SHOWN]
+    ][:NUM_EXAMPLES]
     rows = [("spelling", "predicted", "true"), *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     for spelling, predicted, true in rows:

@@ -1,4 +1,4 @@
-"""What measuring a claim gives: a table, pictures, and checks of the claim that the numbers pass or fail."""
+"""The result of measuring a claim: a table, charts, and checks that the numbers pass or fail."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from transduce.rng import torch_generator
 from transduce.training.optimizer import Schedule, linear
 
 Cell = str | int | float
-"""What stands in a table; a float is shown with three digits and kept with all."""
+"""A table cell; a float is shown with three digits and stored with all."""
 Outcome = Literal["holds", "holds in part", "does not hold"]
 Report = Callable[[str, int], None]
-"""(stage, how far it has come): for whoever waits."""
+"""Progress callback: (stage, count)."""
 
 
 def silent(stage: str, count: int) -> None:
-    """Report to nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class ClaimCheck:
-    """One sentence that follows from the claim, with the numbers that were measured, and whether they bear it out."""
+    """One statement that follows from the claim, with the measured numbers, and whether they confirm it."""
 
     statement: str
     passed: bool
@@ -56,13 +56,13 @@ class ClaimCheck:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim and what was measured about it."""
+    """A claim and its measurements."""
 
     title: str
     claim: str
-    """One sentence, as its friends would put it."""
+    """One sentence, as proponents of the claim would put it."""
     setting: Mapping[str, Cell]
-    """Sizes under which it was measured."""
+    """Sizes used in the measurement."""
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     charts: tuple[Chart, ...]
@@ -73,12 +73,12 @@ class Finding:
 
     @property
     def outcome(self) -> Outcome:
-        """What the checks say of the claim."""
+        """The verdict that follows from the checks."""
         passed = sum(check.passed for check in self.checks)
         return "does not hold" if passed == 0 else "holds" if passed == len(self.checks) else "holds in part"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; what is no number (a loss that ran away) becomes null."""
+        """Return JSON values; infinity and NaN (a loss that diverged) become null."""
         plain = _finite(asdict(self))
         assert isinstance(plain, dict)
         return {**plain, "outcome": self.outcome}
@@ -92,25 +92,22 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# A model that somebody else has, for a claim to be measured on.
-
-
 class Given(NamedTuple):
-    """A run or model folder, and what its model is asked."""
+    """An existing model to measure a claim on: its run or model folder, and its input."""
 
     folder: Path
     texts: Sequence[str] | None = None
-    """None for those that the claim brings along."""
+    """None for the default texts of the claim."""
     target_language: str | None = None
-    """Target language; a multilingual model needs it."""
+    """Target language of a multilingual model."""
     source_language: str | None = None
-    """Language of the texts."""
+    """Source language of the texts."""
 
 
-# Training in a few lines, for claims that need a model of their own: fresh batches, no files, nothing to resume.
+# A minimal training loop for claims that train their own models: fresh batches, no files, no resuming.
 
 REPORT_EVERY = 50
-"""Updates between two words to whoever waits."""
+"""Updates between two progress reports."""
 
 
 def fit(
@@ -120,25 +117,26 @@ def fit(
     seed: int,
     report: Report,
     stage: str,
-    rate: Schedule | None = None,
+    schedule: Schedule | None = None,
     betas: tuple[float, float] = (0.9, 0.98),
-    clip: float | None = None,
+    max_grad_norm: float | None = None,
 ) -> None:
-    """Minimise the loss of batches that are drawn from one generator, and leave the model ready to be used.
+    """Minimise the loss of batches that are sampled from one generator; leave the model in evaluation mode.
 
-    By default the rate rises to 0.003 in a hundred updates and falls in a line; `clip` is the longest gradient.
+    By default the learning rate warms up to 0.003 in a hundred updates and decays linearly; `max_grad_norm` is the
+    maximum gradient norm.
     """
     generator = torch_generator(seed)
     optimizer = torch.optim.Adam(model.parameters(), betas=betas)
-    rate = rate or linear(0.003, min(100, updates), updates)
+    schedule = schedule or linear(0.003, min(100, updates), updates)
     model.train()
     for update in range(1, updates + 1):
         for group in optimizer.param_groups:
-            group["lr"] = rate(update)
+            group["lr"] = schedule(update)
         optimizer.zero_grad()
         loss_of_batch(generator).backward()  # type: ignore[no-untyped-call]
-        if clip is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        if max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
         optimizer.step()
         if update % REPORT_EVERY == 0:
             report(stage, update)

@@ -1,7 +1,11 @@
-"""What each head looks at: the token before, the first one, the same word, what came after it, or far away.
+"""Roles of attention heads: the previous token, the first one, the same word, the token after it, or far away.
 
-A head's share of a role is how much of its attention goes there, over the positions where there is such a place: a
-word that stands for the first time has no same word before it. Roles are not exclusive.
+A head's share of a role is the mean attention to the positions of that role, over the queries that have any: the first
+occurrence of a word has no earlier one. Roles are not exclusive.
+
+The claim is measured on a small model trained here, or on a given one. The small model learns to repeat random symbols:
+for the second half of a text it has to find the earlier occurrence of a symbol and see what followed. Two layers can do
+that (Elhage et al. 2021, Olsson et al. 2022: *induction heads*), and one cannot.
 """
 
 from __future__ import annotations
@@ -28,30 +32,24 @@ from transduce.nn.hook import record
 from transduce.nn.twin import eval_mode
 from transduce.rng import torch_generator
 
-# What the heads of a model looked at, as maps of self-attention: of a small model trained here, or of a given one.
-#
-# The small model goes on with texts that say everything twice: random symbols, then the same again. To know the
-# second half it has to find the symbol where it stood before and see what came next. Two layers can do that (Elhage
-# et al. 2021, Olsson et al. 2022: *induction heads*), and one cannot.
-
-SELF: tuple[Kind, ...] = ("encoder", "decoder")
-"""Maps of tokens that look at tokens of their own text."""
+SELF_ATTENTION: tuple[Kind, ...] = ("encoder", "decoder")
+"""Kinds of self-attention maps."""
 
 
 @dataclass(frozen=True)
 class SelfAttentionMaps:
-    """One text and the self-attention that read it."""
+    """The self-attention maps of one text."""
 
     stack: str
-    """Of the encoder, or of the decoder."""
+    """encoder or decoder."""
     weights: Tensor
     """(L H N N), each row of sum 1."""
     tokens: tuple[int | str, ...]
-    """N names of what was read; equal names are the same word."""
+    """N tokens or pieces; equal ones are the same word."""
 
 
 @dataclass(frozen=True)
-class Repeating:
+class HeadRoleSetting:
     """Sizes of the small model and its texts."""
 
     width: int = 64
@@ -60,14 +58,14 @@ class Repeating:
     symbols: int = 30
     shortest: int = 6
     longest: int = 14
-    """Symbols of each half."""
+    """Symbols in each half."""
     batch: int = 32
     updates: int = 2500
     tested: int = 50
 
 
-def trained(sizes: Repeating, seed: int, report: Report) -> LanguageModel[State]:
-    """Train the small model to say everything twice."""
+def train_small(sizes: HeadRoleSetting, seed: int, report: Report) -> LanguageModel[State]:
+    """Train the small model to repeat the first half of a text."""
     config = GptConfig(
         model_dim=sizes.width,
         num_heads=sizes.num_heads,
@@ -81,44 +79,46 @@ def trained(sizes: Repeating, seed: int, report: Report) -> LanguageModel[State]
 
     def loss(generator: torch.Generator) -> Tensor:
         half = int(torch.randint(sizes.shortest, sizes.longest + 1, (1,), generator=generator))
-        text_BN = draw(sizes, sizes.batch, half, generator)
+        text_BN = sample_texts(sizes, sizes.batch, half, generator)
         return F.cross_entropy(scores(model, text_BN)[:, half:].flatten(0, 1), text_BN[:, half + 1 :].flatten())
 
     fit(model, loss, sizes.updates, seed, report, "updates")
     return model
 
 
-def draw(sizes: Repeating, size: int, half: int, generator: torch.Generator) -> Tensor:
-    """Return texts: token 0, random symbols, and the same again.  -> (B 2·half + 1)."""
+def sample_texts(sizes: HeadRoleSetting, size: int, half: int, generator: torch.Generator) -> Tensor:
+    """Return texts: token 0, random symbols, and the same symbols again.  -> (B 2·half + 1)."""
     symbol_BN = torch.randint(1, sizes.symbols + 1, (size, half), generator=generator)
     return F.pad(torch.cat([symbol_BN, symbol_BN], dim=1), (1, 0))
 
 
 def scores(model: LanguageModel[State], text: Tensor) -> Tensor:
-    """Score what follows every token but the last.  (B N + 1) -> (B N V)."""
+    """Score the next token after every token but the last.  (B N + 1) -> (B N V)."""
     nothing = text[:, :0]
     return model.logits(model(text[:, :-1], model.encode(nothing, nothing.bool())))
 
 
-def looks_of_small(model: LanguageModel[State], sizes: Repeating, seed: int) -> tuple[list[SelfAttentionMaps], float]:
-    """Return what it looked at in new texts, and the share of the second halves that it knew."""
+def maps_of_small(
+    model: LanguageModel[State], sizes: HeadRoleSetting, seed: int
+) -> tuple[list[SelfAttentionMaps], float]:
+    """Return the attention maps of new texts, and the accuracy on their second halves."""
     half = (sizes.shortest + sizes.longest + 1) // 2
-    text_BN = draw(sizes, sizes.tested, half, torch_generator(seed + 1000))
-    with torch.no_grad(), eval_mode(model), record(model) as heard:
-        knew_BN = scores(model, text_BN)[:, half:].argmax(dim=-1) == text_BN[:, half + 1 :]
-    weight_LBHNN = torch.stack(list(heard.values()))
-    looks = [
+    text_BN = sample_texts(sizes, sizes.tested, half, torch_generator(seed + 1000))
+    with torch.no_grad(), eval_mode(model), record(model) as recorded:
+        correct_BN = scores(model, text_BN)[:, half:].argmax(dim=-1) == text_BN[:, half + 1 :]
+    weight_LBHNN = torch.stack(list(recorded.values()))
+    maps = [
         SelfAttentionMaps("decoder", weight_LBHNN[:, row], tuple(text[:-1]))
         for row, text in enumerate(text_BN.tolist())
     ]
-    return looks, float(knew_BN.double().mean())
+    return maps, float(correct_BN.double().mean())
 
 
-def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SelfAttentionMaps]]:
-    """Give what a translator or a language model looks at in each of some texts."""
+def maps_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SelfAttentionMaps]]:
+    """Yield the self-attention maps of a translator or language model for each text."""
     folder, model = given.folder, load(given.folder)
     if isinstance(model, Translator) and model.model.image_size is not None:
-        raise SettingsError(f"{folder}: reads pictures and not texts; give a model that reads texts")
+        raise SettingsError(f"{folder}: takes pictures as input; give a model that takes text")
     if isinstance(model, Translator):
         model.languages.select(given.target_language, given.source_language)
         return (_of_translator(model, text) for text in texts)
@@ -131,7 +131,7 @@ def looks_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SelfAtte
 
 def _of_translator(translator: Translator, text: str) -> list[SelfAttentionMaps]:
     maps = translator.attention(text)
-    found = [kind for kind in SELF if kind in maps.maps]
+    found = [kind for kind in SELF_ATTENTION if kind in maps.maps]
     if not found:
         raise SettingsError("this model has no self-attention; give one that has it, such as a transformer")
     return [SelfAttentionMaps(kind, torch.tensor(maps.maps[kind]), maps.columns(kind)) for kind in found]
@@ -141,60 +141,61 @@ def _of_generator(generator: Generator, text: str) -> SelfAttentionMaps:
     tokens = generator.tokenizer.encode(text)
     if len(tokens) < 2:
         raise SettingsError(f"a text of {len(tokens)} tokens has no attention map; give longer lines")
-    opening = [] if generator.opens_with is None else [generator.opens_with]
-    tokens = [*opening, *tokens][: generator.model.max_target]
+    start = [] if generator.opens_with is None else [generator.opens_with]
+    tokens = [*start, *tokens][: generator.model.max_target]
     token_1N = torch.tensor([[*tokens, 0]])
-    with torch.no_grad(), eval_mode(generator.model), record(generator.model) as heard:
+    with torch.no_grad(), eval_mode(generator.model), record(generator.model) as recorded:
         scores(generator.model, token_1N)
-    return SelfAttentionMaps("decoder", torch.stack([weight_1HNN[0] for weight_1HNN in heard.values()]), tuple(tokens))
+    weight_LHNN = torch.stack([weight_1HNN[0] for weight_1HNN in recorded.values()])
+    return SelfAttentionMaps("decoder", weight_LHNN, tuple(tokens))
 
 
 ROLES = ("itself", "previous", "first", "same word", "after same word")
-"""What may be a head's own."""
+"""Roles that a head may have."""
 FAR = 8
-"""Tokens away from which on is far."""
+"""Distance in tokens from which on a position is far."""
 MOSTLY = 0.5
-"""Share from which on a head has a role."""
-KNOWN = 0.9
-"""Share of right answers from which on a small model has learned what it should."""
+"""Share of attention from which on a head has a role."""
+LEARNED = 0.9
+"""Accuracy from which on the small model has learned its task."""
 SENTENCES = (
     "The animal didn't cross the street because it was too tired.",
     "The capital of France, which I visited after three weeks in Europe, is Paris.",
     "A dog that barked at a cat chased the cat, and the cat ran from the dog.",
 )
-"""What a given model reads where it is given no texts."""
+"""Default texts for a given model."""
 
 
-DEFAULT = Repeating()
+DEFAULT = HeadRoleSetting()
 
 
 class HeadRole(NamedTuple):
-    """One head and how much of its attention goes where."""
+    """One head and the distribution of its attention."""
 
     stack: str
     layer: int
     number: int
     shares: Mapping[str, float]
     distance: float
-    """Mean distance of what is looked at."""
+    """Mean distance of the attended tokens."""
 
     @property
     def role(self) -> str:
-        """The largest of its shares, if it is most of its attention."""
+        """The role with the largest share, if that is at least half of the attention."""
         best = max(ROLES, key=lambda role: self.shares[role])
         return best if self.shares[best] >= MOSTLY else "mixed"
 
 
-def measure(seed: int = 1, report: Report = silent, setting: Repeating = DEFAULT) -> Finding:
-    """Train a small model and look at its heads."""
-    looks, knew = looks_of_small(trained(setting, seed, report), setting, seed)
-    learned = ClaimCheck(f"the model has learned to repeat ({knew:.1%} of what it should say again)", knew >= KNOWN)
-    told = {"width": setting.width, "symbols": setting.symbols, "updates": setting.updates, "texts": setting.tested}
-    return finding(looks, told, [learned])
+def measure(seed: int = 1, report: Report = silent, setting: HeadRoleSetting = DEFAULT) -> Finding:
+    """Train a small model and classify its heads."""
+    maps, accuracy = maps_of_small(train_small(setting, seed, report), setting, seed)
+    learned = ClaimCheck(f"the model has learned to repeat ({accuracy:.1%} of the tokens)", accuracy >= LEARNED)
+    sizes = {"width": setting.width, "symbols": setting.symbols, "updates": setting.updates, "texts": setting.tested}
+    return finding(maps, sizes, [learned])
 
 
 def measure_model(given: Given, report: Report = silent) -> Finding:
-    """Look at the heads of a given model while it reads its texts, or some English sentences."""
+    """Classify the heads of a given model on the given texts, or on some English sentences."""
     texts = SENTENCES if given.texts is None else given.texts
     languages = {
         name: value
@@ -202,17 +203,17 @@ def measure_model(given: Given, report: Report = silent) -> Finding:
         if value is not None
     }
 
-    def looks() -> Iterator[SelfAttentionMaps]:  # one text's at a time: maps are large
-        for number, seen in enumerate(looks_of_given(given, texts), start=1):
-            yield from seen
+    def maps() -> Iterator[SelfAttentionMaps]:  # one text at a time: maps are large
+        for number, found in enumerate(maps_of_given(given, texts), start=1):
+            yield from found
             report("texts", number)
 
-    return finding(looks(), {"model": str(given.folder), "texts": len(texts), **languages}, [])
+    return finding(maps(), {"model": str(given.folder), "texts": len(texts), **languages}, [])
 
 
-def finding(looks: Iterable[SelfAttentionMaps], setting: Mapping[str, Cell], further: Sequence[ClaimCheck]) -> Finding:
-    """Say what each head looks at."""
-    heads = heads_of(looks)
+def finding(maps: Iterable[SelfAttentionMaps], setting: Mapping[str, Cell], further: Sequence[ClaimCheck]) -> Finding:
+    """Classify each head by its attention."""
+    heads = classify_heads(maps)
     columns = (*ROLES, "far")
     layers = sorted({(head.stack, head.layer) for head in heads})
     charts = tuple(
@@ -237,7 +238,7 @@ def finding(looks: Iterable[SelfAttentionMaps], setting: Mapping[str, Cell], fur
     )
     return Finding(
         title="What each head attends to",
-        claim="each head learns a relation of its own, and early layers look near, later ones far.",
+        claim="each head learns a relation of its own, and early layers attend to near tokens, later ones to far ones.",
         setting=setting,
         columns=("stack", "layer", "head", *columns, "distance", "role"),
         rows=tuple(
@@ -249,20 +250,20 @@ def finding(looks: Iterable[SelfAttentionMaps], setting: Mapping[str, Cell], fur
     )
 
 
-def heads_of(looks: Iterable[SelfAttentionMaps]) -> list[HeadRole]:
-    """Take the mean over all texts of what each head looked at."""
+def classify_heads(maps: Iterable[SelfAttentionMaps]) -> list[HeadRole]:
+    """Return each head's share of every role, the mean over all texts."""
     total: dict[tuple[str, str], Tensor] = defaultdict(lambda: torch.zeros(()))
     count: dict[tuple[str, str], int] = defaultdict(int)
-    for look in looks:
-        weight_LHNN = look.weights.double()
-        for role, place_NN in places(look.tokens, causal=look.stack == "decoder").items():
-            asked_N = place_NN.any(dim=1)
-            share_LHN = (weight_LHNN * place_NN).sum(dim=-1)[..., asked_N]
-            total[look.stack, role] = total[look.stack, role] + share_LHN.sum(dim=-1)
-            count[look.stack, role] += int(asked_N.sum())
-        away_NN = _back(look.tokens).abs()
-        total[look.stack, "distance"] = total[look.stack, "distance"] + (weight_LHNN * away_NN).sum(dim=(-2, -1))
-        count[look.stack, "distance"] += len(look.tokens)
+    for one in maps:
+        weight_LHNN = one.weights.double()
+        for role, position_NN in role_positions(one.tokens, causal=one.stack == "decoder").items():
+            has_role_N = position_NN.any(dim=1)
+            share_LHN = (weight_LHNN * position_NN).sum(dim=-1)[..., has_role_N]
+            total[one.stack, role] = total[one.stack, role] + share_LHN.sum(dim=-1)
+            count[one.stack, role] += int(has_role_N.sum())
+        away_NN = _back(one.tokens).abs()
+        total[one.stack, "distance"] = total[one.stack, "distance"] + (weight_LHNN * away_NN).sum(dim=(-2, -1))
+        count[one.stack, "distance"] += len(one.tokens)
     heads = []
     for stack in dict.fromkeys(stack for stack, _ in total):
         mean = {role: total[stack, role] / max(1, count[stack, role]) for role in (*ROLES, "far", "distance")}
@@ -272,10 +273,10 @@ def heads_of(looks: Iterable[SelfAttentionMaps]) -> list[HeadRole]:
     return heads
 
 
-def places(tokens: Sequence[int | str], causal: bool) -> dict[str, Tensor]:
-    """Return which places have which role for each position.  -> (N N) each.
+def role_positions(tokens: Sequence[int | str], causal: bool) -> dict[str, Tensor]:
+    """Return, by role, which positions (columns) have it for each query (row).  -> (N N) each.
 
-    Before a decoder's position there is only the past; an encoder's same word may also stand behind.
+    A decoder sees only earlier positions; in an encoder the same word may also come later.
     """
     back_NN = _back(tokens)
     seen_NN = back_NN >= 0 if causal else torch.ones_like(back_NN, dtype=torch.bool)
@@ -295,16 +296,16 @@ def places(tokens: Sequence[int | str], causal: bool) -> dict[str, Tensor]:
 
 
 def _back(tokens: Sequence[int | str]) -> Tensor:
-    """How many places before each position each other one stands; below zero behind it.  -> (N N)."""
-    place_N = torch.arange(len(tokens))
-    return place_N[:, None] - place_N
+    """Return how many positions each column is before each row; negative if after it.  -> (N N)."""
+    position_N = torch.arange(len(tokens))
+    return position_N[:, None] - position_N
 
 
 def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
     best = {role: max(heads, key=lambda head: head.shares[role]) for role in ROLES[1:]}
     checks = [
         ClaimCheck(
-            f"some head looks mostly at {_called(role)}: {head.stack} layer {head.layer}, head {head.number} with "
+            f"some head attends mostly to {_called(role)}: {head.stack} layer {head.layer}, head {head.number} with "
             f"{head.shares[role]:.2f}",
             head.shares[role] >= MOSTLY,
         )
@@ -317,9 +318,9 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
     named = [[head.role for head in group if head.role != "mixed"] for group in layers.values()]
     alone = sum(len(set(roles)) == len(roles) for roles in named)
     checks += [
-        ClaimCheck(f"every head has a role with a name ({len(heads) - mixed} of {len(heads)} have)", mixed == 0),
+        ClaimCheck(f"every head has one of the named roles ({len(heads) - mixed} of {len(heads)} do)", mixed == 0),
         ClaimCheck(
-            f"no two heads of a layer have the same one (in {alone} of {len(layers)} layers)", alone == len(layers)
+            f"no two heads of a layer have the same role (in {alone} of {len(layers)} layers)", alone == len(layers)
         ),
     ]
     for stack in dict.fromkeys(head.stack for head in heads):
@@ -327,7 +328,7 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
         near, far = (_mean([head.distance for head in layers[stack, depth]]) for depth in (min(depths), max(depths)))
         checks.append(
             ClaimCheck(
-                f"the {stack}'s last layer looks further than its first ({far:.1f} tokens, {near:.1f})", far > near
+                f"the {stack}'s last layer attends further than its first ({far:.1f} tokens, {near:.1f})", far > near
             )
         )
     return checks
@@ -335,10 +336,10 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
 
 def _called(role: str) -> str:
     return {
-        "previous": "the token before",
+        "previous": "the previous token",
         "first": "the first token",
         "same word": "the same word",
-        "after same word": "what came after the same word",
+        "after same word": "the token after the same word",
     }[role]
 
 

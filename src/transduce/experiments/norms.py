@@ -1,8 +1,8 @@
-"""LayerNorm beside BatchNorm and InstanceNorm on padded batches: what changes a sentence besides itself.
+"""LayerNorm, BatchNorm and InstanceNorm on padded batches: the influence of neighbours and padding on a sentence.
 
-One sentence is watched while the company it keeps is changed: other words in the neighbours, more padding, training
-or evaluation, a later word of its own. A change is the root mean square difference over the sentence's own positions,
-as a share of the root mean square of what it was.
+The normalised vectors of one sentence are compared while the rest of its batch changes: other words in the neighbours,
+more padding, training or evaluation mode, another last word of its own. A change is the norm of the difference over the
+sentence's own positions, relative to the norm before.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from transduce.nn.norm import NORM
 from transduce.nn.position import sinusoids
 from transduce.rng import torch_generator
 
-NOTHING = 1e-6
+ROUNDING = 1e-6
 """A smaller change is rounding."""
-MUCH = 0.01
+SUBSTANTIAL = 0.01
+"""A larger change counts."""
 PAD = 0
 
 Kind = Literal["layer", "rms", "batch", "instance"]
@@ -37,24 +38,24 @@ class NormSetting:
 
     dim: int = 64
     words: int = 1000
-    """Of the vocabulary; word number i comes as often as 1 / i."""
+    """Vocabulary size; word number i has a frequency in proportion to 1 / i (Zipf)."""
     length: int = 12
-    """Of the watched sentence; neighbours are up to three times as long."""
+    """Tokens of the tested sentence; neighbours are up to three times as long."""
     sentences: tuple[int, ...] = (2, 4, 8, 16, 32)
-    """In a batch; the table is of the middle one."""
+    """Batch sizes; the table shows the middle one."""
     paddings: tuple[int, ...] = (0, 6, 12, 24, 48)
-    """Columns of padding more than needed; the table is of the last."""
+    """Additional columns of padding; the table shows the last."""
     trials: int = 20
-    """Draws that every number is the mean of."""
+    """Random batches per number, which is their mean."""
     warm_up: int = 50
-    """Batches from which BatchNorm learns what it uses in evaluation."""
+    """Batches for the running statistics of BatchNorm."""
 
 
 DEFAULT = NormSetting()
 
 
 class Norm(nn.Module):
-    """One of torch's norms over states; with `real_only`, padding is left out of every mean."""
+    """One of torch's norms over hidden states; with `real_only`, statistics exclude padding."""
 
     def __init__(self, kind: Kind, dim: int, real_only: bool = False) -> None:
         super().__init__()
@@ -83,14 +84,14 @@ NORMS: dict[str, tuple[Kind, bool]] = {
     "LayerNorm": ("layer", False),
     "RMSNorm": ("rms", False),
     "BatchNorm": ("batch", False),
-    "BatchNorm, padding left out": ("batch", True),
+    "BatchNorm, padding excluded": ("batch", True),
     "InstanceNorm": ("instance", False),
-    "InstanceNorm, padding left out": ("instance", True),
+    "InstanceNorm, padding excluded": ("instance", True),
 }
 
 
-class World:
-    """Where batches come from: sentences of words as frequent as words are, as the states that enter a stack."""
+class BatchSampler:
+    """Samples batches of sentences with Zipf-distributed words, embedded as the input of a stack."""
 
     def __init__(self, setting: NormSetting, seed: int) -> None:
         self.setting = setting
@@ -100,16 +101,16 @@ class World:
         self.frequency_V = 1 / torch.arange(1, setting.words).double()
 
     def sentence(self, length: int) -> Tensor:
-        """-> (N) words, none of them padding."""
+        """Sample the words of a sentence, without padding.  -> (N)."""
         return 1 + torch.multinomial(self.frequency_V, length, replacement=True, generator=self.generator)
 
     def lengths(self, count: int) -> list[int]:
-        """Draw the lengths of neighbours: two tokens or more, for of one alone InstanceNorm would make nothing."""
+        """Sample the lengths of neighbours: at least two tokens, because InstanceNorm maps a single one to zero."""
         longest = 3 * self.setting.length
         return torch.randint(2, longest + 1, (count,), generator=self.generator).tolist()
 
     def neighbours(self, lengths: list[int]) -> list[Tensor]:
-        """Draw their words."""
+        """Sample neighbours of these lengths."""
         return [self.sentence(length) for length in lengths]
 
     def states(self, sentences: list[Tensor], padding: int = 0) -> tuple[Tensor, Tensor]:
@@ -122,7 +123,7 @@ class World:
 
 
 class Changes(NamedTuple):
-    """How much a sentence's vectors change when nothing of the sentence does; the last one is about its own past."""
+    """Relative changes of a sentence's vectors while the sentence stays the same, except for `by_last_word`."""
 
     neighbours_training: float
     padding_training: float
@@ -130,16 +131,16 @@ class Changes(NamedTuple):
     padding_evaluation: float
     to_evaluation: float
     by_last_word: float
-    """Of all vectors but the last, when the last word is another."""
+    """Change of all vectors but the last when the last word changes."""
 
 
 def measure(seed: int = 1, report: Report = silent, setting: NormSetting = DEFAULT) -> Finding:
-    """Watch a sentence through every norm, while everything around it changes."""
+    """Normalise a sentence by every norm while the rest of its batch changes."""
     sentences, padding = setting.sentences[len(setting.sentences) // 2], setting.paddings[-1]
     found, by_sentences, by_padding = {}, {}, {}
     for number, name in enumerate(NORMS):
         report("norms", number)
-        norm = accustomed(name, setting, seed)
+        norm = warmed_up(name, setting, seed)
         found[name] = changes(norm, setting, sentences, padding, seed)
         by_sentences[name] = [
             changes(norm, setting, count, padding, seed).neighbours_training for count in setting.sentences
@@ -152,50 +153,50 @@ def measure(seed: int = 1, report: Report = silent, setting: NormSetting = DEFAU
         setting={
             "width": setting.dim,
             "tokens of the sentence": setting.length,
-            "sentences in a batch": sentences,
-            "columns of padding added": padding,
-            "draws": setting.trials,
+            "batch size": sentences,
+            "added padding": padding,
+            "trials": setting.trials,
         },
         columns=(
             *("norm", "other neighbours, training", "more padding, training", "other neighbours, evaluation"),
-            *("more padding, evaluation", "training to evaluation", "another last word, at the others"),
+            *("more padding, evaluation", "training to evaluation", "another last word, at other words"),
         ),
         rows=tuple((name, *one) for name, one in found.items()),
         charts=(
-            _chart("Other neighbours, training", "sentences in a batch", setting.sentences, by_sentences),
-            _chart("More padding, training", "columns of padding added", setting.paddings, by_padding),
+            _chart("Other neighbours, training", "batch size", setting.sentences, by_sentences),
+            _chart("More padding, training", "added padding", setting.paddings, by_padding),
         ),
         checks=_checks(found, by_sentences, setting),
     )
 
 
-def accustomed(name: str, setting: NormSetting, seed: int) -> Norm:
-    """Return a norm that has seen batches, so that BatchNorm has something to go by in evaluation."""
+def warmed_up(name: str, setting: NormSetting, seed: int) -> Norm:
+    """Return a norm after some batches, so that BatchNorm has running statistics for evaluation."""
     kind, real_only = NORMS[name]
-    norm, world = Norm(kind, setting.dim, real_only), World(setting, seed)
+    norm, sampler = Norm(kind, setting.dim, real_only), BatchSampler(setting, seed)
     for _ in range(setting.warm_up):
-        norm(*world.states(world.neighbours(world.lengths(setting.sentences[-1]))))
+        norm(*sampler.states(sampler.neighbours(sampler.lengths(setting.sentences[-1]))))
     return norm
 
 
 def changes(norm: Norm, setting: NormSetting, sentences: int, padding: int, seed: int) -> Changes:
-    """Return the mean of what is seen over all draws."""
-    world = World(setting, seed + 1)
-    seen = [_watch(norm, world, sentences, padding) for _ in range(setting.trials)]
-    return Changes(*(mean(values) for values in zip(*seen, strict=True)))
+    """Return the mean changes over all trials."""
+    sampler = BatchSampler(setting, seed + 1)
+    found = [_trial(norm, sampler, sentences, padding) for _ in range(setting.trials)]
+    return Changes(*(mean(values) for values in zip(*found, strict=True)))
 
 
-def _watch(norm: Norm, world: World, sentences: int, padding: int) -> Changes:
-    """One sentence, first in its batch."""
-    length = world.setting.length
-    own, lengths = world.sentence(length), world.lengths(sentences - 1)
-    company = world.neighbours(lengths)
-    ending = torch.cat([own[:-1], 1 + own[-1:] % (world.setting.words - 1)])
+def _trial(norm: Norm, sampler: BatchSampler, sentences: int, padding: int) -> Changes:
+    """Return the changes of one random sentence, the first of its batch."""
+    length = sampler.setting.length
+    own, lengths = sampler.sentence(length), sampler.lengths(sentences - 1)
+    neighbours = sampler.neighbours(lengths)
+    ending = torch.cat([own[:-1], 1 + own[-1:] % (sampler.setting.words - 1)])
     batches = {
-        "first": world.states([own, *company]),
-        "other": world.states([own, *world.neighbours(lengths)]),
-        "padded": world.states([own, *company], padding),
-        "ending": world.states([ending, *company]),
+        "first": sampler.states([own, *neighbours]),
+        "other": sampler.states([own, *sampler.neighbours(lengths)]),
+        "padded": sampler.states([own, *neighbours], padding),
+        "ending": sampler.states([ending, *neighbours]),
     }
 
     def vectors(training: bool) -> dict[str, Tensor]:
@@ -203,7 +204,7 @@ def _watch(norm: Norm, world: World, sentences: int, padding: int) -> Changes:
         kept = {name: value.clone() for name, value in norm.state_dict().items()}
         with torch.no_grad():
             normed = {name: norm(*batch)[0, :length] for name, batch in batches.items()}
-        norm.load_state_dict(kept)  # what BatchNorm learnt while it was watched
+        norm.load_state_dict(kept)  # undo the update of BatchNorm's running statistics
         return normed
 
     training, evaluation = vectors(True), vectors(False)
@@ -218,7 +219,7 @@ def _watch(norm: Norm, world: World, sentences: int, padding: int) -> Changes:
 
 
 def change(before: Tensor, after: Tensor) -> float:
-    """Return the difference as a share of what was there before."""
+    """Return the norm of the difference, relative to the norm before."""
     share: float = ((after - before).norm() / before.norm()).item()
     return share
 
@@ -227,43 +228,43 @@ def _checks(
     found: dict[str, Changes], by_sentences: dict[str, list[float]], setting: NormSetting
 ) -> tuple[ClaimCheck, ...]:
     layer, batch, instance = found["LayerNorm"], found["BatchNorm"], found["InstanceNorm"]
-    batch_real, instance_real = found["BatchNorm, padding left out"], found["InstanceNorm, padding left out"]
-    few, many = by_sentences["BatchNorm, padding left out"][0], by_sentences["BatchNorm, padding left out"][-1]
-    company = max(instance_real[:4])
+    batch_real, instance_real = found["BatchNorm, padding excluded"], found["InstanceNorm, padding excluded"]
+    few, many = by_sentences["BatchNorm, padding excluded"][0], by_sentences["BatchNorm, padding excluded"][-1]
+    outside = max(instance_real[:4])
     return (
         ClaimCheck(
-            f"nothing around a sentence changes what LayerNorm makes of it ({max(layer):.1g})", max(layer) < NOTHING
+            f"the output of LayerNorm for a sentence depends on nothing else ({max(layer):.1g})", max(layer) < ROUNDING
         ),
         ClaimCheck(
             f"BatchNorm in training: other neighbours change it by {batch.neighbours_training:.1%}, more padding by "
             f"{batch.padding_training:.1%}",
-            min(batch.neighbours_training, batch.padding_training) > MUCH,
+            min(batch.neighbours_training, batch.padding_training) > SUBSTANTIAL,
         ),
         ClaimCheck(
-            f"leaving padding out of its means does not cure it: neighbours, {batch_real.neighbours_training:.1%}",
-            batch_real.neighbours_training > MUCH,
+            f"excluding padding from its statistics does not help: neighbours, {batch_real.neighbours_training:.1%}",
+            batch_real.neighbours_training > SUBSTANTIAL,
         ),
         ClaimCheck(
-            f"the smaller the batch the worse: {few:.1%} with {setting.sentences[0]} sentences, {many:.1%} with "
+            f"smaller batches are worse: {few:.1%} with {setting.sentences[0]} sentences, {many:.1%} with "
             f"{setting.sentences[-1]}",
             few > many,
         ),
         ClaimCheck(
-            f"BatchNorm does something else in evaluation than in training ({batch.to_evaluation:.1%})",
-            batch.to_evaluation > MUCH,
+            f"BatchNorm differs between training and evaluation ({batch.to_evaluation:.1%})",
+            batch.to_evaluation > SUBSTANTIAL,
         ),
         ClaimCheck(
             f"InstanceNorm: more padding changes it by {instance.padding_training:.1%}",
-            instance.padding_training > MUCH,
+            instance.padding_training > SUBSTANTIAL,
         ),
         ClaimCheck(
-            f"leaving padding out does not cure it either (neighbours and padding then change it by {company:.1g})",
-            company > MUCH,
+            f"excluding padding does not help either (neighbours and padding then change it by {outside:.1g})",
+            outside > SUBSTANTIAL,
         ),
         ClaimCheck(
-            "but then it lets the past see the future, which a decoder must not: another last word changes the others "
+            "but it then leaks the future, which a decoder must not see: another last word changes the others "
             f"by {instance_real.by_last_word:.1%}",
-            instance_real.by_last_word > MUCH,
+            instance_real.by_last_word > SUBSTANTIAL,
         ),
     )
 

@@ -1,8 +1,8 @@
-"""Positions beyond the training length: fixed sinusoids beside a learned table, and two kinds that came later.
+"""Positions beyond the training length: fixed sinusoids, a learned table, and two later kinds (section 3.5).
 
-The task needs nothing but positions: every token has to name the one that stood before it, among random ones. One
-block learns it on texts of up to 100 tokens and is then asked about texts of 200. The table is given 200 rows, or it
-would refuse (`nn.position`); those past 100 stay as they were drawn.
+The task needs nothing but positions: predict the previous token of every token in a random text. One block is trained
+on texts of up to 100 tokens and tested on texts of 200. The table has 200 rows, because a shorter one raises an error
+(`nn.position`); the rows past 100 keep their random initialisation.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from transduce.rng import torch_generator
 Kind = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 KINDS: tuple[Kind, ...] = ("sinusoidal", "learned", "rotary", "alibi", "none")
 
-LEARNT = 0.95
-"""Share of tokens named rightly from which on the task counts as learnt."""
-KEPT = 0.9
-"""Of what it knows at trained positions, what a model must know beyond them to be said to generalise."""
+LEARNED = 0.95
+"""Accuracy from which on the task counts as learned."""
+RETAINED = 0.9
+"""Share of the accuracy at trained positions that a model must reach beyond them to generalise."""
 
 
 @dataclass(frozen=True)
 class PositionSetting:
-    """Lengths, and how long to train."""
+    """Lengths, sizes and updates."""
 
     trained: int = 100
-    """Most tokens of a text in training; the fewest are half of it."""
+    """Maximum text length in training; the minimum is half of it."""
     tested: int = 200
     dim: int = 64
     words: int = 16
     updates: int = 400
     rows: int = 16
-    """Texts in a batch."""
+    """Batch size."""
     test_rows: int = 64
     bin: int = 10
-    """Positions whose accuracies make one point of the picture."""
+    """Positions per point of the chart."""
 
 
 DEFAULT = PositionSetting()
 
 
-class Namer(nn.Module):
-    """One block without a hidden future, and what stands before and behind it."""
+class PreviousTokenModel(nn.Module):
+    """Embedding, one bidirectional block and an output layer."""
 
     def __init__(self, kind: Kind, setting: PositionSetting) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Namer(nn.Module):
             model_dim=dim, num_heads=4, ffn_dim=2 * dim, norm="pre", dropout=0.0, positions=kind,
             max_positions=setting.tested,
         )  # fmt: skip
-        self.embedding = Embedding(setting.words, dim, scaled=False)  # a learned position is as small at first
+        self.embedding = Embedding(setting.words, dim, scaled=False)  # at the scale of learned positions
         self.positions, self.relations = added_positions(config), relative_positions(config, bidirectional=True)
         self.block, self.norm = EncoderBlock(config), final_norm(config)
         self.output = Output(setting.words, dim)
@@ -76,7 +76,7 @@ class Namer(nn.Module):
 
 
 def measure(seed: int = 1, report: Report = silent, setting: PositionSetting = DEFAULT) -> Finding:
-    """Train one model for each kind of positions on the same texts, and ask it about longer ones."""
+    """Train one model for each kind of positions on the same texts, and test it on longer ones."""
     short, long = {}, {}
     for kind in KINDS:
         model = train(kind, seed, report, setting)
@@ -85,14 +85,14 @@ def measure(seed: int = 1, report: Report = silent, setting: PositionSetting = D
     trained, tested = setting.trained, setting.tested
     return Finding(
         title="Positions beyond the training length",
-        claim="sinusoidal positions let a model generalise to texts longer than those it was trained on; learned ones, "
-        "as good otherwise, do not.",
+        claim="sinusoidal positions let a model generalise to texts longer than those in training; learned ones, "
+        "equally good otherwise, do not.",
         setting={
             "updates": setting.updates,
-            "texts in a batch": setting.rows,
+            "batch size": setting.rows,
             "width": setting.dim,
             "words": setting.words,
-            "trained on lengths": f"{trained // 2} to {trained}",
+            "training lengths": f"{trained // 2} to {trained}",
         },
         columns=(
             *("positions", f"1 to {trained}, of {trained}", f"1 to {trained}, of {tested}"),
@@ -107,41 +107,41 @@ def measure(seed: int = 1, report: Report = silent, setting: PositionSetting = D
     )
 
 
-def texts(rows: int, length: int, words: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw texts and what is to be said at each position: the token before; at the first, itself.  -> (B N), (B N)."""
+def sample_texts(rows: int, length: int, words: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Sample texts and the previous token at each position; at the first, the token itself.  -> (B N), (B N)."""
     token_BN = torch.randint(0, words, (rows, length), generator=generator)
     return token_BN, torch.cat([token_BN[:, :1], token_BN[:, :-1]], dim=1)
 
 
-def train(kind: Kind, seed: int, report: Report, setting: PositionSetting) -> Namer:
+def train(kind: Kind, seed: int, report: Report, setting: PositionSetting) -> PreviousTokenModel:
     """Train one model; the texts are the same for every kind."""
-    model = Namer(kind, setting)
+    model = PreviousTokenModel(kind, setting)
     initialize(model, seed)
 
     def loss(generator: torch.Generator) -> Tensor:
         length = int(torch.randint(setting.trained // 2, setting.trained + 1, (), generator=generator))
-        token_BN, said_BN = texts(setting.rows, length, setting.words, generator)
-        return F.cross_entropy(model(token_BN).flatten(0, 1), said_BN.flatten())
+        token_BN, previous_BN = sample_texts(setting.rows, length, setting.words, generator)
+        return F.cross_entropy(model(token_BN).flatten(0, 1), previous_BN.flatten())
 
-    def rate(update: int) -> float:
+    def schedule(update: int) -> float:
         return 5e-3 * min(update / 50, 1 - (update - 1) / setting.updates)
 
     stage = f"training, {kind} positions"
-    fit(model, loss, setting.updates, seed, report, stage, rate, betas=(0.9, 0.999), clip=1.0)
+    fit(model, loss, setting.updates, seed, report, stage, schedule, betas=(0.9, 0.999), max_grad_norm=1.0)
     return model
 
 
-def accuracy_by_position(model: Namer, length: int, seed: int, setting: PositionSetting) -> Tensor:
-    """Return the share of texts in which each position was named rightly.  -> (N)."""
+def accuracy_by_position(model: PreviousTokenModel, length: int, seed: int, setting: PositionSetting) -> Tensor:
+    """Return the share of texts with a correct prediction at each position.  -> (N)."""
     generator = torch_generator(seed + 1)
-    token_BN, said_BN = texts(setting.test_rows, length, setting.words, generator)
+    token_BN, previous_BN = sample_texts(setting.test_rows, length, setting.words, generator)
     with torch.no_grad():
-        right_BN: Tensor = model(token_BN).argmax(dim=-1) == said_BN
-    return right_BN.double().mean(dim=0)
+        correct_BN: Tensor = model(token_BN).argmax(dim=-1) == previous_BN
+    return correct_BN.double().mean(dim=0)
 
 
 def _rejects(setting: PositionSetting) -> bool:
-    """Whether a table of the trained length refuses a longer text rather than make something up."""
+    """Whether a table of the trained length raises an error for a longer text."""
     try:
         LearnedPositions(setting.dim, setting.trained).first(setting.tested)
     except DataError:
@@ -150,14 +150,14 @@ def _rejects(setting: PositionSetting) -> bool:
 
 
 def checks(short: dict[Kind, Tensor], long: dict[Kind, Tensor], setting: PositionSetting) -> tuple[ClaimCheck, ...]:
-    """Judge by accuracies at each position of texts of trained length and of longer ones.  (N) each."""
+    """Check the claim on accuracies by position, in texts of trained length and in longer ones.  (N) each."""
     near = {kind: short[kind].mean().item() for kind in KINDS}
     far = {kind: long[kind][setting.trained :].mean().item() for kind in KINDS}
     chance = 1 / setting.words
     return (
         ClaimCheck(
-            f"at trained lengths both are as good: {near['sinusoidal']:.1%} and {near['learned']:.1%} are right",
-            min(near["sinusoidal"], near["learned"]) > LEARNT,
+            f"at trained lengths both learn the task: {near['sinusoidal']:.1%} and {near['learned']:.1%} are correct",
+            min(near["sinusoidal"], near["learned"]) > LEARNED,
         ),
         ClaimCheck(
             f"beyond them, learned positions are no better than guessing ({far['learned']:.1%}, guessing {chance:.1%})",
@@ -169,9 +169,9 @@ def checks(short: dict[Kind, Tensor], long: dict[Kind, Tensor], setting: Positio
             far["sinusoidal"] > 2 * far["learned"],
         ),
         ClaimCheck(
-            f"with sinusoids the model generalises: it keeps {KEPT:.0%} of what it knew (it keeps "
+            f"with sinusoids the model generalises: it retains {RETAINED:.0%} of its accuracy (it retains "
             f"{far['sinusoidal'] / near['sinusoidal']:.0%}; rotary positions {far['rotary'] / near['rotary']:.0%})",
-            far["sinusoidal"] > KEPT * near["sinusoidal"],
+            far["sinusoidal"] > RETAINED * near["sinusoidal"],
         ),
     )
 
@@ -182,4 +182,4 @@ def _chart(long: dict[Kind, Tensor], setting: PositionSetting) -> Chart:
         return Series(kind, tuple(range(setting.bin, setting.tested + 1, setting.bin)), tuple(binned_N.tolist()))
 
     title = f"Texts of {setting.tested} tokens, trained on at most {setting.trained}"
-    return Chart(title, "position", "share named rightly", tuple(line(kind) for kind in KINDS))
+    return Chart(title, "position", "accuracy", tuple(line(kind) for kind in KINDS))

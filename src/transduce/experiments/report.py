@@ -1,4 +1,4 @@
-"""A finding as files: the table as Markdown and JSON, the charts as one SVG."""
+"""Files of a finding: the table as Markdown and JSON, the charts as one SVG."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from transduce.storage.filesystem import create_parents
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARKS = "osD^vXP*"
-"""Of the lines of a chart in turn, so that they are told apart without colours, too."""
+MARKERS = "osD^vXP*"
+"""Markers of the lines in a chart, so that they differ without colours, too."""
 
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[None]:
-    """Make the folder that files will go to before something is measured for minutes, not after; where nothing comes of
-    it, a folder that was not there goes again."""
+    """Create the output folder before measuring for minutes; remove a new one if nothing is written."""
     with create_parents(folder / "any", folder):
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise CannotCreate(f"{folder}: cannot be written (you may not); choose another place")
+            raise CannotCreate(f"{folder}: is not writable; choose another folder")
         yield
 
 
 def save(finding: Finding, folder: Path, name: str) -> Iterator[Path]:
-    """Write the files and say of each where it is; the picture, which needs matplotlib, last."""
+    """Write the files and yield their paths; the figure, which needs matplotlib, last."""
     numbers = json.dumps(finding.to_json(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     for ending, content in (("json", numbers), ("md", markdown(finding)), ("svg", None)):
         path = folder / f"{name}.{ending}"
@@ -42,14 +41,14 @@ def save(finding: Finding, folder: Path, name: str) -> Iterator[Path]:
 
 
 def cell_text(cell: Cell) -> str:
-    """Return a cell as it is shown: 1,024 and 0.0312 and 1.3e-05."""
+    """Format a cell: 1,024 and 0.0312 and 1.3e-05."""
     if isinstance(cell, str):
         return cell
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.0f}" if 1000 <= abs(cell) < 1e6 else f"{cell:.3g}"
 
 
 def table_text(finding: Finding) -> list[list[str]]:
-    """Return the table as it is shown, its head first."""
+    """Return the formatted table, header first."""
     return [list(finding.columns), *([cell_text(cell) for cell in row] for row in finding.rows)]
 
 
@@ -59,13 +58,13 @@ def setting_text(finding: Finding) -> str:
 
 
 def verdict_lines(finding: Finding) -> list[str]:
-    """Return the outcome and the checks it follows from."""
+    """Return the outcome, then the checks that it follows from."""
     checks = [f"{'yes' if check.passed else 'no'}: {check.statement}" for check in finding.checks]
     return [f"The claim {finding.outcome}.", *checks]
 
 
 def markdown(finding: Finding) -> str:
-    """Return the finding as a section of a page."""
+    """Return the finding as a Markdown section."""
     head, *rows = table_text(finding)
     left = [isinstance(cell, str) for cell in finding.rows[0]]
     lines = [head, ["---" if is_left else "---:" for is_left in left], *rows]
@@ -88,8 +87,8 @@ def draw(charts: Sequence[Chart]) -> bytes:
 
 def _draw_chart(axes: Axes, chart: Chart) -> None:
     for number, series in enumerate(chart.series):
-        mark: dict[str, Any] = {"marker": MARKS[number % len(MARKS)], "markersize": 4}
-        axes.plot(series.x, series.y, label=series.label, markevery=max(1, len(series.x) // 12), **mark)
+        marker: dict[str, Any] = {"marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+        axes.plot(series.x, series.y, label=series.label, markevery=max(1, len(series.x) // 12), **marker)
     axes.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
     axes.set_xscale("log" if chart.log_x else "linear")
     axes.set_yscale("log" if chart.log_y else "linear")

@@ -1,7 +1,7 @@
 """With and without the division by √d_k (section 3.2.1 and its footnote 4).
 
-Queries and keys are drawn as the footnote has them: independent numbers of mean 0 and variance 1. What then happens
-to scores, softmax and gradients is a matter of width alone; nothing is trained.
+Queries and keys are sampled as in the footnote: independent values of mean 0 and variance 1. Scores, softmax and
+gradients then depend on the width alone; nothing is trained.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from transduce.nn.attention.dot_product import attention_scores, per_group
 from transduce.rng import torch_generator
 
 CLOSE = 0.1
-"""How far from what the footnote computes a measured variance may be, as a share of it."""
+"""Relative difference allowed between a measured variance and that of the footnote."""
 STEADY = 0.05
-"""How much of the entropy may change where it is said not to."""
-STARVED = 0.01
-"""A gradient of less than this share of another hardly arrives."""
+"""Relative change of the entropy that still counts as constant."""
+VANISHING = 0.01
+"""A gradient below this share of another counts as vanishing."""
 
 
 @dataclass(frozen=True)
 class ScalingSetting:
-    """Which widths, and how many draws."""
+    """Widths and sample sizes."""
 
     key_dims: tuple[int, ...] = (4, 16, 64, 256, 1024)
-    """Growing."""
+    """In rising order."""
     paper_dim: int = 64
-    """One of them: that of the paper's base model."""
+    """The width of the paper's base model, one of `key_dims`."""
     sentences: int = 64
     length: int = 64
-    """Queries of a sentence, and keys that each looks at."""
+    """Queries per sentence, and keys per query."""
 
 
 DEFAULT = ScalingSetting()
 
 
 class AttentionStatistics(NamedTuple):
-    """Means over queries of what one attention does, medians for gradients (the typical query's)."""
+    """Statistics of one attention: means over queries, for gradients medians (those of a typical query)."""
 
     variance: float
     entropy: float
-    """In nats; the most is the logarithm of the number of keys."""
+    """In nats; at most the logarithm of the number of keys."""
     largest: float
     score_gradient: float
     query_gradient: float
 
 
 def measure(seed: int = 1, report: Report = silent, setting: ScalingSetting = DEFAULT) -> Finding:
-    """Draw queries, keys and values of every width, and attend with and without the division."""
+    """Sample queries, keys and values of every width, and attend with and without the division."""
     plain, scaled = [], []
     for key_dim in setting.key_dims:
         report("width", key_dim)
-        drawn = draw(key_dim, setting, seed)
-        plain.append(look(*drawn, scale=1.0))
-        scaled.append(look(*drawn, scale=key_dim**-0.5))
+        inputs = sample_inputs(key_dim, setting, seed)
+        plain.append(attention_statistics(*inputs, scale=1.0))
+        scaled.append(attention_statistics(*inputs, scale=key_dim**-0.5))
     return Finding(
         title="Division by √d_k",
-        claim="without the division by √d_k, wide keys push the softmax to where its gradients vanish; with it, "
+        claim="without the division by √d_k, wide keys saturate the softmax, so that its gradients vanish; with it, "
         "scores keep variance 1 at every width.",
-        setting={"queries": setting.sentences * setting.length, "keys for each": setting.length},
+        setting={"queries": setting.sentences * setting.length, "keys per query": setting.length},
         columns=(
             "d_k",
             "divided",
@@ -84,16 +84,16 @@ def measure(seed: int = 1, report: Report = silent, setting: ScalingSetting = DE
     )
 
 
-def draw(key_dim: int, setting: ScalingSetting, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values of one head, all numbers standard normal.  -> (B 1 N K) each."""
+def sample_inputs(key_dim: int, setting: ScalingSetting, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of one head, all values standard normal.  -> (B 1 N K) each."""
     generator = torch_generator(seed)
     shape = (setting.sentences, 1, setting.length, key_dim)
     query, key, value = (torch.randn(shape, generator=generator) for _ in range(3))
     return query, key, value
 
 
-def look(query: Tensor, key: Tensor, value: Tensor, scale: float) -> AttentionStatistics:
-    """Attend, and send a gradient of norm 1 back from each output."""
+def attention_statistics(query: Tensor, key: Tensor, value: Tensor, scale: float) -> AttentionStatistics:
+    """Attend, and backpropagate a gradient of norm 1 from each output."""
     query = query.clone().requires_grad_()
     score_BHQM = attention_scores(query, key, scale=scale)
     weight_BHQM = score_BHQM.softmax(dim=-1)
@@ -116,7 +116,7 @@ def _checks(
     ratios = [one.variance / key_dim for one, key_dim in zip(plain, setting.key_dims, strict=True)]
     variances, entropies = [one.variance for one in scaled], [one.entropy for one in scaled]
     at_paper = setting.key_dims.index(setting.paper_dim)
-    usual = plain[at_paper].query_gradient / scaled[at_paper].query_gradient
+    ratio_at_paper = plain[at_paper].query_gradient / scaled[at_paper].query_gradient
     lost = [getattr(plain[-1], name) / getattr(scaled[-1], name) for name in ("score_gradient", "query_gradient")]
     return (
         ClaimCheck(
@@ -129,7 +129,7 @@ def _checks(
         ),
         ClaimCheck(
             f"without it the softmax sharpens with width: entropy {plain[0].entropy:.2f} at d_k = "
-            f"{setting.key_dims[0]}, {plain[-1].entropy:.2f} at {widest}, of at most {most:.2f}",
+            f"{setting.key_dims[0]}, {plain[-1].entropy:.2f} at {widest}, at most {most:.2f}",
             plain[-1].entropy < plain[0].entropy / 2,
         ),
         ClaimCheck(
@@ -137,18 +137,18 @@ def _checks(
             max(entropies) < min(entropies) * (1 + STEADY),
         ),
         ClaimCheck(
-            f"at d_k = {widest} the scores of a typical query get less than {STARVED:.0%} of the gradient they get "
+            f"at d_k = {widest} the scores of a typical query get less than {VANISHING:.0%} of the gradient they get "
             f"with the division ({lost[0]:.2g} of it)",
-            lost[0] < STARVED,
+            lost[0] < VANISHING,
         ),
         ClaimCheck(
-            f"and so does the query itself, though longer keys carry the gradient back to it ({lost[1]:.2g})",
-            lost[1] < STARVED,
+            f"so does the query itself, although longer keys scale its gradient up ({lost[1]:.2g})",
+            lost[1] < VANISHING,
         ),
         ClaimCheck(
             f"already at the paper's d_k = {setting.paper_dim} a typical query gets less gradient without the division "
-            f"({usual:.2g} of what it gets with it)",
-            usual < 1,
+            f"({ratio_at_paper:.2g} of that with it)",
+            ratio_at_paper < 1,
         ),
     )
 
@@ -159,8 +159,8 @@ def _charts(
     def chart(title: str, name: str, y_label: str, log_y: bool = True) -> Chart:
         lines = {"without √d_k": plain, "with √d_k": scaled}
         series = (
-            Series(label, setting.key_dims, tuple(getattr(one, name) for one in looks))
-            for label, looks in lines.items()
+            Series(label, setting.key_dims, tuple(getattr(one, name) for one in found))
+            for label, found in lines.items()
         )
         return Chart(title, "d_k", y_label, tuple(series), log_x=True, log_y=log_y)
 

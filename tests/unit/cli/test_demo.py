@@ -41,7 +41,7 @@ def test_it_learns_tests_draws_and_may_be_run_again(small_demo: Path, capsys: py
     for _ in range(2):
         assert run(["demo", "--output", "runs/demo"]) == 0
         shown = capsys.readouterr().out
-        assert "8 words the model has never seen" in shown and "what to type next" in shown
+        assert "8 words the model has never seen" in shown and "next steps" in shown
     scores = json.loads((small_demo / "runs/demo/scores.json").read_text())
     assert 0.0 <= scores["word_accuracy"] <= 1.0 and scores["phoneme_error_rate"] >= 0 and scores["train_seconds"] > 0
     assert (small_demo / "runs/demo/attention.png").exists() and (small_demo / "runs/demo/attention.html").exists()

@@ -1,4 +1,4 @@
-"""Costs of layers against arithmetic done by hand, and what a verdict makes of them."""
+"""Costs of layers against arithmetic done by hand, and the verdict on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ N, D = 11, 24
 @pytest.mark.parametrize(
     ("kind", "operations"),
     [
-        ("self-attention", 4 * 2 * N * D * D + 2 * 2 * N * N * D),  # four projections, scores, mixture
+        ("self-attention", 4 * 2 * N * D * D + 2 * 2 * N * N * D),  # four projections, scores, weighted sum
         ("recurrent", 2 * 2 * N * D * D),  # from the input, from the state before
         ("convolutional", 2 * 3 * N * D * D),
     ],
@@ -33,7 +33,7 @@ def test_operations_are_those_counted_by_hand(kind: str, operations: int) -> Non
         ("restricted", 11, 2),
     ],
 )
-def test_a_gradient_arrives_through_so_many_steps(kind: str, length: int, path: int) -> None:
+def test_a_gradient_arrives_after_the_path_length(kind: str, length: int, path: int) -> None:
     assert path_length(kind, length, ComplexitySetting(window=5), seed=2) == path
 
 

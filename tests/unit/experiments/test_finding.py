@@ -1,4 +1,4 @@
-"""A finding says what its checks say, and its files say what it says."""
+"""The outcome of a finding follows from its checks, and its files agree with it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_the_outcome_follows_from_the_checks(passed: tuple[bool, ...], outcome: 
     assert page.verdict_lines(finding(*passed))[0] == f"The claim {outcome}."
 
 
-def test_the_three_files_say_the_same(tmp_path: Path) -> None:
+def test_the_three_files_agree(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
     one = finding(True, False)
     names = [path.name for path in page.save(one, tmp_path, "widgets")]
     assert names == ["widgets.json", "widgets.md", "widgets.svg"]
     saved = json.loads((tmp_path / "widgets.json").read_text())
-    assert saved["rows"] == [["a", 1024, 0.03125], ["b", 3, None]]  # infinity is no JSON
+    assert saved["rows"] == [["a", 1024, 0.03125], ["b", 3, None]]  # JSON has no infinity
     assert [check["passed"] for check in saved["checks"]] == [True, False]
     text = (tmp_path / "widgets.md").read_text()
     assert "| a | 1,024 | 0.0312 |" in text and "| --- | ---: | ---: |" in text
@@ -58,16 +58,16 @@ def test_a_picture_is_the_same_bytes_each_time() -> None:
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_every_claim_of_the_list_has_something_that_measures_it(name: str) -> None:
+def test_every_listed_claim_has_a_measure(name: str) -> None:
     assert callable(find(name))
 
 
-def test_a_claim_that_is_not_there_is_refused_with_what_is() -> None:
+def test_an_unknown_claim_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(SettingsError, match="'scalling'; did you mean 'scaling'"):
         find("scalling")
 
 
-def test_a_folder_that_cannot_be_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_rejected_before_measuring(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotCreate, match="file"), page.opened(tmp_path / "file" / "folder"):
         pytest.fail("something would have been measured")

@@ -39,17 +39,17 @@ def test_the_product_of_jacobians_is_the_gradient() -> None:
 
 @pytest.mark.parametrize("back", [1, 4, 11])
 def test_norms_are_those_of_torch_s_jacobian(back: int) -> None:
-    read = attention(2, 8, seed=3)
+    layer = attention(2, 8, seed=3)
     one = inputs()[:1]
-    whole = torch.autograd.functional.jacobian(lambda x: read(x)[0, -1], one)
-    assert by_distance(read, one, 11)[back - 1].item() == pytest.approx(whole[:, 0, 12 - back].norm().item())
+    whole = torch.autograd.functional.jacobian(lambda x: layer(x)[0, -1], one)
+    assert by_distance(layer, one, 11)[back - 1].item() == pytest.approx(whole[:, 0, 12 - back].norm().item())
 
 
 @pytest.mark.parametrize("bias", [0.0, 5.0])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_the_gate_with_the_bias_is_the_one_that_remembers(cell: str, bias: float) -> None:
-    """Where nothing new comes in, each step keeps sigmoid(bias) of what was there."""
-    network = gated_network(cell, 8, seed=3, remembering=bias)  # type: ignore[arg-type]
+def test_the_bias_belongs_to_the_gate_that_keeps_the_state(cell: str, bias: float) -> None:
+    """Without input, each step keeps sigmoid(bias) of the state."""
+    network = gated_network(cell, 8, seed=3, open_bias=bias)  # type: ignore[arg-type]
     with torch.no_grad():
         for weight in ("weight_ih_l0", "weight_hh_l0"):
             getattr(network.layers[0], weight).zero_()

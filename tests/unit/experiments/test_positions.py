@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from transduce.experiments.finding import Finding, silent
-from transduce.experiments.positions import KINDS, Namer, PositionSetting, checks, measure, texts, train
+from transduce.experiments.positions import (
+    KINDS,
+    PositionSetting,
+    PreviousTokenModel,
+    checks,
+    measure,
+    sample_texts,
+    train,
+)
 from transduce.nn.initialization import initialize
 
 SMALL = PositionSetting(trained=8, tested=16, dim=32, words=5, updates=180, rows=12, test_rows=32, bin=4)
@@ -19,19 +27,19 @@ def finding() -> Finding:
     return measure(setting=SMALL)
 
 
-def test_what_is_to_be_said_is_the_token_before() -> None:
-    tokens, said = texts(3, 7, 5, torch.Generator().manual_seed(1))
-    assert said[:, 1:].tolist() == tokens[:, :-1].tolist() and said[:, 0].tolist() == tokens[:, 0].tolist()
+def test_the_label_is_the_previous_token() -> None:
+    tokens, previous = sample_texts(3, 7, 5, torch.Generator().manual_seed(1))
+    assert previous[:, 1:].tolist() == tokens[:, :-1].tolist() and previous[:, 0].tolist() == tokens[:, 0].tolist()
 
 
-def test_both_learn_what_they_are_trained_on_and_nothing_is_learnt_without_positions(finding: Finding) -> None:
+def test_both_learn_at_trained_lengths_and_nothing_is_learned_without_positions(finding: Finding) -> None:
     near = {row[0]: float(row[1]) for row in finding.rows}
     assert min(near["sinusoidal"], near["learned"]) > 0.9
     assert near["none"] < 0.5
 
 
-def test_a_learned_position_that_was_never_seen_stays_as_it_was_drawn() -> None:
-    trained, fresh = train("learned", 1, silent, replace(SMALL, updates=5)), Namer("learned", SMALL)
+def test_an_untrained_position_keeps_its_initialisation() -> None:
+    trained, fresh = train("learned", 1, silent, replace(SMALL, updates=5)), PreviousTokenModel("learned", SMALL)
     initialize(fresh, 1)
     assert torch.equal(trained.positions.first(16)[8:], fresh.positions.first(16)[8:])
     assert not torch.equal(trained.positions.first(16)[:8], fresh.positions.first(16)[:8])
@@ -51,7 +59,7 @@ def test_the_verdict_follows_the_accuracies(sinusoidal: float) -> None:
     assert passed == [True, True, True, sinusoidal > 0.4, sinusoidal > 0.9]
 
 
-def test_the_picture_has_a_line_for_each_kind(finding: Finding) -> None:
+def test_the_chart_has_a_line_for_each_kind(finding: Finding) -> None:
     assert [series.label for series in finding.charts[0].series] == list(KINDS)
     assert finding.charts[0].series[0].x == (4, 8, 12, 16)
 
