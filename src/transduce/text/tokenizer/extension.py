@@ -1,12 +1,11 @@
 """Extend a trained tokenizer by new pieces: old tokens keep their ids, new ones follow.
 
-- `bpe`: merges learned on the new text are made after all old ones, and only make pieces that are new. So a text is cut
-  as before, and then some neighbours are joined: `encode` before is `encode` now with every new piece taken apart.
-- `word` and `character`: words or characters that were unknown, or spelled in bytes, get tokens of their own.
+- `bpe`: merges learned on the new text follow all old merges and make only new pieces. A text is segmented as before;
+  then some neighbouring pieces are merged: splitting every new piece gives the old segmentation.
+- `word` and `character`: words or characters that were unknown, or encoded as bytes, get their own tokens.
 
-In all three a text without any of the new pieces has the very same tokens as before. Pieces cannot be added to
-`unigram` and `wordpiece` so that this holds (they would segment old text differently), `byte` is complete, and imported
-tokenizers are not changed.
+In all three, a text without new pieces keeps its tokens exactly. `unigram` and `wordpiece` cannot be extended like this
+(they would segment old text differently), `byte` is complete, and imported tokenizers are not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Pair = tuple[str, str]
 
 
 def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequency: int) -> Tokenizer:
-    """Return the tokenizer with at most so many new pieces, which occur so often in the texts."""
+    """Return the tokenizer with up to `most` new pieces that occur at least `min_frequency` times in the texts."""
     if not isinstance(tokenizer, Tokenizer) or tokenizer.kind not in _LEARN:
         raise SettingsError(
             f"pieces cannot be added to a tokenizer of kind {tokenizer.kind} without segmenting old text differently; "
@@ -46,18 +45,18 @@ def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequen
 
 
 def add_language_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Tokenizer:
-    """Return the tokenizer with tags for some more languages."""
+    """Return the tokenizer with tags for further languages."""
     if not isinstance(tokenizer, Tokenizer):
         raise SettingsError("languages cannot be added to an imported tokenizer; train a new model")
     content = _whole(tokenizer)
     vocabulary = content["model"]["vocab"]
     for number, piece in enumerate(map(tag_piece, languages), start=tokenizer.size):
-        if isinstance(vocabulary, list):  # of unigram, with scores
+        if isinstance(vocabulary, list):  # unigram: pieces with scores
             vocabulary.append([piece, 0.0])
         else:
             vocabulary[piece] = number
-        likeness = content["added_tokens"][0]
-        content["added_tokens"].append({**likeness, "id": number, "content": piece})
+        template = content["added_tokens"][0]
+        content["added_tokens"].append({**template, "id": number, "content": piece})
     made = Tokenizer.from_json(json.dumps(content), "the tokenizer with new tags")
     if {made.tags[language] for language in languages} & set(made.encode(" ".join(map(tag_piece, languages)))):
         raise SettingsError(
@@ -67,7 +66,7 @@ def add_language_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Toke
 
 
 def _whole(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the tokenizer's file with every token in the vocabulary of its model, so that what follows keeps count."""
+    """Return the tokenizer's file with all added tokens in the model's vocabulary, so that new ids follow them."""
     content: dict[str, Any] = json.loads(tokenizer.to_json())
     vocabulary = content["model"]["vocab"]
     known = {piece for piece, _ in vocabulary} if isinstance(vocabulary, list) else vocabulary.keys()
@@ -82,9 +81,9 @@ def _whole(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def made_of(old: AnyTokenizer, new: AnyTokenizer) -> list[list[int]]:
-    """Return for each token that `new` has beyond `old` the tokens that `old` uses in its place.
+    """Return the tokens of `old` that each new token of `new` replaces.
 
-    Raises ValueError where the first tokens of `new` are not those of `old`.
+    Raises ValueError unless the vocabulary of `new` starts with that of `old`.
     """
     before, after = old.vocabulary, new.vocabulary
     if after[: len(before)] != before or old.kind != new.kind:
@@ -112,7 +111,7 @@ def made_of(old: AnyTokenizer, new: AnyTokenizer) -> list[list[int]]:
 def _learn_merges(
     model: dict[str, Any], library: tokenizers.Tokenizer, words: Counter[str], most: int, min_frequency: int
 ) -> None:
-    """Go on where byte-pair encoding stopped: join the most frequent pair of neighbours, again and again."""
+    """Continue byte-pair encoding: repeatedly merge the most frequent pair of neighbouring pieces."""
     pieces: Counter[tuple[str, ...]] = Counter()
     for word, count in words.items():
         for part, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(word)):
@@ -120,7 +119,7 @@ def _learn_merges(
     table = _Pairs(pieces)
     while most and (best := table.most_frequent(min_frequency)) is not None:
         joined = "".join(best)
-        if joined in model["vocab"]:  # an old merge might go on from it: old text would be cut otherwise
+        if joined in model["vocab"]:  # an old merge might apply to it and change the segmentation of old text
             table.forget(best)
             continue
         model["vocab"][joined] = len(model["vocab"])
@@ -130,7 +129,7 @@ def _learn_merges(
 
 
 class _Pairs:
-    """Words in pieces, and how often each pair of neighbours occurs."""
+    """Words as pieces, and the frequency of each pair of neighbouring pieces."""
 
     def __init__(self, words: Counter[tuple[str, ...]]) -> None:
         self._words = [list(word) for word in words]
@@ -144,7 +143,7 @@ class _Pairs:
         self._forgotten: set[Pair] = set()
 
     def _add(self, place: int, sign: int) -> set[Pair]:
-        """Count the pairs of a word in, or out."""
+        """Add the pairs of a word to the counts (sign 1) or remove them (sign -1)."""
         found = set(pairwise(self._words[place]))
         for pair in pairwise(self._words[place]):
             self._pairs[pair] += sign * self._counts[place]
@@ -153,7 +152,7 @@ class _Pairs:
         return found
 
     def most_frequent(self, least: int) -> Pair | None:
-        """The pair that occurs most often, the first by name of several; None below so often."""
+        """The most frequent pair, ties in alphabetical order; None if it occurs fewer than `least` times."""
         while self._heap:
             count, pair = self._heap[0]
             now = 0 if pair in self._forgotten else self._pairs[pair]
@@ -165,11 +164,11 @@ class _Pairs:
         return None
 
     def forget(self, pair: Pair) -> None:
-        """Offer this pair no more."""
+        """Never return this pair again."""
         self._forgotten.add(pair)
 
     def join(self, pair: Pair) -> None:
-        """Make one piece of every such pair."""
+        """Merge every occurrence of a pair."""
         changed: set[Pair] = set()
         for place in sorted(self._places[pair]):
             changed |= self._add(place, -1)
@@ -181,7 +180,7 @@ class _Pairs:
 
 
 def _joined(pieces: list[str], pair: Pair) -> list[str]:
-    """Join each occurrence of a pair, from the left."""
+    """Merge each occurrence of a pair, from the left."""
     made: list[str] = []
     for piece in pieces:
         if made and (made[-1], piece) == pair:
@@ -211,7 +210,7 @@ def _learn_characters(
 
 
 def _take(vocabulary: dict[str, int], counts: Counter[str], most: int, min_frequency: int) -> None:
-    """Give tokens to the most frequent that have none."""
+    """Add the most frequent new pieces to a vocabulary."""
     new = [(piece, count) for piece, count in counts.items() if piece not in vocabulary and count >= min_frequency]
     for piece, _ in sorted(new, key=lambda item: (-item[1], item[0]))[:most]:
         vocabulary[piece] = len(vocabulary)

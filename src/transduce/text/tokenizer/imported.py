@@ -33,10 +33,10 @@ MARK = re.compile(r'\s*\{\s*"imported"')
 """Beginning of an imported tokenizer's file."""
 
 MAX_TAG = 80
-"""Characters of the longest language tag that is looked for in text."""
+"""Longest language tag that is recognised in text, in characters."""
 
 SettingsFile = Literal["tokenizer_config.json", "special_tokens_map.json"]
-"""Names that a file may be written under: not whatever a stranger calls it."""
+"""Allowed names of written files, since an untrusted folder could name any."""
 
 Tokens = Annotated[tuple[int, ...], pydantic.Field(strict=False)]
 
@@ -44,21 +44,21 @@ CLEANED = {
     before: before.strip() if before == " ' " else before[1:]
     for before in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
 }
-"""Spaces that are closed up in decoded text, in this order, where a tokenizer asks for it."""
+"""Replacements of `clean_up_tokenization_spaces`, in this order."""
 
 
 class ImportedConfig(Config):
-    """Settings of an imported tokenizer besides its pieces."""
+    """Settings of an imported tokenizer except its vocabulary."""
 
     family: str
-    """Which kind of model it belongs to: marian, m2m_100, nllb, bert, gpt2, t5 or llama."""
+    """Model family: marian, m2m_100, nllb, bert, gpt2, t5 or llama."""
 
     size: int = pydantic.Field(gt=0, le=10_000_000)
-    """How many tokens the model knows; it may have rows that no piece belongs to."""
+    """Vocabulary size of the model; some of its embedding rows may have no piece."""
 
     pad: int
     start: int
-    """First token: of a decoder's output, or of a text encoder's input."""
+    """Start token of a decoder's output, or of a text encoder's input."""
     end: int
     unknown: int | None = None
     mask: int | None = None
@@ -71,25 +71,25 @@ class ImportedConfig(Config):
     """Tokens after a text."""
 
     target_prefix: Tokens = ()
-    """Tokens that every output begins with, after the start token: the language to translate into."""
+    """Tokens after the start token of every output: the target language."""
 
     skipped: Tokens = ()
     """Tokens that `decode` skips."""
 
     tags: dict[str, int] = pydantic.Field(default_factory=dict)
-    """Languages, as the vocabulary spells them."""
+    """Language tags as the vocabulary spells them -> their tokens."""
 
     reads_tags: bool = False
-    """Whether a tag at the beginning of a text is read as one."""
+    """Whether a language tag at the beginning of a text is parsed."""
 
     readable: dict[str, int] = pydantic.Field(default_factory=dict)
-    """Special pieces that are read from text wherever they stand."""
+    """Special tokens that are parsed anywhere in a text -> their ids."""
 
     clean_up: bool = False
-    """Whether decoded text is rid of the spaces before signs and English endings."""
+    """Whether `decode` removes spaces before punctuation and English contractions."""
 
     files: dict[SettingsFile, dict[str, Any]] = pydantic.Field(default_factory=dict)
-    """Settings it came with, by the names of their files, to be written again; nothing here reads them."""
+    """Original settings by file name, written again on export and otherwise unused."""
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> Self:
@@ -102,7 +102,7 @@ class ImportedConfig(Config):
 
 
 class Codec(Protocol):
-    """What finds pieces in text and puts them together again."""
+    """Segments text into pieces, and joins pieces to text."""
 
     @property
     def kind(self) -> str: ...
@@ -117,25 +117,25 @@ class Codec(Protocol):
 
 
 class ImportedTokenizer(BaseTokenizer):
-    """A tokenizer of another project, with the interface of our own."""
+    """An imported tokenizer with the interface of our own."""
 
     kind: Literal["imported"] = "imported"
 
     def __init__(
         self, config: ImportedConfig, codec: Codec, side: Literal["both", "source", "target"] = "both"
     ) -> None:
-        """Use a codec as `config` says; raises ValueError where the two do not fit.
+        """Use a codec with a config; raises ValueError if they do not match.
 
-        Of a tokenizer for both sides, `side` says which it is used for: languages stand before sources, and answers
-        begin with them.
+        `side` is where a tokenizer of both sides is used: sources are preceded by their language, and targets
+        start with `target_prefix`.
         """
         self.config, self.codec, self.side = config, codec, side
         self.size, self.pad, self.start, self.end = config.size, config.pad, config.start, config.end
         self.unknown, self.mask = config.unknown, config.mask
         self.tags = dict(config.tags)
-        """Languages, as the vocabulary spells them, and their tokens."""
+        """Language tags as the vocabulary spells them -> their tokens."""
         self.target_prefix: tuple[int, ...] = () if side == "source" else config.target_prefix
-        """Tokens that every output begins with, after the start token."""
+        """Tokens after the start token of every output."""
         self.sentinels = list(config.readable.values())
         self._tag_tokens = frozenset(self.tags.values())
         self._language = [token for token in config.prefix if token in self._tag_tokens] if side != "target" else []
@@ -147,14 +147,14 @@ class ImportedTokenizer(BaseTokenizer):
         return f"ImportedTokenizer(family={self.config.family!r}, size={self.size})"
 
     def sides(self) -> tuple[ImportedTokenizer, ImportedTokenizer]:
-        """Return this tokenizer for sources and for targets; the same one where there is no difference."""
+        """Return this tokenizer for sources and for targets; the same object if they do not differ."""
         if self.side != "both" or not (self._language or self.target_prefix):
             return self, self
         source = ImportedTokenizer(self.config, self.codec, "source")
         return source, ImportedTokenizer(self.config, self.codec, "target")
 
     def with_languages(self, before: str | None = None, target_prefix: str | None = None) -> ImportedTokenizer:
-        """Return the same tokenizer with another language before its texts, or at the beginning of answers."""
+        """Return the tokenizer with other languages before its sources or targets."""
         others = tuple(token for token in self.config.prefix if token not in self._tag_tokens)
         changes: Table = {} if before is None else {"prefix": (self._tag(before), *others)}
         changes |= {} if target_prefix is None else {"target_prefix": (self._tag(target_prefix),)}
@@ -167,16 +167,16 @@ class ImportedTokenizer(BaseTokenizer):
 
     @property
     def reads_tags(self) -> bool:
-        """Whether a tag at the beginning of a text is read as one."""
+        """Whether a language tag at the beginning of a text is parsed."""
         return self.config.reads_tags
 
     def _tag(self, name: str) -> int:
         if name not in self.tags:
-            raise SettingsError(f"the model knows no language '{name}'{suggestion(name, self.tags)}")
+            raise SettingsError(f"the model has no language '{name}'{suggestion(name, self.tags)}")
         return self.tags[name]
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text, without start or end; a source's language stands first."""
+        """Return the tokens of a text, without start or end; those of a source begin with its language."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -191,7 +191,7 @@ class ImportedTokenizer(BaseTokenizer):
         return [*prefix, *tokens, *self.config.suffix]
 
     def _rows(self, texts: Sequence[str]) -> list[tuple[int | None, list[int]]]:
-        """The tag that each text begins with, if it is read, and the tokens of the rest."""
+        """Tag token at the beginning of each text, None without one, and the tokens of the rest."""
         for text in texts:
             check_surrogates(text)
         tagged = [self.split_tag(text) for text in texts]
@@ -208,7 +208,7 @@ class ImportedTokenizer(BaseTokenizer):
         return [(self.tags.get(tag), tokens) for (tag, _), tokens in zip(tagged, rows, strict=True)]
 
     def _cut(self, text: str) -> list[str]:
-        """Cut a text at special pieces that are read: what stands before the first, that piece, and so on."""
+        """Split a text at parsed special tokens; texts and special tokens alternate."""
         if self._readable is None:
             return [text]
         parts: list[str] = []
@@ -224,26 +224,26 @@ class ImportedTokenizer(BaseTokenizer):
         except (KeyboardInterrupt, SystemExit, TransduceError):
             raise
         except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
-            raise DataError(f"the text: the model's tokenizer cannot read it ({one_line(error)})") from None
+            raise DataError(f"the model's tokenizer cannot encode the text ({one_line(error)})") from None
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the tokens of a text, and which of its characters (from, up to) each was made of."""
+        """Return the tokens of a text, and the character offsets (begin, end) of each."""
         if not isinstance(self.codec, LibraryCodec):
             raise SettingsError("a SentencePiece tokenizer has no character offsets")
         check_surrogates(text)
         return self.codec.encode_with_offsets(text)
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """Return the language tag that a text begins with, and the rest; no tag where none is known or read."""
+        """Return the language tag at the beginning of a text, empty without one, and the rest."""
         tag = text[:MAX_TAG].partition("<<")[0] + "<<" if self.config.reads_tags else ""
         return (tag, text[len(tag) :]) if tag in self.tags and text.startswith(tag) else ("", text)
 
     def count_tags(self, tokens: Sequence[int]) -> int:
-        """Return how many tokens at the beginning are languages: they belong to all parts of a text that is cut."""
+        """Return the number of language tokens at the beginning, which all parts of a split text share."""
         return next((place for place, token in enumerate(tokens) if token not in self._tag_tokens), len(tokens))
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens without the special ones; unknown words are left out too, as elsewhere."""
+        """Return the text of tokens without special tokens; unknown words are left out too, as in `transformers`."""
         text = self.codec.decode([token for token in tokens if token not in self._skipped])
         if self.config.clean_up:
             for before, after in CLEANED.items():
@@ -252,12 +252,12 @@ class ImportedTokenizer(BaseTokenizer):
 
     @property
     def decode_removes_spaces(self) -> bool:
-        """Whether `decode` takes away spaces that stood there before the next token came."""
+        """Whether a further token can make `decode` remove earlier spaces."""
         return self.config.clean_up or self.codec.kind == "WordPiece"
 
     @property
     def vocabulary(self) -> list[str]:
-        """Every piece as its file spells it, by token; no two are alike."""
+        """Every piece as its file spells it, by token, without duplicates."""
         return list(self._names)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
@@ -265,21 +265,21 @@ class ImportedTokenizer(BaseTokenizer):
         return [self.codec.show(self._names[token]).replace(" ", SPACE) for token in tokens]
 
     def words(self, tokens: Sequence[int]) -> list[int | None]:
-        """Return which word of `decode(tokens)` each token is of, from 0; None for one that adds nothing to see.
+        """Return the index of the word of `decode(tokens)` that each token belongs to; None for tokens without text.
 
-        Words are what stands between spaces.
+        Words are separated by spaces.
         """
         found: list[int | None] = []
         before = ""
-        for place in range(len(tokens)):  # where spaces are put is known to the decoder alone
+        for place in range(len(tokens)):  # only the decoder knows where spaces are
             text = self.decode(tokens[: place + 1]).rstrip()
             found.append(None if text == before else len(text.split()) - 1)
             before = text
-        last = len(before.split()) - 1  # spaces that stood there before the next token came may have gone
+        last = len(before.split()) - 1  # a later token may have removed earlier spaces
         return [None if word is None else min(word, last) for word in found]
 
     def words_of(self, text: str) -> list[int | None]:
-        """Return which word of a text each token of `encode(text)` is of; one that nobody knows is of its word too."""
+        """Return the index of the word of a text that each token of `encode(text)` is in, also for unknown words."""
         tokens = self.encode(text)
         if isinstance(self.codec, LibraryCodec):
             read, places = self.codec.encode_with_offsets(text)
@@ -293,13 +293,13 @@ class ImportedTokenizer(BaseTokenizer):
         return [max(0, word - 1) if seen else None for seen, word in zip(is_seen, begun, strict=True)]
 
     def to_json(self) -> str:
-        """Return the text of its file; the same tokenizer always gives the same text, whichever side it is for."""
+        """Return the text of its file: deterministic, and the same for both sides."""
         table = {"imported": FORMAT, "settings": self.config.to_table(), "codec": self.codec.to_table()}
         return json.dumps(table, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Self:
-        """Read the text of a file; `where` names it in a refusal."""
+        """Parse the text of a file; `where` names it in errors."""
         with wrap_errors(where, "an imported tokenizer that can be read", "import the model again"):
             table = json.loads(text)
             written = table["imported"]
@@ -311,7 +311,7 @@ class ImportedTokenizer(BaseTokenizer):
 
 
 def _all_names(codec: Codec, size: int) -> list[str]:
-    """Every piece by its token, also where the model has more rows than there are pieces."""
+    """Every piece by token; embedding rows without a piece get a placeholder."""
     beyond = [token for token in codec.names if token >= size and token not in codec.special]
     if beyond:
         raise ValueError(f"it has the token {max(beyond)}, but the model has only {size:,}")

@@ -7,8 +7,8 @@ The notes of a model (`config.json` of its folder) have a table `tags`:
                                         "target", as the first target token
         "target_tokens": {"de": 3, …},  the target languages and their tokens (of the source's
                                         vocabulary for place "source", of the target's for "target")
-        "source_tokens": {"en": 5}          tokens that say in which language the text is, put before it; left out where
-    }                                   a model needs none
+        "source_tokens": {"en": 5}      tags of the source languages, placed before the source; omitted for models
+    }                                   without such tags
 
 If a folder has this note, its tokenizers add no language tags of their own (`without_languages`). Models trained here
 have `>>de<<` before the source, as Marian does. M2M100 and NLLB have the tag of the source language before the source
@@ -126,5 +126,5 @@ def _check_known(language: str | None, known: Iterable[str], side: Literal["sour
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Join names; of very many, the first few and the number of others."""
+    """Join names; of more than `most`, the first ones and the number of others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

@@ -1,9 +1,9 @@
-"""Codec of an imported `tokenizer.json` (the `tokenizers` library) that never parses special tokens from text.
+"""Codecs of imported tokenizers, `tokenizer.json` or SentencePiece, that never parse special tokens from text.
 
-The library finds special tokens in text, either because they are marked as such or, in a Unigram or WordPiece model,
-because they are in the vocabulary. Here they are removed from what it searches: "</s>" in a text is four characters.
-Otherwise the file is used unchanged, so that tokens and texts equal those of other users. It never truncates, pads or
-post-processes a text.
+The `tokenizers` library finds special tokens in text, either because they are marked as such or, in a Unigram or
+WordPiece model, because they are in the vocabulary. Here they are removed from the vocabulary that it searches: "</s>"
+in a text is four characters. Otherwise the file is used unchanged, so that tokens and texts equal those of other users.
+Texts are never truncated, padded or post-processed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from transduce.text.tokenizer.sentencepiece import PieceType, read_sentencepiece
 from transduce.text.tokenizer.sentencepiece_codec import SPACE, SentencePieceCodec
 from transduce.text.tokenizer.special import read_byte_symbols
 
-# Codec of a SentencePiece model with other token ids: those of a `vocab.json`, or with additional tokens.
-#
-# Marian has one SentencePiece model for each side and one vocabulary for both; M2M100 has fairseq's numbering, with
-# its languages after all pieces; T5 has a hundred sentinels more.
-
 _HIDDEN = (PieceType.CONTROL, PieceType.UNKNOWN)
 
 
 class RenumberedCodec:
-    """Encodes and decodes with a SentencePiece model; tokens are those of a table of pieces."""
+    """Encodes and decodes with a SentencePiece model whose token ids are those of a `vocab.json`.
+
+    Marian has one SentencePiece model for each side and one vocabulary for both; M2M100 has fairseq's ids, with its
+    languages after all pieces; T5 has a hundred additional sentinels.
+    """
 
     kind = "SentencePiece"
     names: dict[int, str]
@@ -38,7 +37,7 @@ class RenumberedCodec:
     special: frozenset[int]
     """Tokens that are never found in text."""
     unknown: int
-    """Token of what no piece covers."""
+    """The unknown token."""
 
     def __init__(
         self,
@@ -48,11 +47,11 @@ class RenumberedCodec:
         trim: bool = False,
         where: str = "the SentencePiece model",
     ) -> None:
-        """Read a model file.
+        """Parse a model file.
 
-        `vocabulary` is the token of each piece, None for the model's own order; what it lacks is unknown. `further` are
-        pieces that only it knows, and that are never found in text. `trim` takes white space off decoded texts, as
-        some do. `where` names the file in a refusal; ValueError is for tables that do not fit it.
+        `vocabulary` maps pieces to tokens, None for the model's own ids; pieces that it lacks are unknown. `further`
+        are additional special tokens, which are never found in text. `trim` strips white space from decoded texts, as
+        some tokenizers do. `where` names the file in errors; tables that do not fit the file raise ValueError.
         """
         self._content, self._vocabulary, self._further, self._trim = content, vocabulary, dict(further or {}), trim
         model = read_sentencepiece(content, where)
@@ -87,16 +86,16 @@ class RenumberedCodec:
 
     @property
     def model_file(self) -> bytes:
-        """The SentencePiece model, as it was read."""
+        """Bytes of the original SentencePiece model file."""
         return self._content
 
     @property
     def vocabulary(self) -> dict[str, int] | None:
-        """The table of tokens, where there is one."""
+        """Token of each piece; None if the ids are the model's own."""
         return None if self._vocabulary is None else dict(self._vocabulary)
 
     def to_table(self) -> Table:
-        """Return what `from_table` makes the same codec of."""
+        """Return the codec as a table; inverse of `from_table`."""
         table: Table = {"sentencepiece": base64.b64encode(self._content).decode("ascii"), "trim": self._trim}
         if self._vocabulary is not None:
             table["vocabulary"] = dict(self._vocabulary)
@@ -104,7 +103,7 @@ class RenumberedCodec:
 
     @classmethod
     def from_table(cls, table: Table) -> RenumberedCodec:
-        """Make a codec of what `to_table` gave."""
+        """Build a codec from the result of `to_table`."""
         content = base64.b64decode(table["sentencepiece"], validate=True)
         vocabulary, further, trim = table.get("vocabulary"), table.get("further"), table.get("trim")
         if not isinstance(trim, bool) or not isinstance(further, dict):
@@ -113,7 +112,7 @@ class RenumberedCodec:
 
 
 def checked_table(table: object) -> dict[str, int]:
-    """Return a table of pieces and tokens, if it is one."""
+    """Return a vocabulary (piece -> token) if it is valid."""
     if not isinstance(table, dict) or not all(type(token) is int and token >= 0 for token in table.values()):
         raise ValueError("its vocabulary does not map pieces to ids")
     return table
@@ -121,11 +120,11 @@ def checked_table(table: object) -> dict[str, int]:
 
 MAX_TOKENS = 10_000_000
 MAX_ADDED = 4000
-"""Pieces that a file may add to be found in text; a few hundred are usual, and the library takes the square of time."""
+"""Most added tokens that are found in text; files have a few hundred, and the library takes quadratic time."""
 
 _UNKNOWN = ""
-"""What the library calls an unknown piece that is special: a name that no text can have. A vocabulary with a piece of
-this name (a blank line in BERT's `vocab.txt`) is searched without it."""
+"""Name of a special unknown piece in the library: one that cannot occur in text. A piece that has this name already (a
+blank line in BERT's `vocab.txt`) is hidden."""
 _PROBE = "a b"
 """Encoded once to find the special tokens that the file adds to texts."""
 
@@ -143,9 +142,9 @@ class LibraryCodec:
     """Special tokens that the file adds before and after a text."""
 
     def __init__(self, content: Table, special: Iterable[str] = ()) -> None:
-        """Use a parsed `tokenizer.json`; `special` are pieces that are special though it does not say so.
+        """Use a parsed `tokenizer.json`; `special` are further special tokens that it does not mark.
 
-        Raises ValueError for what is none; the library may raise anything.
+        Raises ValueError for an invalid file; the library may raise anything.
         """
         self._content, self._also_special = content, sorted(special)
         model, added = _parts(content)
@@ -167,7 +166,7 @@ class LibraryCodec:
 
     @property
     def kind(self) -> str:
-        """The library's name of its model: BPE, Unigram, WordPiece or WordLevel."""
+        """Model type in the library: BPE, Unigram, WordPiece or WordLevel."""
         return type(self._library.model).__name__
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -193,12 +192,12 @@ class LibraryCodec:
         return read_byte_symbols(piece) if self._by_bytes else piece
 
     def to_table(self) -> Table:
-        """Return what `from_table` makes the same codec of."""
+        """Return the codec as a table; inverse of `from_table`."""
         return {"tokenizer": self._content, "special": self._also_special}
 
     @classmethod
     def from_table(cls, table: Table) -> LibraryCodec:
-        """Make a codec of what `to_table` gave."""
+        """Build a codec from the result of `to_table`."""
         special = table.get("special")
         if not isinstance(special, list) or not all(isinstance(piece, str) for piece in special):
             raise ValueError("its list of special pieces is missing")
@@ -213,16 +212,16 @@ class LibraryCodec:
 
 
 def _parts(content: Any) -> tuple[Table, list[Table]]:
-    """Return the model and the added tokens of a `tokenizer.json`, after a look at what is used of them here."""
+    """Return the model and the added tokens of a `tokenizer.json`, validated as far as they are used here."""
     model = content.get("model") if isinstance(content, dict) else None
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(model, dict) or not isinstance(vocabulary, dict | list) or not vocabulary:
         raise ValueError("not a tokenizer.json")
     entries = vocabulary.items() if isinstance(vocabulary, dict) else vocabulary
-    usual = int if isinstance(vocabulary, dict) else float
+    expected = int if isinstance(vocabulary, dict) else float
     for entry in entries:
         name, value = entry if isinstance(entry, tuple | list) and len(entry) == 2 else (None, None)
-        if not isinstance(name, str) or type(value) not in (int, usual):
+        if not isinstance(name, str) or type(value) not in (int, expected):
             raise ValueError(f"its vocabulary has the invalid entry {brief(entry)}")
     unknown = model.get("unk_id")
     if unknown is not None and not (type(unknown) is int and 0 <= unknown < len(vocabulary)):
@@ -260,9 +259,9 @@ def _find(names: dict[int, str], piece: Any) -> int | None:
 
 
 def _searched(model: Table, hidden: set[str], found: list[Table]) -> tuple[Table, list[int]]:
-    """Return a model without hidden pieces, whose numbers leave no gap, and the token of each number.
+    """Return the model without hidden pieces, renumbered without gaps, and the token of each number.
 
-    Behind the numbers of its vocabulary come those of the pieces that were added and may be found in text.
+    The numbers of the added tokens that may be found in text follow those of the vocabulary.
     """
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
@@ -273,7 +272,7 @@ def _searched(model: Table, hidden: set[str], found: list[Table]) -> tuple[Table
 
 
 def _searched_table(model: Table, hidden: set[str]) -> tuple[Table, list[int]]:
-    """The same for a vocabulary of pieces with their tokens."""
+    """`_searched` for a vocabulary that maps pieces to tokens."""
     unknown = model.get("unk_token")
     renamed = {unknown: _UNKNOWN} if unknown in hidden else {}
     kept = sorted((token, name) for name, token in model["vocab"].items() if name not in hidden or name in renamed)
@@ -282,9 +281,9 @@ def _searched_table(model: Table, hidden: set[str]) -> tuple[Table, list[int]]:
 
 
 def _searched_list(model: Table, hidden: set[str]) -> tuple[Table, list[int]]:
-    """The same for a vocabulary of pieces with their scores, in the order of their tokens."""
+    """`_searched` for a list of pieces with scores, in the order of their tokens."""
     vocabulary, unknown = model["vocab"], model.get("unk_id")
-    lowest = min(score for _, score in vocabulary)  # what is unknown costs ten more than this, hidden pieces counted
+    lowest = min(score for _, score in vocabulary)  # unknown characters score ten below this; hidden pieces count
     kept = [token for token, (name, _) in enumerate(vocabulary) if name not in hidden or token == unknown]
     pieces = [vocabulary[token] for token in kept]
     if unknown is None:
@@ -304,7 +303,7 @@ def _added_token(token: Table) -> tokenizers.AddedToken:
 
 
 def _types(part: Any) -> set[str]:
-    """The types of a part of a `tokenizer.json`, and of those that it is made of."""
+    """The type of a component of a `tokenizer.json`, and the types of its nested components."""
     if not isinstance(part, dict):
         return set()
     inner = [one for value in part.values() if isinstance(value, list) for one in value]

@@ -1,8 +1,8 @@
-"""SentencePiece model files (`.model`, `.spm`): pieces with scores, and how text is prepared for them.
+"""SentencePiece model files (`.model`, `.spm`): pieces with scores, and the normalization of text.
 
-SentencePiece (Kudo and Richardson 2018) keeps a trained model in one protocol-buffer message. It is read here without
-its library, whose C++ reader has had holes, and strictly: a file that the library would read in another way than we do
-is rejected. `sentencepiece_codec.py` turns text into these pieces and back.
+SentencePiece (Kudo and Richardson 2018) stores a trained model as one protocol-buffer message. We parse it without the
+library, whose C++ parser has had vulnerabilities, and strictly: a file that the library would interpret differently is
+rejected. `sentencepiece_codec.py` encodes and decodes text with these pieces.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ import numpy as np
 from transduce.errors import ModelFolderError, brief
 from transduce.text.tokenizer.special import byte_fallbacks
 
-# Protocol-buffer messages, as far as reading a SentencePiece model needs them: the wire format, and no schema.
+# The protocol-buffer wire format, without schemas.
 #
-# A message is a row of fields: a key (the field's number and how it is written), then a number of 1 to 10 bytes, 4 or
-# 8 bytes as they are, or a length and that many bytes (text, or a message within). What is cut short, or longer than
-# what it stands in, is a ValueError.
+# A message is a sequence of fields. A field is a key (field number and wire type) and a value: a varint of 1 to 10
+# bytes, 4 or 8 raw bytes, or a length and that many bytes (a string or a nested message). Truncated fields, and fields
+# longer than the message around them, raise ValueError.
 
 Value = int | bytes
 
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
-"""How a field is written; 3 and 4 are groups, which nobody writes any more."""
+"""Wire types; 3 and 4 are groups, which are deprecated and not supported."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """Yield (number, value) of every field of a message; 4 and 8 bytes are given as they stand."""
+    """Yield (number, value) of every field of a message; values of 4 and 8 bytes as raw bytes."""
     place, size = 0, len(message)
     while place < size:
         key, place = _varint(message, place)
-        number, way = key >> 3, key & 7
-        if way == VARINT:
+        number, wire_type = key >> 3, key & 7
+        if wire_type == VARINT:
             value, place = _varint(message, place)
             yield number, value
             continue
-        if way == SIZED:
+        if wire_type == SIZED:
             length, place = _varint(message, place)
-        elif way in (FOUR, EIGHT):
-            length = 4 if way == FOUR else 8
+        elif wire_type in (FOUR, EIGHT):
+            length = 4 if wire_type == FOUR else 8
         else:
-            raise ValueError(f"a field has the unknown wire type {way}")
+            raise ValueError(f"a field has the unknown wire type {wire_type}")
         if length > size - place:
             raise ValueError(f"a field of {length:,} bytes is longer than the {size - place:,} that are left")
         yield number, message[place : place + length]
@@ -56,8 +56,8 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Read a number, seven bits a byte, the lowest first; return it and the place behind it."""
-    if place < len(message) and message[place] < 0x80:  # nearly all have one byte
+    """Read a varint (seven bits per byte, lowest first); return it and the offset after it."""
+    if place < len(message) and message[place] < 0x80:  # the common case
         return message[place], place + 1
     number = shift = 0
     for length, byte in enumerate(message[place : place + 10], start=1):
@@ -68,41 +68,41 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
     raise ValueError("a varint does not end")
 
 
-# SentencePiece's "precompiled charsmap": which characters are written as which others before text is cut into pieces.
+# SentencePiece's "precompiled charsmap": the character normalization applied before segmentation.
 #
-# It is a table of rules such as "ﬁ → fi" or "e + ◌́ → é", usually those of NFKC, frozen as they were when the model
-# was trained, so that no newer Unicode changes what a model reads. In a file it is a double-array trie (Aoe 1989, in
-# the layout of darts-clone) over the UTF-8 of what is replaced, and one string of all replacements. At each place of
-# a text the longest rule applies; nothing is looked at twice.
+# It is a table of rules such as "ﬁ → fi" or "e + ◌́ → é", most often NFKC as of the time of training, so that a newer
+# Unicode version does not change the input of a model. It is stored as a double-array trie (Aoe 1989, in the layout of
+# darts-clone) over the UTF-8 of the replaced characters, and one string of all replacements. At each position of a
+# text the longest matching rule applies; replacements are not normalized again.
 #
-# There are 200,000 rules, nearly all of them for letters with several accents, so they are looked up when a text
-# needs them and remembered. What `tokenizers` has for such tables is another thing: it looks at a letter with its
-# accents as a whole, takes the shortest rule, and so loses accents.
+# There are 200,000 rules, nearly all for letters with several accents, so they are looked up on demand and cached. The
+# `Precompiled` normalizer of `tokenizers` is not equivalent: it matches a letter together with its accents, applies the
+# shortest rule, and so loses accents.
 
 MAX_CHARSMAP_BYTES = 16 * 2**20
-"""Largest table that is read; that of NFKC has a quarter of a megabyte."""
+"""Largest accepted table; NFKC's has a quarter of a megabyte."""
 MAX_RULE = 32
-"""Characters that a rule replaces at most; those of NFKC have four."""
+"""Most characters that a rule may replace; NFKC's replace at most four."""
 MAX_REPLACEMENT = 256
-"""Longest text that a rule writes, in bytes; those of NFKC have at most 33."""
-MAX_REMEMBERED = 2**16
+"""Longest replacement in bytes; NFKC's have at most 33."""
+MAX_CACHED = 2**16
 
 _LABEL, _VALUE, _IS_VALUE, _HAS_VALUE = 0x800000FF, 0x7FFFFFFF, 0x80000000, 0x100
-"""Parts of a unit of the trie: the byte that leads to it, or its value and the mark of one; whether it has a value."""
+"""Bit masks of a trie unit: its label, its value, whether it is a value, and whether it has a value as a child."""
 
 
 class Charsmap:
-    """Rules for characters. Most texts need those for one character only, for which Python has a fast way."""
+    """Character normalization rules. Most texts need single-character rules only, for which `str.translate` is fast."""
 
     def __init__(self, units: tuple[int, ...] = (), texts: bytes = b"") -> None:
         self._units, self._texts = units, texts
-        self._single = _Remembered(self)
+        self._single = _SingleCharacterRules(self)
         self._apart: set[tuple[str, str]] = set()
-        """Neighbours that no rule joins."""
+        """Pairs of neighbouring characters that no rule starts with."""
 
     @classmethod
     def read(cls, content: bytes) -> Charsmap:
-        """Read what a model file holds, nothing for no rules; raises ValueError for what is none."""
+        """Parse the charsmap of a model file, which may be empty; raises ValueError if it is invalid."""
         if not content:
             return cls()
         size = int.from_bytes(content[:4], "little")
@@ -124,18 +124,18 @@ class Charsmap:
         """Return a text with every rule applied."""
         if not self._units:
             return text
-        if len(self._single) + len(self._apart) > MAX_REMEMBERED:
+        if len(self._single) + len(self._apart) > MAX_CACHED:
             self._single.clear()
             self._apart.clear()
         if self._apart.issuperset(pairwise(text)):
             return text.translate(self._single)
         pairs = set(pairwise(text)) - self._apart
-        joined = {pair for pair in pairs if self._goes_on(*pair)}
+        joined = {pair for pair in pairs if self._is_rule_prefix(*pair)}
         self._apart |= pairs - joined
         return "".join(self._replaced(text)) if joined else text.translate(self._single)
 
     def longest(self, text: str, place: int) -> tuple[int, str | None]:
-        """Return where the longest rule that applies at a place of a text ends, and what it writes there."""
+        """Return where the longest rule that matches at `place` ends, and its replacement (None if none matches)."""
         found, rule, node = place + 1, None, 0
         for end in range(place, min(len(text), place + MAX_RULE)):
             child = self._child(node, text[end])
@@ -153,13 +153,13 @@ class Charsmap:
             yield text[place] if written is None else written
             place = end
 
-    def _goes_on(self, first: str, second: str) -> bool:
-        """Whether some rule begins with these two characters."""
+    def _is_rule_prefix(self, first: str, second: str) -> bool:
+        """Whether any rule starts with these two characters."""
         node = self._child(0, first)
         return node is not None and self._child(node, second) is not None
 
     def _child(self, node: int, character: str) -> int | None:
-        """Go on from a node by the bytes of one character."""
+        """Follow the bytes of one character from a node; None if there is no such child."""
         units = self._units
         for byte in character.encode("utf-8"):
             node = _base(node, units[node]) ^ byte
@@ -168,7 +168,7 @@ class Charsmap:
         return node
 
     def _written(self, node: int) -> str | None:
-        """What the rule that ends at a node writes, if one does."""
+        """The replacement of the rule that ends at a node; None if no rule ends there."""
         place = _base(node, self._units[node])
         if not self._units[node] & _HAS_VALUE or place >= len(self._units) or not self._units[place] & _IS_VALUE:
             return None
@@ -176,8 +176,8 @@ class Charsmap:
         return self._texts[begin : self._texts.index(b"\0", begin)].decode("utf-8")
 
 
-class _Remembered(dict[int, str]):
-    """What each character alone becomes, by its number, for `str.translate`."""
+class _SingleCharacterRules(dict[int, str]):
+    """Replacement of each single character by code point, for `str.translate`; filled on demand."""
 
     def __init__(self, rules: Charsmap) -> None:
         self._rules = rules
@@ -189,63 +189,63 @@ class _Remembered(dict[int, str]):
 
 
 def _base(node: int, unit: int) -> int:
-    """Where the children of a node are, each at its byte from there (by exclusive or); the value is at zero."""
+    """Base of a node's children: the child of a byte is at base XOR byte, the value at base XOR 0."""
     return node ^ ((unit >> 10) << ((unit & 0x200) >> 6))
 
 
 MAX_BYTES = 64 * 2**20
-"""Largest file that is read; vocabularies of 256,000 pieces have a tenth of it."""
+"""Largest accepted file; one of 256,000 pieces has a tenth of this."""
 MAX_PIECES = 1_000_000
 MAX_PIECE_BYTES = 1024
 
 MAX_SCORE = 1e6
-"""Scores are logarithms of probabilities or ranks of merges; nothing sensible lies beyond."""
+"""Largest accepted absolute score; scores are log probabilities (unigram) or negative merge ranks (BPE)."""
 
 
 class PieceType(enum.IntEnum):
-    """What a piece is; only normal and user-defined ones are found in text."""
+    """Types of pieces; only normal and user-defined ones are found in text."""
 
     NORMAL = 1
     UNKNOWN = 2
-    """Stands for what no piece covers; there is exactly one."""
+    """The unknown piece; there is exactly one."""
     CONTROL = 3
-    """Frames sentences, and never comes from text."""
+    """A special token such as `<s>`; never parsed from text."""
     USER_DEFINED = 4
-    """Is always one piece where its text stands, and is not normalised."""
+    """Always one piece wherever its text occurs; not normalised."""
     UNUSED = 5
-    """Was taken out of the vocabulary, but keeps its number."""
+    """Removed from the vocabulary, but keeps its id."""
     BYTE = 6
-    """One of 256, for the characters that no piece covers."""
+    """One of the 256 byte-fallback pieces."""
 
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """What a model file holds, as far as it decides which pieces a text has."""
+    """The parts of a model file that determine encoding and decoding."""
 
     kind: Literal["unigram", "bpe"]
     pieces: list[str]
     scores: list[float]
     types: list[PieceType]
     unknown: int
-    """Which piece stands for what no other covers."""
+    """Id of the unknown piece."""
     unknown_surface: str = " \u2047 "
-    """What is written for it."""
+    """Text that the unknown piece decodes to."""
     byte_fallback: bool = False
-    """Whether bytes stand for what no piece covers, so that nothing is unknown."""
+    """Whether characters that no piece covers are encoded as bytes instead of the unknown piece."""
     charsmap: Charsmap = field(default_factory=Charsmap)
     add_dummy_prefix: bool = True
-    """Whether a space is put before the text, so that a word is the same at its beginning as within it."""
+    """Whether a space is prepended, so that a word has the same pieces at the start of a text as within it."""
     remove_extra_whitespaces: bool = True
     escape_whitespaces: bool = True
-    """Whether a space is written as U+2581 in pieces."""
+    """Whether pieces contain U+2581 instead of spaces."""
 
-    def of_type(self, wanted: PieceType) -> list[int]:
-        """Return which pieces are of this type."""
-        return [number for number, found in enumerate(self.types) if found == wanted]
+    def of_type(self, piece_type: PieceType) -> list[int]:
+        """Return the ids of the pieces of a type."""
+        return [number for number, found in enumerate(self.types) if found == piece_type]
 
 
 def read_sentencepiece(content: bytes, where: str) -> SentencePieceModel:
-    """Read the bytes of a model file; `where` names it in a refusal."""
+    """Parse the bytes of a model file; `where` names it in errors."""
     try:
         return _model(content)
     except ValueError as error:
@@ -269,7 +269,7 @@ def _model(content: bytes) -> SentencePieceModel:
                 raise ValueError(f"it has more than {MAX_PIECES:,} pieces")
         elif number in (2, 3):
             table = trainer if number == 2 else normalizer
-            table |= dict(fields(_bytes(value)))  # of a field that stands there twice the last one counts
+            table |= dict(fields(_bytes(value)))  # the last of repeated fields counts
         elif number == 5 and dict(fields(_bytes(value))).get(2):
             raise ValueError("it has a denormalizer, which is not supported")
     model = SentencePieceModel(
@@ -277,7 +277,7 @@ def _model(content: bytes) -> SentencePieceModel:
         pieces=pieces,
         scores=scores,
         types=types,
-        unknown=_the_unknown(types),
+        unknown=_unknown_id(types),
         unknown_surface=_text(trainer.get(44, SentencePieceModel.unknown_surface.encode())),
         byte_fallback=_flag(trainer, 35, default=False),
         charsmap=Charsmap.read(_bytes(normalizer.get(2, b""))),
@@ -311,7 +311,7 @@ def _piece(message: bytes) -> tuple[str, float, PieceType]:
 
 
 def _check(model: SentencePieceModel, trainer: Mapping[int, Value]) -> None:
-    """Raise ValueError for pieces that contradict each other, and for what is not supported."""
+    """Raise ValueError for inconsistent pieces and unsupported settings."""
     if len(set(model.pieces)) != len(model.pieces):
         ((twice, _),) = Counter(model.pieces).most_common(1)
         raise ValueError(f"it has the piece {brief(twice)} twice")
@@ -328,7 +328,7 @@ def _check(model: SentencePieceModel, trainer: Mapping[int, Value]) -> None:
         raise ValueError("it sets treat_whitespace_as_suffix, which is not supported")
 
 
-def _the_unknown(types: list[PieceType]) -> int:
+def _unknown_id(types: list[PieceType]) -> int:
     if types.count(PieceType.UNKNOWN) != 1:
         raise ValueError(f"it has {types.count(PieceType.UNKNOWN)} unknown pieces instead of one")
     return types.index(PieceType.UNKNOWN)

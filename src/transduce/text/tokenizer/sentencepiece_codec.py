@@ -1,7 +1,7 @@
-"""Text ⇄ the pieces of a SentencePiece model: the same ones that SentencePiece itself gives.
+"""Encode and decode text with a SentencePiece model, with the same pieces as SentencePiece itself.
 
-Text is prepared here (characters replaced, spaces marked); the search for pieces is that of `tokenizers`, whose models
-are given the pieces that text can have and no others: what is typed as `</s>` or `<0x41>` is found letter by letter.
+Text is normalized here (charsmap, spaces as U+2581) and segmented by `tokenizers`, whose vocabulary contains only the
+pieces that may occur in text: a typed `</s>` or `<0x41>` is segmented as ordinary characters.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ SPACE = "\u2581"
 """Stands for a space in pieces."""
 
 MAX_EXACT = 10_000
-"""Characters of a text up to which equally good pieces are told apart as SentencePiece does; it takes a while."""
+"""Longest text, in characters, whose ties are broken exactly as in SentencePiece, which is slow."""
 
 _UNKNOWN = ""
-"""What the library calls the unknown piece: a name that no text can have."""
+"""Name of the unknown piece in the library: one that cannot occur in text."""
 
 _IN_TEXT = (PieceType.NORMAL, PieceType.USER_DEFINED)
 
 _DEFINED_SCORE = -0.1
-"""Of a user-defined piece: better than anything else, so that it is always taken."""
+"""Score of user-defined pieces: above all others, so that they always win."""
 
 
 class SentencePieceCodec:
-    """Encodes and decodes with one model; tokens are the model's own numbers."""
+    """Encodes and decodes with one model; tokens are the model's own ids."""
 
     def __init__(self, model: SentencePieceModel) -> None:
         self.model = model
@@ -45,7 +45,7 @@ class SentencePieceCodec:
         self._bytes = [byte_of[piece] for piece in byte_fallbacks()] if byte_of else []
         self._exact: ExactUnigram | None = None
         self._repetitions: list[str] = []
-        """What in a text makes the library's choice among equally good pieces another than SentencePiece's."""
+        """Strings in a text for which the library may break ties differently from SentencePiece."""
         if model.kind == "unigram":
             scores = _scores(model)
             self._exact, self._repetitions = ExactUnigram(scores, _worst(model)), repetitions(scores)
@@ -53,8 +53,8 @@ class SentencePieceCodec:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text."""
         prepared = [self.prepare(text) for text in texts]
-        places = self._bytes  # needed to know which bytes are unknown, and slower
-        encode = self._library.encode_batch if places else self._library.encode_batch_fast
+        # byte fallback needs offsets, which the fast variant lacks
+        encode = self._library.encode_batch if self._bytes else self._library.encode_batch_fast
         encodings = encode(prepared, add_special_tokens=False)
         return [self._tokens(text, encoding) for text, encoding in zip(prepared, encodings, strict=True)]
 
@@ -70,7 +70,7 @@ class SentencePieceCodec:
         return [self._numbers[token] for token in encoding.ids]
 
     def _numbered(self, pieces: Sequence[str]) -> Iterator[int]:
-        """Yield the tokens of pieces; what is unknown as bytes, or else once for all that stands together."""
+        """Yield the tokens of pieces; unknown ones as bytes, or adjacent ones as one unknown token."""
         was_unknown = False
         for piece in pieces:
             number = self._number_of.get(piece)
@@ -83,20 +83,20 @@ class SentencePieceCodec:
             was_unknown = number is None
 
     def prepare(self, text: str) -> str:
-        """Return a text as pieces are found in it: characters replaced, spaces made few and marked."""
-        few = self.model.remove_extra_whitespaces
+        """Normalize a text: charsmap applied, extra spaces removed, spaces replaced by U+2581."""
+        collapse = self.model.remove_extra_whitespaces
         written = self._replaced(text)
-        if few:
+        if collapse:
             written = re.sub(" +", " ", written.lstrip(" "))
-        if not text or (few and not written):
+        if not text or (collapse and not written):
             return ""
         if self.model.add_dummy_prefix:
             written = " " + written
         written = written.replace(" ", self._space)
-        return written.rstrip(self._space) if few else written
+        return written.rstrip(self._space) if collapse else written
 
     def _replaced(self, text: str) -> str:
-        """Apply the rules for characters, but not to user-defined pieces."""
+        """Apply the charsmap, except to user-defined pieces."""
         rules = self.model.charsmap
         if self._defined is None:
             return rules.apply(text)
@@ -108,7 +108,7 @@ class SentencePieceCodec:
         return "".join([*written, rules.apply(text[begin:])])
 
     def decode(self, pieces: Sequence[str]) -> str:
-        """Return the text of pieces. One that the model lacks stands as it is; bytes that are no UTF-8 are U+FFFD."""
+        """Return the text of pieces. Unknown strings are kept unchanged; bytes that are invalid UTF-8 become U+FFFD."""
         model = self.model
         at_beginning = model.add_dummy_prefix or model.remove_extra_whitespaces
         written: list[str] = []
@@ -133,9 +133,9 @@ class SentencePieceCodec:
 
 
 def to_library(model: SentencePieceModel) -> tuple[tokenizers.Tokenizer, list[int]]:
-    """Return a tokenizer of the library that finds a model's pieces in prepared text, and which piece each token is.
+    """Return a library tokenizer for normalized text, and the model's id of each of its tokens.
 
-    It holds the unknown piece, as token 0, and the pieces that text can have.
+    It contains the unknown piece, as token 0, and the pieces that may occur in text.
     """
     reachable = [one for one, kind in enumerate(model.types) if kind in _IN_TEXT]
     if model.kind == "unigram":
@@ -153,7 +153,7 @@ def to_library(model: SentencePieceModel) -> tuple[tokenizers.Tokenizer, list[in
 
 
 def _scores(model: SentencePieceModel) -> dict[str, float]:
-    """The score of each piece that text can have, in a Unigram model."""
+    """Score of each piece that may occur in text, in a Unigram model."""
     return {
         piece: score if kind is PieceType.NORMAL else _DEFINED_SCORE
         for piece, score, kind in zip(model.pieces, model.scores, model.types, strict=True)
@@ -166,10 +166,10 @@ def _worst(model: SentencePieceModel) -> float:
 
 
 def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:
-    """Every way to make a piece of two others, the best piece first: what SentencePiece looks up as it goes."""
-    usual = model.of_type(PieceType.NORMAL)
-    known = {model.pieces[one] for one in usual}
-    ordered = [model.pieces[one] for one in sorted(usual, key=lambda one: -model.scores[one])]
+    """All merges of two pieces into a third, best score first; SentencePiece finds them during its search."""
+    normal = model.of_type(PieceType.NORMAL)
+    known = {model.pieces[one] for one in normal}
+    ordered = [model.pieces[one] for one in sorted(normal, key=lambda one: -model.scores[one])]
     return [
         (piece[:cut], piece[cut:])
         for piece in ordered
@@ -179,31 +179,25 @@ def _merges(model: SentencePieceModel) -> list[tuple[str, str]]:
 
 
 def _any_of(texts: Sequence[str]) -> re.Pattern[str] | None:
-    """Any of these, the longest that fits."""
+    """Pattern of any of these texts, longest match first."""
     return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True)))) if texts else None
 
 
 def _text(held: bytearray) -> str:
-    """The text of bytes; each byte that is not part of a character is U+FFFD by itself."""
+    """Decode bytes as UTF-8; each invalid byte becomes one U+FFFD."""
     found = bytes(held).decode("utf-8", errors="surrogateescape")
     return re.sub("[\udc80-\udcff]", "\ufffd", found)
 
 
-# The likeliest cut of a text into pieces of a Unigram model (Kudo 2018), in the very arithmetic of SentencePiece.
-#
-# `tokenizers` does this faster, but adds scores in double precision where SentencePiece has single. That matters
-# where two cuts are equally good: "1000" may be "1 0 00" or "1 00 0", and which of them SentencePiece takes depends
-# on how sums are rounded. Such texts, and no others, are cut here.
-
 UNKNOWN_PENALTY = 10.0
-"""How much worse than the worst piece a character is that no piece covers."""
+"""Score of an unknown character, below the lowest score of a piece."""
 
 
 def repetitions(pieces: Iterable[str]) -> list[str]:
-    """Return what a text must have in it for two cuts of it to be equally good, as a list of pieces decides it.
+    """Return strings of which a text must contain one for two of its segmentations to have equal scores.
 
-    Two cuts have the same pieces in another order only where a piece is some string several times over, "00", and
-    that string stands in the text once more than that, "000".
+    Two segmentations have the same pieces in different order only if a piece repeats some string, "00", and the text
+    contains that string once more, "000".
     """
     found: dict[str, str] = {}
     for piece in sorted(pieces, key=len):
@@ -214,19 +208,23 @@ def repetitions(pieces: Iterable[str]) -> list[str]:
 
 
 class ExactUnigram:
-    """Cuts texts with one table of pieces."""
+    """The best segmentation with a Unigram model (Kudo 2018), in the floating-point arithmetic of SentencePiece.
+
+    `tokenizers` is faster, but adds scores in double precision, SentencePiece in single. That matters for ties: "1000"
+    may be "1 0 00" or "1 00 0", and SentencePiece's choice depends on rounding. Only such texts are segmented here.
+    """
 
     def __init__(self, scores: Mapping[str, float], worst: float) -> None:
-        """`worst` is the lowest score of a usual piece."""
+        """`worst` is the lowest score of a normal piece."""
         self._scores = dict(scores)
         self._longest = max(map(len, scores))
         self._unknown = _single(worst - UNKNOWN_PENALTY)
 
     def cut(self, text: str) -> list[str]:
-        """Return the pieces of a text, and its characters that no piece covers, one by one."""
+        """Return the pieces of a text; characters that no piece covers are returned one by one."""
         best = array("f", [0.0]) * (len(text) + 1)
         begins = [-1] * (len(text) + 1)
-        """Where the last piece begins, of the best way to come to each place."""
+        """Start of the last piece of the best segmentation up to each position."""
         for begin in range(len(text)):
             for end in range(begin + 1, min(len(text), begin + self._longest) + 1):
                 score = self._scores.get(text[begin:end])

@@ -32,9 +32,8 @@ def min_vocab_size(kind: Kind) -> int:
     """Return the smallest possible vocabulary size of a kind."""
     if kind in LOSSLESS:
         return len(special_pieces(kind)) + 256
-    return len(special_pieces(kind)) + (
-        2 if kind == "wordpiece" else 1
-    )  # a character that starts a word and goes on in one
+    characters = 2 if kind == "wordpiece" else 1  # WordPiece: one at the start of a word, one within it
+    return len(special_pieces(kind)) + characters
 
 
 def byte_symbols() -> list[str]:
