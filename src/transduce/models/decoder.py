@@ -3,7 +3,7 @@
 A step of a small model is a hundred products of a few microseconds each, and calling modules, hook points and disabled
 dropout costs more than they do. So the weights of all layers are collected once per batch of sentences, and a step uses
 them directly. This fast path has no hooks, cannot train and needs all sentences at the same position; otherwise the
-decoder's blocks are used, and an invariant says that both agree.
+decoder's blocks are used, and a test of invariants checks that both agree.
 
 Letters: S sentences, W rows of each, R = S·W rows, H heads, G heads of keys, N slots of the past, M memory.
 """
@@ -94,9 +94,9 @@ class DecoderStack:
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: StackState) -> Tensor:
         """Process several tokens of each row, `lengths[r]` of row r.  (R T), (R) -> (R T D)."""
-        read = lengths[:: state.width]
-        hidden = self._apply_blocks(tokens, state, read)
-        state.past.advance(read)
+        counts = lengths[:: state.width]
+        hidden = self._apply_blocks(tokens, state, counts)
+        state.past.advance(counts)
         return hidden
 
     def step(self, tokens: Tensor, state: StackState) -> Tensor:
@@ -221,8 +221,8 @@ class DecoderStep:
         query_SHWK, key_SGWK = (self._split(part, sentences, self.shape.key_dim) for part in (query, key))
         if relation.turn is not None:
             query_SHWK, key_SGWK = (relation.turn(part).type_as(part) for part in (query_SHWK, key_SGWK))
-        seen = past.write(number, key_SGWK, self._split(new_value, sentences, self.shape.value_dim))
-        return layer.out_proj(self._mix(query_SHWK, *seen, bias))
+        cached = past.write(number, key_SGWK, self._split(new_value, sentences, self.shape.value_dim))
+        return layer.out_proj(self._mix(query_SHWK, *cached, bias))
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
         """Attention of rows to their sentence's keys and values.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""

@@ -148,7 +148,7 @@ class Transformer(Transducer[Memory, StackState]):
 
     def start(self, memory: Memory, width: int = 1) -> StackState:
         blocks = cast("Iterable[DecoderBlock]", self.decoder)
-        read = [block.cross_attention.project_memory(memory.states) for block in blocks]
+        projected = [block.cross_attention.project_memory(memory.states) for block in blocks]
         parts = (
             self.target_embedding,
             self.target_positions,
@@ -156,7 +156,7 @@ class Transformer(Transducer[Memory, StackState]):
             self.decoder,
             self.decoder_norm,
         )
-        kept = KeptMemory.of(read, broadcast(memory.allowed))
+        kept = KeptMemory.of(projected, broadcast(memory.allowed))
         return DecoderStack(self.decoder_config, *parts).start(len(memory.states), width, memory.states, kept)
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: StackState) -> tuple[Tensor, StackState]:

@@ -62,7 +62,7 @@ class PonderingConfig(BlockConfig):
 
 
 def ponder(
-    think: StepFunction,
+    apply_step: StepFunction,
     hidden: Tensor,
     places: Tensor,
     coordinates: Coordinates,
@@ -78,12 +78,12 @@ def ponder(
     """
     if halting is None:
         for step in range(steps):
-            hidden = think(hidden + places + coordinates.of_step(step), step)
+            hidden = apply_step(hidden + places + coordinates.of_step(step), step)
         return hidden, torch.zeros_like(hidden[..., 0])
     pondering = halting.begin(hidden, real)
     for step in range(steps):
         entering = pondering.state + places + coordinates.of_step(step)
-        pondering = halting(pondering, entering, think(entering, step), last=step == steps - 1)
+        pondering = halting(pondering, entering, apply_step(entering, step), last=step == steps - 1)
         if stops_early and not bool(pondering.running.any()):
             break
     return pondering.mixed, pondering.cost
@@ -151,38 +151,38 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         place_BSD = self._places(offset, source.shape[1])
         allowed_B11S = broadcast(allowed)
 
-        def think(state: Tensor, step: int) -> Tensor:
-            thought: Tensor = self.encoder(state, allowed_B11S)
-            return thought
+        def apply_step(state: Tensor, step: int) -> Tensor:
+            refined: Tensor = self.encoder(state, allowed_B11S)
+            return refined
 
         stops = not is_hooked(self.encoder)
-        thought, cost_BS = self._ponder(think, hidden, place_BSD, self.encoder_halting, allowed, stops)
+        refined, cost_BS = self._ponder(apply_step, hidden, place_BSD, self.encoder_halting, allowed, stops)
         self.source_ponder(cost_BS)
-        return UniversalMemory(self.encoder_norm(thought), allowed, offset)
+        return UniversalMemory(self.encoder_norm(refined), allowed, offset)
 
     def forward(self, target: Tensor, memory: UniversalMemory) -> Tensor:
         hidden = self.dropout(self.target_embedding(target))
         place_BTD = self._places(memory.offset, target.shape[1])
         allowed_B11M = broadcast(memory.allowed)
 
-        def think(state: Tensor, step: int) -> Tensor:
-            thought: Tensor = self.decoder(state, memory.states, allowed_B11M, UNRELATED)
-            return thought
+        def apply_step(state: Tensor, step: int) -> Tensor:
+            refined: Tensor = self.decoder(state, memory.states, allowed_B11M, UNRELATED)
+            return refined
 
         stops = not is_hooked(self.decoder)
-        thought, cost_BT = self._ponder(think, hidden, place_BTD, self.decoder_halting, stops_early=stops)
+        refined, cost_BT = self._ponder(apply_step, hidden, place_BTD, self.decoder_halting, stops_early=stops)
         self.target_ponder(cost_BT)
-        normalised: Tensor = self.decoder_norm(thought)
+        normalised: Tensor = self.decoder_norm(refined)
         return normalised
 
     def start(self, memory: UniversalMemory, width: int = 1) -> DecoderState:
         shape = self.config.head_shape
         dims, sentences = (shape.key_dim, shape.value_dim), len(memory.states)
-        read = self.decoder.cross_attention.project_memory(memory.states)
+        projected = self.decoder.cross_attention.project_memory(memory.states)
         return DecoderState(
             past=KeyValues.empty(self.config.num_layers, sentences, width, shape.key_value_heads, dims, memory.states),
             width=width,
-            memory=KeptMemory.of([read], broadcast(memory.allowed)),  # projected once for all steps
+            memory=KeptMemory.of([projected], broadcast(memory.allowed)),  # projected once for all steps
         )
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
@@ -204,17 +204,17 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         assert state.memory is not None
         memory, allowed = state.memory.layer(0), past.allowed(length)
 
-        def think(entering: Tensor, step: int) -> Tensor:
+        def apply_step(entering: Tensor, step: int) -> Tensor:
             return self.decoder.extend(entering, past, step, allowed, UNRELATED, memory)
 
         hidden = self.target_embedding(token_SN)
-        thought, _ = self._ponder(think, hidden, place_SND, self.decoder_halting, stops_early=False)
-        normalised = self.decoder_norm(thought)
+        refined, _ = self._ponder(apply_step, hidden, place_SND, self.decoder_halting, stops_early=False)
+        normalised = self.decoder_norm(refined)
         return by_row(normalised, width)
 
     def _ponder(
         self,
-        think: StepFunction,
+        apply_step: StepFunction,
         hidden: Tensor,
         places: Tensor,
         halting: AdaptiveHalting | None,
@@ -222,7 +222,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         stops_early: bool = True,
     ) -> tuple[Tensor, Tensor]:
         steps = self.config.num_layers
-        return ponder(think, hidden, places, self.coordinates, halting, steps, real, stops_early)
+        return ponder(apply_step, hidden, places, self.coordinates, halting, steps, real, stops_early)
 
     def _places(self, offset: Tensor, length: int) -> Tensor:
         """The signals of a side's positions.  (B) -> (B N D)."""
@@ -285,20 +285,22 @@ class UniversalEncoder(EncoderModel):
     ) -> Encoding:
         segments = torch.zeros_like(tokens) if segments is None else segments * allowed
         last_B1 = segments.amax(dim=1, keepdim=True)
-        asked_BN = ((segments == last_B1) & (last_B1 > 0)).long()
-        hidden_BND: Tensor = self.dropout(self.embedding(tokens) + self.question_embedding(asked_BN))
+        question_BN = ((segments == last_B1) & (last_B1 > 0)).long()
+        hidden_BND: Tensor = self.dropout(self.embedding(tokens) + self.question_embedding(question_BN))
         most, allowed_B11N = self.config.max_offset * self.training, broadcast(allowed)
         place_BND = signals_from(self.offsets(tokens), tokens.shape[1], self.coordinates, most)
 
-        def think(state: Tensor, step: int) -> Tensor:
-            thought: Tensor = self.encoder(state, allowed_B11N)
-            return thought
+        def apply_step(state: Tensor, step: int) -> Tensor:
+            refined: Tensor = self.encoder(state, allowed_B11N)
+            return refined
 
         steps = self.config.num_layers
         stops = not is_hooked(self.encoder)
-        thought, cost_BN = ponder(think, hidden_BND, place_BND, self.coordinates, self.halting, steps, allowed, stops)
+        refined, cost_BN = ponder(
+            apply_step, hidden_BND, place_BND, self.coordinates, self.halting, steps, allowed, stops
+        )
         self.ponder(cost_BN)
-        states_BND: Tensor = self.encoder_norm(thought)
+        states_BND: Tensor = self.encoder_norm(refined)
         return Encoding(states_BND, allowed, states_BND[:, 0], (hidden_BND, states_BND) if layers else ())
 
     def _make_head(self) -> Head | None:
@@ -350,9 +352,9 @@ class AdaptiveHalting(nn.Module):
     def forward(self, pondering: Pondering, before: Tensor, after: Tensor, last: bool) -> Pondering:
         """Advance by one step, given its input and output; at the last, all positions halt.  (B N D), (B N D)."""
         running, given = pondering.running, pondering.given
-        chance_BN = torch.sigmoid(self.probability(before)[..., 0])
-        halts = running & ((given + chance_BN > self.threshold) | last)
-        part_BN = torch.where(halts, 1.0 - given, chance_BN) * running
+        probability_BN = torch.sigmoid(self.probability(before)[..., 0])
+        halts = running & ((given + probability_BN > self.threshold) | last)
+        part_BN = torch.where(halts, 1.0 - given, probability_BN) * running
         rest_BN = torch.where(halts, 1.0 - given, 0.0)
         return Pondering(
             state=torch.where(running[..., None], after, pondering.state),

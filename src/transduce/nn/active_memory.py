@@ -42,8 +42,8 @@ class ConvolutionalGru(nn.Module):
 
     def forward(self, image: Tensor, there: Tensor, tape: Tensor | None = None) -> Tensor:
         """Update an image; columns outside `there` stay zero.  (B C H N), (B 1 1 N), (B E H N) -> (B C H N)."""
-        keep, read = torch.chunk(cut_off(self.gates(_with(image, tape)) + OPEN), 2, dim=1)
-        new: Tensor = self.dropout(torch.tanh(self.candidate(_with(read * image, tape))))
+        keep, reset = torch.chunk(cut_off(self.gates(_with(image, tape)) + OPEN), 2, dim=1)
+        new: Tensor = self.dropout(torch.tanh(self.candidate(_with(reset * image, tape))))
         return (keep * image + (1.0 - keep) * new) * there
 
 

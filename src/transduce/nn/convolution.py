@@ -61,12 +61,12 @@ class CausalConvolution(nn.Module):
 
     def forward(self, new: Tensor, window: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Process new inputs of each row: its first `lengths[r]`, or all.  (R T C), (R N C) -> (R T D), window."""
-        seen_RMC = torch.cat([window, new], dim=1)
-        mixed_RTD = self.linear(side_by_side(seen_RMC, new.shape[1], self.kernel, self.dilation))
+        inputs_RMC = torch.cat([window, new], dim=1)
+        mixed_RTD = self.linear(side_by_side(inputs_RMC, new.shape[1], self.kernel, self.dilation))
         if lengths is None:
-            return mixed_RTD, seen_RMC[:, new.shape[1] :]
+            return mixed_RTD, inputs_RMC[:, new.shape[1] :]
         kept_RN = lengths[:, None] + torch.arange(self.window, device=new.device)
-        return mixed_RTD, seen_RMC.gather(1, kept_RN[:, :, None].expand(-1, -1, self.in_dim))
+        return mixed_RTD, inputs_RMC.gather(1, kept_RN[:, :, None].expand(-1, -1, self.in_dim))
 
     def extra_repr(self) -> str:
         return f"kernel={self.kernel}, dilation={self.dilation}"

@@ -109,8 +109,8 @@ class KeyValues:
         else:
             self._update_longest()
             most = int(lengths.max()) if len(lengths) else 0
-            read_ST = torch.arange(most, device=lengths.device) < lengths[:, None]
-            new_SWTW = read_ST[:, None, :, None] & self._same_row[:, None]
+            is_new_ST = torch.arange(most, device=lengths.device) < lengths[:, None]
+            new_SWTW = is_new_ST[:, None, :, None] & self._same_row[:, None]
         self.own = torch.cat([self.own, new_SWTW.flatten(2)], dim=2)
 
     def select(self, rows: Tensor) -> KeyValues:
@@ -193,9 +193,9 @@ class KeptMemory:
     """(B 1 1 M), or None where no source is padded."""
 
     @classmethod
-    def of(cls, read: Sequence[tuple[Tensor, Tensor]], allowed: Tensor | None) -> KeptMemory:
+    def of(cls, projected: Sequence[tuple[Tensor, Tensor]], allowed: Tensor | None) -> KeptMemory:
         """Store each layer's keys and values, contiguous because every step uses them."""
-        return cls([key.contiguous() for key, _ in read], [value.contiguous() for _, value in read], allowed)
+        return cls([key.contiguous() for key, _ in projected], [value.contiguous() for _, value in projected], allowed)
 
     def layer(self, number: int) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys, values and mask of one layer."""

@@ -94,11 +94,11 @@ class Layout:
 
     def __init__(self, allowed: Tensor, segments: Tensor, max_facts: int, dim: int) -> None:
         segments = segments.masked_fill(~allowed, 0)
-        asked_B1 = segments.amax(dim=1, keepdim=True)
-        self.places = max(1, min(max_facts, int(asked_B1.max())))
-        self.allowed_BF = torch.arange(self.places, device=allowed.device) < asked_B1
+        question_B1 = segments.amax(dim=1, keepdim=True)
+        self.places = max(1, min(max_facts, int(question_B1.max())))
+        self.allowed_BF = torch.arange(self.places, device=allowed.device) < question_B1
         """Slots that hold a fact."""
-        age_BN = asked_B1 - 1 - segments
+        age_BN = question_B1 - 1 - segments
         slot_BN = torch.where(age_BN < 0, self.places, age_BN)
         self.row_T, self.column_T = (allowed & (age_BN < self.places)).nonzero(as_tuple=True)
         self.text_T = self.row_T * (self.places + 1) + slot_BN[self.row_T, self.column_T]
@@ -125,9 +125,9 @@ class Hop(nn.Module):
         self.places = places
         self.weight = HookPoint()
 
-    def forward(self, asked: Tensor, key: Tensor, value: Tensor, allowed: Tensor, linear: bool) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor, linear: bool) -> Tensor:
         """(B D), (B F D) twice, (B F) -> (B D). Empty slots add zero."""
-        score_BF = (key @ asked[:, :, None])[:, :, 0]
+        score_BF = (key @ query[:, :, None])[:, :, 0]
         if not linear:
             score_BF = self._shares(score_BF.masked_fill(~allowed, torch.finfo(score_BF.dtype).min), allowed)
         weight_B11F: Tensor = self.weight((score_BF * allowed)[:, None, None])
@@ -217,18 +217,18 @@ class MemoryNetwork(EncoderModel):
         texts = [self._summed(table, tokens, layout) for table in self.embeddings]
         slot_BF = self._slots(layout.allowed_BF, texts[0].dtype)
         facts = [text_BFD[:, :-1] + time(slot_BF) for text_BFD, time in zip(texts, self.time_embeddings, strict=True)]
-        asked_BD = (
+        question_BD = (
             texts[0] if self.question_embedding is None else self._summed(self.question_embedding, tokens, layout)
         )[:, -1]
-        become = [asked_BD]
+        questions = [question_BD]
         for number, hop in enumerate(self.hops):
             first = number if self.hop_proj is None else 0
-            found_BD = hop(asked_BD, facts[first], facts[first + 1], layout.allowed_BF, self.is_linear)
-            asked_BD = found_BD + (asked_BD if self.hop_proj is None else self.hop_proj(asked_BD))
-            become.append(asked_BD)
+            found_BD = hop(question_BD, facts[first], facts[first + 1], layout.allowed_BF, self.is_linear)
+            question_BD = found_BD + (question_BD if self.hop_proj is None else self.hop_proj(question_BD))
+            questions.append(question_BD)
         word_BND: Tensor = (self.embeddings[0] if self.question_embedding is None else self.question_embedding)(tokens)
-        passed = [word_BND + asked_BD[:, None] for asked_BD in (become if layers else become[-1:])]
-        return Encoding(passed[-1], allowed, asked_BD, tuple(passed) if layers else ())
+        passed = [word_BND + question_BD[:, None] for question_BD in (questions if layers else questions[-1:])]
+        return Encoding(passed[-1], allowed, question_BD, tuple(passed) if layers else ())
 
     @property
     def is_linear(self) -> bool:

@@ -74,11 +74,11 @@ class Hashed(Kernel):
         query_C, key_C, value_C = every_round(query * self.scale), every_round(key), every_round(value)
         ahead_CL = distances(chunk, query_C.shape[3], not causal, query.device)
         itself_CL = ahead_CL == 0
-        seen = self._meet(fold, bucket_BHON, rank_BHON, causal) | itself_CL
+        pair_allowed = self._meet(fold, bucket_BHON, rank_BHON, causal) | itself_CL
         score = query_C @ neighbours(key_C, not causal).transpose(-2, -1)
-        score = score.masked_fill(itself_CL, ITSELF) + minus_infinity(seen, query)
+        score = score.masked_fill(itself_CL, ITSELF) + minus_infinity(pair_allowed, query)
         if self.rounds > 1:
-            times = seen.long()
+            times = pair_allowed.long()
             for shift in range(1, self.rounds):  # count in how many rounds each pair occurs
                 others = bucket_BHON.roll(shift, dims=2), rank_BHON.roll(shift, dims=2)
                 times = times + (self._meet(fold, *others, causal) | itself_CL)
@@ -92,11 +92,11 @@ class Hashed(Kernel):
         rank_BHON = bucket_BHON.argsort(dim=-1, stable=True).argsort(dim=-1)
         alike = bucket_BHON[..., :, None] == bucket_BHON[..., None, :]
         apart = rank_BHON[..., None, :] - rank_BHON[..., :, None]
-        seen_BHNN = (alike & (apart.abs() <= self.reach)).any(dim=2)
+        allowed_BHNN = (alike & (apart.abs() <= self.reach)).any(dim=2)
         if causal:
-            seen_BHNN = seen_BHNN.tril()
+            allowed_BHNN = allowed_BHNN.tril()
         itself_NN = torch.eye(query.shape[2], dtype=torch.bool, device=query.device)
-        return pattern_scores(query, key, seen_BHNN, allowed, self.scale).masked_fill(itself_NN, ITSELF)
+        return pattern_scores(query, key, allowed_BHNN, allowed, self.scale).masked_fill(itself_NN, ITSELF)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         """All keys and values, and for each bucket the positions of its last tokens and its number of tokens."""
@@ -124,22 +124,22 @@ class Hashed(Kernel):
         values = put(values, new.position, new.value, new.is_read, new.longest + 1)
         bucket_RHO1 = self._buckets(new.query[:, :, None], None)
         index = bucket_RHO1[..., None].expand(-1, -1, -1, 1, self.reach + 1)
-        read_RHOC = ring.gather(3, index)[:, :, :, 0]
+        ring_RHOC = ring.gather(3, index)[:, :, :, 0]
         slot_RHO1 = count_RHOU.gather(3, bucket_RHO1) % (self.reach + 1)
         place_RHO1 = torch.where(
-            new.is_read[:, None, None, None], new.position[:, None, None, None], read_RHOC.gather(3, slot_RHO1)
+            new.is_read[:, None, None, None], new.position[:, None, None, None], ring_RHOC.gather(3, slot_RHO1)
         )
-        read_RHOC = read_RHOC.scatter(3, slot_RHO1, place_RHO1)
-        ring = ring.scatter(3, index, read_RHOC[:, :, :, None])
+        ring_RHOC = ring_RHOC.scatter(3, slot_RHO1, place_RHO1)
+        ring = ring.scatter(3, index, ring_RHOC[:, :, :, None])
         one = new.is_read[:, None, None, None].long().expand_as(bucket_RHO1)
         count_RHOU = count_RHOU.scatter_add(3, bucket_RHO1, one)
-        asked_RHM = read_RHOC.flatten(2)
-        bias_RHM = minus_infinity(asked_RHM >= 0, new.query)
-        sorted_RHM = asked_RHM.sort(dim=-1).values
-        times_RHM = torch.searchsorted(sorted_RHM, asked_RHM, right=True) - torch.searchsorted(sorted_RHM, asked_RHM)
+        key_RHM = ring_RHOC.flatten(2)
+        bias_RHM = minus_infinity(key_RHM >= 0, new.query)
+        sorted_RHM = key_RHM.sort(dim=-1).values
+        times_RHM = torch.searchsorted(sorted_RHM, key_RHM, right=True) - torch.searchsorted(sorted_RHM, key_RHM)
         bias_RHM = bias_RHM - times_RHM.to(bias_RHM.dtype).log()
-        is_itself = asked_RHM == new.position[:, None, None]
-        slot_RHM = asked_RHM.clamp(min=0)
+        is_itself = key_RHM == new.position[:, None, None]
+        slot_RHM = key_RHM.clamp(min=0)
         key_RHMK = take(keys, slot_RHM)
         key_RHMK = torch.where(is_itself[..., None], 0.0, key_RHMK)
         bias_RHM = bias_RHM + (ITSELF * is_itself).to(bias_RHM.dtype)

@@ -80,12 +80,12 @@ class Kernel(nn.Module, ABC):
         """Attend from the new token to the past and itself, and append it.  -> (R H V); consumes the past."""
 
 
-def pattern_scores(query: Tensor, key: Tensor, seen: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
+def pattern_scores(query: Tensor, key: Tensor, pair_allowed: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
     """Score every pair of a pattern; padding attends to itself.  (B H N K), (… N N), (B N) -> (B H N N)."""
     if allowed is not None:
         itself_NN = torch.eye(query.shape[2], dtype=torch.bool, device=query.device)
-        seen = seen & (allowed[:, None, None, :] | itself_NN)
-    return attention_scores(query, key, seen, scale=scale)
+        pair_allowed = pair_allowed & (allowed[:, None, None, :] | itself_NN)
+    return attention_scores(query, key, pair_allowed, scale=scale)
 
 
 def no_slots(rows: int, shape: HeadShape, like: Tensor) -> tuple[Tensor, Tensor]:

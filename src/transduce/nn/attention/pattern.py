@@ -61,8 +61,8 @@ def neighbours(chunks: Tensor, after: bool) -> Tensor:
 def distances(chunk: int, chunks: int, after: bool, device: torch.device) -> Tensor:
     """Distance from each query of a chunk to each of the chunk's keys, positive for later keys.  -> (C L)."""
     sides = 0 if chunks == 1 else 1 + after
-    asked_L = torch.arange(chunk * (1 + sides), device=device) - (chunk if sides else 0)
-    return asked_L - torch.arange(chunk, device=device)[:, None]
+    key_L = torch.arange(chunk * (1 + sides), device=device) - (chunk if sides else 0)
+    return key_L - torch.arange(chunk, device=device)[:, None]
 
 
 def band_attention(
@@ -92,13 +92,13 @@ def band_attention(
     query_C, key_C, value_C = fold(query), fold(key), fold(value)
     ahead_CL = distances(chunk, query_C.shape[3], not causal, device)
     band_CL = (ahead_CL.abs() <= window) & (ahead_CL <= 0 if causal else torch.ones_like(ahead_CL, dtype=torch.bool))
-    seen = band_CL & neighbours(fold(visible[:, None, :, None]), not causal).transpose(-2, -1)
+    pair_allowed = band_CL & neighbours(fold(visible[:, None, :, None]), not causal).transpose(-2, -1)
     itself = ahead_CL == 0
     if sees_itself is not None:
         beyond = -length % (dilation * chunk)
         own = F.pad(sees_itself, (0, beyond), value=True)[None, None, :, None]
         itself = itself & fold(own)
-    score = query_C @ neighbours(key_C, not causal).transpose(-2, -1) + minus_infinity(seen | itself, query)
+    score = query_C @ neighbours(key_C, not causal).transpose(-2, -1) + minus_infinity(pair_allowed | itself, query)
     few = score.shape[-1]
     if further is not None:
         score = torch.cat([score, fold(further)], dim=-1)
@@ -119,7 +119,7 @@ class Pattern(Kernel):
         self.scale = scale
 
     @abstractmethod
-    def sees(self, asking: Tensor, asked: Tensor) -> Tensor:
+    def sees(self, query: Tensor, key: Tensor) -> Tensor:
         """Whether a query attends to a key, before any causal mask.  (… 1), (M) -> (… M)."""
 
     @abstractmethod
@@ -140,10 +140,10 @@ class Pattern(Kernel):
 
     def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
         place_N = torch.arange(query.shape[2], device=query.device)
-        seen_NN = self.sees(place_N[:, None], place_N)
+        allowed_NN = self.sees(place_N[:, None], place_N)
         if causal:
-            seen_NN = seen_NN & (place_N <= place_N[:, None])
-        return pattern_scores(query, key, seen_NN, allowed, self.scale)
+            allowed_NN = allowed_NN & (place_N <= place_N[:, None])
+        return pattern_scores(query, key, allowed_NN, allowed, self.scale)
 
     def empty(self, rows: int, shape: HeadShape, like: Tensor) -> LayerPast:
         return no_slots(rows, shape, like)
@@ -159,9 +159,9 @@ class Pattern(Kernel):
             put(kept, slot_R, vector, new.is_read, size)
             for kept, vector in zip(past, (new.key, new.value), strict=True)
         )
-        asked_RM, there_RM = self.looks_back(new.position, new.longest)
-        slot_RGM = self.slot(asked_RM.clamp(min=0))[:, None].expand(-1, keys.shape[1], -1)
-        bias_R1M = minus_infinity(there_RM, new.query)[:, None]
+        key_RM, exists_RM = self.looks_back(new.position, new.longest)
+        slot_RGM = self.slot(key_RM.clamp(min=0))[:, None].expand(-1, keys.shape[1], -1)
+        bias_R1M = minus_infinity(exists_RM, new.query)[:, None]
         return mix_few(new.query, take(keys, slot_RGM), take(values, slot_RGM), bias_R1M, self.scale), (keys, values)
 
 
@@ -177,10 +177,10 @@ class Window(Pattern):
         self.window, self.dilation, self.global_tokens = window, dilation, global_tokens
         self.ring = window * dilation + 1
 
-    def sees(self, asking: Tensor, asked: Tensor) -> Tensor:
-        apart = (asking - asked).abs()
+    def sees(self, query: Tensor, key: Tensor) -> Tensor:
+        apart = (query - key).abs()
         near = (apart <= self.window * self.dilation) & (apart % self.dilation == 0)
-        return near | (asked < self.global_tokens) | (asking < self.global_tokens)
+        return near | (key < self.global_tokens) | (query < self.global_tokens)
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, causal: bool, dropout: Dropout
@@ -191,10 +191,10 @@ class Window(Pattern):
         query = query * self.scale
         further = None
         if few:
-            seen_BNE = real_BN[:, None, :few].expand(-1, length, -1)
+            allowed_BNE = real_BN[:, None, :few].expand(-1, length, -1)
             if causal:
-                seen_BNE = seen_BNE & (place_N[:few] <= place_N[:, None])
-            further = query @ key[:, :, :few].transpose(-2, -1) + minus_infinity(seen_BNE, query)[:, None]
+                allowed_BNE = allowed_BNE & (place_N[:few] <= place_N[:, None])
+            further = query @ key[:, :, :few].transpose(-2, -1) + minus_infinity(allowed_BNE, query)[:, None]
         local = place_N >= few  # global tokens are among the extra keys: do not count them twice
         mixed, weight_BHNE = band_attention(
             query, key, value, real_BN & local, self.window, self.dilation, causal, dropout, further, local
@@ -211,9 +211,9 @@ class Window(Pattern):
         steps = torch.arange(min(self.window, longest // self.dilation) + 1, device=position.device)
         near_RM = position[:, None] - steps * self.dilation
         first_E = torch.arange(min(self.global_tokens, longest + 1), device=position.device)
-        asked_RM = torch.cat([near_RM, first_E.expand(len(position), -1)], dim=1)
-        there_RM = torch.cat([near_RM >= len(first_E), first_E <= position[:, None]], dim=1)
-        return asked_RM, there_RM
+        key_RM = torch.cat([near_RM, first_E.expand(len(position), -1)], dim=1)
+        exists_RM = torch.cat([near_RM >= len(first_E), first_E <= position[:, None]], dim=1)
+        return key_RM, exists_RM
 
     def slot(self, position: Tensor) -> Tensor:
         beyond = position - self.global_tokens
@@ -239,8 +239,8 @@ class Strided(Pattern):
         super().__init__(scale)
         self.stride = stride
 
-    def sees(self, asking: Tensor, asked: Tensor) -> Tensor:
-        apart = (asking - asked).abs()
+    def sees(self, query: Tensor, key: Tensor) -> Tensor:
+        apart = (query - key).abs()
         return (apart < self.stride) | (apart % self.stride == 0)
 
     def forward(
@@ -252,8 +252,8 @@ class Strided(Pattern):
         query_A, key_A, value_A = (split_residues(each, stride) for each in (query, key, value))
         place_A = torch.arange(query_A.shape[3], device=query.device)
         far_AA = place_A < place_A[:, None] if causal else place_A != place_A[:, None]
-        seen = far_AA & split_residues(real_BN[:, None, :, None], stride).transpose(-2, -1)
-        score = query_A @ key_A.transpose(-2, -1) + minus_infinity(seen, query)
+        pair_allowed = far_AA & split_residues(real_BN[:, None, :, None], stride).transpose(-2, -1)
+        score = query_A @ key_A.transpose(-2, -1) + minus_infinity(pair_allowed, query)
         further_BHNA = merge_residues(score, length)
         mixed, weight_BHNA = band_attention(query, key, value, real_BN, stride - 1, 1, causal, dropout, further_BHNA)
         assert weight_BHNA is not None
@@ -262,8 +262,8 @@ class Strided(Pattern):
     def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         near_S = torch.arange(min(self.stride, longest + 1), device=position.device)
         far_A = self.stride * torch.arange(1, longest // self.stride + 1, device=position.device)
-        asked_RM = position[:, None] - torch.cat([near_S, far_A])
-        return asked_RM, asked_RM >= 0
+        key_RM = position[:, None] - torch.cat([near_S, far_A])
+        return key_RM, key_RM >= 0
 
     def slot(self, position: Tensor) -> Tensor:
         return position
