@@ -1,4 +1,4 @@
-"""Every exception that a user can meet, and the exit code that it ends the program with.
+"""The exceptions that users see, each with the exit code of the program.
 
     TransduceError                 1   a check failed
     ├── SettingsError              2   an invalid setting or option, or combination of them

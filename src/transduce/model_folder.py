@@ -55,9 +55,9 @@ class ModelFolder:
     config: Config
     source_tokenizer: AnyTokenizer
     target_tokenizer: AnyTokenizer
-    """The same object as the source's when one serves both."""
+    """The same object as the source's if both sides share one."""
     notes: Table = field(default_factory=dict)
-    """Languages, search defaults, labels: what belongs to the model but not to its arithmetic."""
+    """Languages, search defaults, labels: what belongs to the model besides its settings and weights."""
 
     @property
     def task(self) -> str:
@@ -128,7 +128,7 @@ def describe_model(folder: Path, hash_up_to: int | None = None) -> Description:
     folder = find_model(folder)
     listed = verify(folder, MODEL_KIND, hash_up_to)["files"]
     for name in (CONFIG, WEIGHTS, *([TOKENIZER] if TOKENIZER in listed else [SOURCE_TOKENIZER, TARGET_TOKENIZER])):
-        if name not in listed:  # other files may lie there, but only files of the manifest are read
+        if name not in listed:  # there may be other files, but only those of the manifest are read
             raise ModelFolderError(f"{folder / MANIFEST}: does not list {name}; copy the folder again")
     table = read_json(folder / CONFIG)
     config, sizes = _read_config(table, folder / CONFIG)

@@ -1,4 +1,4 @@
-"""The five tables of a run: read, filled in, and saved with the run; `run` carries them out.
+"""Recipes: the five tables of a run, read, completed and saved with it; `run` executes them.
 
     [data]       corpora and filters                 one of tasks/*/config.py
     [tokenizer]  kind and size of the vocabulary     text.tokenizer.TokenizerConfig
@@ -6,7 +6,7 @@
     [training]   optimisation and validation         training.TrainingConfig
     [search]     default search options              inference.search.SearchOptions
 
-Precedence: command line, file, preset. The filled-in recipe is what is saved; fed back, it gives the same run.
+Precedence: command line, file, preset. The complete recipe is saved with the run and reproduces it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def read_recipe(
     """Read a recipe file, with the tables of `base` and then `table.setting=value` changes laid over it.
 
     Without a file, and where a file has neither tokenizer nor model nor training, they are chosen from the corpus, or
-    from the prepared corpus. A run with an initial checkpoint has its model and tokenizers, and training settings for
+    from the prepared corpus. A run with an initial checkpoint uses its model and tokenizers, and training settings for
     fine-tuning. Returns the recipe and the reasons for what was chosen.
     """
     given = {} if path is None else read_toml(path)
@@ -160,7 +160,7 @@ def choose_tokenizer(data: DataConfig, given: Table) -> tuple[Table, list[str]]:
 
 
 def _fine_tuning_tables(tables: Table, where: str, prepared: Prepared | None) -> tuple[Table, list[str]]:
-    """Fill in the tables of a run with an initial checkpoint; what a saved recipe has is not chosen again."""
+    """Complete the tables of a run with an initial checkpoint; settings of a saved recipe are not chosen again."""
     defaults = {name: TrainingConfig.model_fields[name].default for name in ("keep_last", "average_checkpoints")}
     given = _compatible(defaults, tables["training"]) | tables["training"]
     training = TrainingConfig.from_table(given, f"{where}: training")

@@ -88,7 +88,7 @@ def key(*words: int) -> int:
 def stream_seed(*words: int) -> int:
     """A seed for torch's own stream, which dropout on a GPU draws from: its kernel takes no key.
 
-    Simpler than `key`, and kept because a seed must go on meaning the same run.
+    Simpler than `key`, and kept because a seed must reproduce the same run.
     """
     mixed = 0
     for word in words:
@@ -106,11 +106,11 @@ def _digest(purpose: str, size: int, name: Sequence[int | str]) -> bytes:
 
 
 def rank(seed: int, word: str) -> bytes:
-    """Where a word stands in the keyed order of all words: the first ones are held out, whichever others there are."""
+    """Return a word's rank in the keyed order of all words: the first are held out, whichever others there are."""
     return hashlib.blake2b(f"{seed} {word}".encode()).digest()
 
 
-# Generators
+# Generators.
 
 
 def philox(philox_key: int, counter: int = 0) -> np.random.Philox:
@@ -162,16 +162,11 @@ class StableRandom:
         return [self.below(count) for _ in range(length)]
 
     def choice(self, things: Sequence[T]) -> T:
-        """One of some things."""
+        """One of several items."""
         return things[self.below(len(things))]
 
 
-# A shuffled order that is computed, not stored: any part of it, at any time, in constant memory.
-#
-# An order over millions of rows as an array costs memory and must be drawn from its beginning. A keyed bijection
-# (a Feistel network; Luby and Rackoff 1988) gives the row at any place of the order directly, so a run can start
-# anywhere and every rank agrees. Sizes that are no power of two are reached by cycle walking (Black and Rogaway
-# 2002): a value outside the range is permuted again until it falls inside.
+# Keyed orders.
 
 ROUNDS = 8
 """More than the four that theory requires: the halves of small domains are only a few bits wide."""
@@ -183,7 +178,13 @@ def round_keys(*name: int | str) -> Words:
 
 
 def permute(places: Rows, size: int, keys: Words) -> Rows:
-    """Return the rows at these places of the keyed order of `size` rows; a bijection of 0..size-1."""
+    """Return the rows at these places of the keyed order of `size` rows; a bijection of 0..size-1.
+
+    An order over millions of rows as an array costs memory and must be drawn from its beginning. A keyed bijection (a
+    Feistel network; Luby and Rackoff 1988) gives the row at any place directly, in constant memory, so a run can start
+    anywhere and every rank agrees. For sizes that are no power of two, a value outside the range is permuted again
+    until it falls inside (cycle walking; Black and Rogaway 2002).
+    """
     assert places.size == 0 or (places.min() >= 0 and places.max() < size)
     values = places.astype(np.uint64)
     outside = np.ones(values.shape, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Runs: a recipe carried out. The corpus is prepared, the model trained and saved with its card, in one folder."""
+"""Runs: execute a recipe in one folder. Prepare the corpus, train the model, save it with its card."""
 
 from __future__ import annotations
 
@@ -72,13 +72,12 @@ def train(
     reporter: Reporter | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Carry out a recipe in a run folder and return the folder; `transduce.load` then loads the model.
+    """Train by a recipe in a run folder and return the folder; `transduce.load` then loads the model.
 
     `prepared` is a folder of `transduce prepare`, used instead of preparing the recipe's corpora. With `resume` a
-    stopped run continues from its newest whole checkpoint, to the same result as if it had never been stopped (its
-    recipe may have more updates than before, nothing else may differ); with `finish` too, it is not trained further,
-    and its checkpoints become the model: the best, or the average that the recipe asks for. It can still be resumed
-    afterwards.
+    stopped run continues from its newest intact checkpoint, to the same result as if it had never been stopped (its
+    recipe may have more updates than before, nothing else may differ). With `finish` too, it is not trained further:
+    its best checkpoint, or the average that the recipe requests, becomes the model. It can be resumed afterwards.
     """
     if not isinstance(recipe, Recipe):
         recipe, _ = read_recipe(Path(recipe), prepared=None if prepared is None else load_prepared(Path(prepared)))
@@ -199,7 +198,7 @@ def _restored_torch_state() -> Iterator[None]:
 
 
 class _Setup:
-    """Everything up to the first update: recipe saved, corpus prepared, model built."""
+    """Sets up a run: saves the recipe, prepares the corpus, builds the model."""
 
     def __init__(
         self, recipe: Recipe, folder: Path, resume: bool, prepared: Path | None, ranks: Ranks, reporter: Reporter
@@ -293,9 +292,9 @@ def _write_recipe(recipe: Recipe, folder: Path) -> None:
 def _build(recipe: Recipe, corpus: Prepared, reporter: Reporter, begun: bool = False) -> Model:
     """Build the model with its initial weights: random, from an initial checkpoint, or with word vectors.
 
-    If the run has `begun`, a checkpoint's weights follow, and these are not loaded.
+    If the run has `begun`, initial weights are not loaded: those of a checkpoint replace them.
     """
-    torch.set_num_threads(1)  # several micro-batches side by side instead, see training.workers
+    torch.set_num_threads(1)  # micro-batches run in parallel instead, see training.workers
     source, target, training = corpus.source_tokenizer, corpus.target_tokenizer, recipe.training
     sizes = VocabularySizes(source.size, target.size)
     check_model_size(outline(recipe.model, sizes), training)

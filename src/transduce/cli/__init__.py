@@ -1,1 +1,1 @@
-"""One module per verb: parse, call, print. No logic lives here."""
+"""The command line, one module per command: parse, call, print. No logic here."""

@@ -1,4 +1,4 @@
-"""`transduce demo`: a Transformer learns English pronunciation from scratch."""
+"""`transduce demo`: train a Transformer to pronounce English words."""
 
 from __future__ import annotations
 

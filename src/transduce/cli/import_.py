@@ -1,4 +1,4 @@
-"""`transduce import`: a model of another toolkit becomes a model folder."""
+"""`transduce import`: convert a model of another toolkit into a model folder."""
 
 from __future__ import annotations
 

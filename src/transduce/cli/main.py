@@ -1,7 +1,7 @@
-"""Entry point: finds the command, imports only its module, and turns every error into one sentence and an exit code.
+"""Entry point: imports and runs the command, and turns every error into one sentence and an exit code.
 
 `errors.py` lists the exit codes. The others are a shell's: 130 after Ctrl-C, 143 after SIGTERM, and 141, without a
-message, when the reader of standard output has gone (`| head`).
+message, when standard output is closed early (`| head`).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _print_error(message: str, code: int, label: str = "error: ") -> int:
 
 
 def _after_stop(stop: Stopped | BrokenPipeError) -> int:
-    """Print what stopped the command, unless the reader of the output has gone (`| head`)."""
+    """Print what stopped the command, unless its output was closed early (`| head`)."""
     code = stop.exit_code if isinstance(stop, Stopped) else PIPE_CLOSED
     if code == PIPE_CLOSED:
         _discard_output()

@@ -135,7 +135,7 @@ def make_command(examples: str, name: str | None = None) -> Callable[[Any], Comm
     return click.command(name, cls=Command, examples=examples)
 
 
-# Output and device
+# Output and device.
 
 format_option = option_group("Output options")(
     "--format",
@@ -177,7 +177,7 @@ def language_options(function: Any) -> Any:
     return language("--source-language", metavar="TAG", help=source)(function)
 
 
-# Corpora
+# Corpora.
 
 CORPORA = {
     "validation": "Validation corpus, in one of these four forms (default: part of the training corpus).",
@@ -291,7 +291,7 @@ def pair_corpus(options: dict[str, Any]) -> CorpusFiles:
     return CorpusFiles.from_table(table, "the command line")
 
 
-# Search
+# Search.
 
 SEARCH = (
     "beam_size",

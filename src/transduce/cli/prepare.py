@@ -1,4 +1,4 @@
-"""`transduce prepare`: a corpus becomes memory-mapped files and a report."""
+"""`transduce prepare`: filter and tokenise a corpus into memory-mapped files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(output: str, output_format: str, **options: Any) -> None:
 
 
 def _tables(recipe: Table, options: dict[str, Any]) -> dict[str, Table]:
-    """Merge the options into the recipe."""
+    """Lay the options over the recipe."""
     _check_tables(recipe, options["recipe"])
     given: Table = {"data": {}, "tokenizer": {}}
     for name, corpus in corpus_tables(options).items():

@@ -1,5 +1,7 @@
-"""Progress of preparation and translation on standard error: live on a terminal, plain lines elsewhere, nothing with
-`--quiet`."""
+"""Progress of preparation and translation on standard error.
+
+Live on a terminal, plain lines elsewhere, nothing with `--quiet`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`transduce train`: a recipe, or a corpus alone, becomes a run folder with a trained model."""
+"""`transduce train`: train a model by a recipe, or from a corpus alone, into a run folder."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _stream(job: TranslationJob, file: str, options: dict[str, Any]) -> None:
 
 
 def _bulk(job: TranslationJob, file: str, output: str, kind: str, options: dict[str, Any]) -> None:
-    """Translate window by window, then print what happened to the lines."""
+    """Translate window by window, then print a summary."""
     from transduce.cli.progress import following
     from transduce.inference.jobs.job import run_job
     from transduce.inference.jobs.source import Source, is_file

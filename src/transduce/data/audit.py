@@ -1,8 +1,8 @@
-"""The first pass over corpora of pairs: every usable pair is written to disk, and its issues are marked.
+"""The first pass over corpora of pairs: write every usable pair to disk, and mark its issues.
 
-Nothing grows with the corpus but files: texts, 64-bit hashes and one byte of marks per pair. Equal pairs are
+Only files grow with the corpus: texts, 64-bit hashes and one byte of marks per pair. Equal pairs are
 found by sorting hashes, a part of them at a time. Two different pairs with equal hashes would count as equal; among
-20 million pairs the chance of one such accident is about one in 100,000.
+20 million pairs the probability of one such collision is about 1 in 100,000.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def mark_duplicates(corpora: AuditedPairs, weights: Sequence[float]) -> None:
 
 
 def mark_leaks(train: AuditedPairs, others: Iterable[AuditedPairs]) -> None:
-    """Mark training pairs that occur in other splits, whole or with their source."""
+    """Mark training pairs that occur in other splits, as a pair or by their source alone."""
     kept = list(others)
     for kind, mark in (("pair", MARKS["leaked_pair"]), ("source", MARKS["leaked_source"])):
         chunks: list[Any] = [chunk for other in kept for _, chunk in other.hashes(kind)]
@@ -233,7 +233,7 @@ def mark_leaks(train: AuditedPairs, others: Iterable[AuditedPairs]) -> None:
         for start, chunk, marks in train.marked(kind):
             place = np.minimum(np.searchsorted(known, chunk), len(known) - 1)
             leaked = known[place] == chunk
-            if kind == "source":  # a pair that leaked whole is counted as that
+            if kind == "source":  # a pair that leaked with its target is counted as that
                 leaked &= marks & MARKS["leaked_pair"] == 0
             train.add_mark(start + np.flatnonzero(leaked), mark)
 

@@ -54,14 +54,14 @@ def cut_by_budget(
         reach = slice(start, start + (most if max_rows is None else min(most, max_rows)))
         longest = np.maximum.accumulate(np.maximum(source[reach], target[reach]))
         fits = longest * np.arange(1, len(longest) + 1) <= tokens
-        count = max(1, int(np.count_nonzero(fits)))  # rows × longest only grows, so what fits is a beginning
+        count = max(1, int(np.count_nonzero(fits)))  # rows × longest only grows: the first rows fit
         batches.append(rows[start : start + count])
         start += count
     return batches
 
 
 def validation_batches(store: Split, tokens: int) -> list[Rows]:
-    """Return every row of a split exactly once, in batches of similar length, always the same."""
+    """Return every row of a split exactly once, in batches of similar length, always the same batches."""
     rows = np.arange(len(store), dtype=np.int64)
     return cut_by_budget(rows, store.source_lengths[:], store.target_lengths[:], tokens)
 
@@ -141,7 +141,7 @@ def collate(store: PairStore | BlockStore, rows: Rows, source: Specials, target:
 
 
 def _in_a_row(blocks: Blocks, rows: Rows, special: Specials) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pad blocks; the lengths are without the first token and the last, which stand where start and end would."""
+    """Pad blocks; the lengths are without the first token and the last, which are in the places of start and end."""
     tokens, lengths = blocks.take(rows)
     tokens_BT = np.full((len(rows), int(lengths.max(initial=0))), special.pad, dtype=np.int64)
     tokens_BT[np.arange(tokens_BT.shape[1]) < lengths[:, None]] = tokens

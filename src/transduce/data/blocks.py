@@ -1,9 +1,9 @@
-"""Plain text as rows: one long stream of tokens, cut into blocks that are computed and not stored.
+"""Plain text as rows: one long stream of tokens, cut into blocks when they are read.
 
 A corpus on disk is a stream of tokens, an end token before every document. It is treated as a ring: the end token of
 the first document follows the last one. So every token, end tokens included, is predicted exactly once in an epoch,
-wherever the first block begins; and it begins elsewhere in every epoch, so that the text is cut at other places. All
-blocks of a corpus have the same length, except the last.
+wherever the first block begins; that place differs between epochs, so that the text is cut at other places. All blocks
+of a corpus have the same length, except the last.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Blocks:
         return int(self._first_rows[-1])
 
     def shifted(self, seed: int, epoch: int) -> Blocks:
-        """Return the blocks of an epoch, which begin elsewhere; those of the first begin where the corpora do."""
+        """Return the blocks of an epoch, shifted; those of the first epoch begin where the corpora do."""
         if epoch == 0:
             return self
         shifts = [
@@ -68,7 +68,7 @@ class Blocks:
         lengths = self.tokens_in(rows) + self._beyond
         start = (self._shifts[corpus] + place * self.block) % np.maximum(size, 1)
         end = np.minimum(start + lengths, size)
-        around = start + lengths - end  # what goes on at the corpus's beginning
+        around = start + lengths - end  # what wraps around to the corpus's beginning
         starts = np.stack([first + start, first], axis=1).reshape(-1)
         ends = np.stack([first + end, first + around], axis=1).reshape(-1)
         if isinstance(self._values, FileArray):
@@ -90,8 +90,8 @@ class Blocks:
 
 
 class BlockLengths:
-    """The lengths of rows as those of targets are counted: where a model is asked for the token behind each, the first
-    and the last stand for start and end, and are left out."""
+    """The lengths of rows, counted as those of targets: where a model predicts the token after each, the first and the
+    last take the places of start and end, and do not count."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks

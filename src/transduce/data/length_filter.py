@@ -1,4 +1,4 @@
-"""Where a pair is found empty, too long or out of proportion, and counted: first its characters, then its tokens."""
+"""Filters pairs that are empty, too long or of extreme ratio, first by characters, then by tokens, and counts them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LengthFilter:
     """Whether pairs of extreme ratio are dropped or only counted, as in validation and test corpora."""
 
     def keeps_text(self, pair: Pair, counter: CorpusCounter) -> bool:
-        """Whether a pair is worth tokenising: neither side is empty or hopelessly long."""
+        """Whether a pair is worth tokenising: neither side is empty or far too long."""
         if not pair.source.strip() or not pair.target.strip():
             counter.count("empty", [pair], dropped=1)
             return False

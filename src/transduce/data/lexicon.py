@@ -27,7 +27,7 @@ ROUNDS = 5
 MAX_CELLS = 2**27
 """Maximum cells (a target token with a source token) of a round; of a larger corpus, a sample of pairs is taken."""
 CHUNK_CELLS = 2**20
-"""Cells in memory at once, about; a pair that alone has more of them is skipped."""
+"""Approximate number of cells in memory at once; a pair that alone has more is skipped."""
 CHUNK_ROWS = 2**14
 MAX_ENTRIES = 2**23
 """Maximum entries of the table; beyond it, those with the smallest counts are pruned."""
@@ -129,7 +129,7 @@ class Table:
     def add(self, keys: Integers, values: Numbers) -> None:
         """Add numbers to those of the same keys; the keys are sorted, each once."""
         together = np.concatenate([self.keys, keys])
-        order = np.argsort(together, kind="stable")  # two sorted runs: one merge
+        order = np.argsort(together, kind="stable")  # fast for two sorted runs
         together = together[order]
         first = np.flatnonzero(np.diff(together, prepend=-1))
         self.keys = together[first]
@@ -148,7 +148,7 @@ class Cells:
     """Every target token with every source token of its pair, including NULL."""
 
     keys: Integers
-    """Of the pairs of tokens there are, sorted, each once."""
+    """Keys of the pairs of tokens, sorted, each once."""
     which: Integers
     """The place of each cell's key."""
     widths: Integers

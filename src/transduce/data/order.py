@@ -100,7 +100,7 @@ class BatchSampler:
         """Yield the batches from a position on, epoch after epoch, each with the position *after* it.
 
         The yielded position is what a checkpoint keeps once the batch was used. `make(epoch, bucket)` makes the batches
-        of a bucket where they are something else than rows.
+        of a bucket where they are not rows.
         """
         make = make or cast("Callable[[int, int], list[T]]", self.bucket)
         epoch, bucket, batch = position
@@ -126,14 +126,14 @@ class BatchSampler:
 
     @property
     def is_estimated(self) -> bool:
-        """Whether `batches_in_epoch` is only about right."""
+        """Whether `batches_in_epoch` is an estimate."""
         return self.num_buckets > COUNTED_BUCKETS
 
     def batches_in_epoch(self, number: int) -> int:
         """Count the batches of one epoch; epochs differ by a few, as their buckets do, and one that a curriculum leaves
         nothing of counts as one.
 
-        A large corpus is not cut into batches just to count them: it is judged by the first bucket.
+        A large corpus is not cut into batches just to count them: it is estimated from the first bucket.
         """
         if self.is_estimated:
             return max(1, len(self._cut(number, 0)) * self.num_buckets)
@@ -168,16 +168,17 @@ class BatchSampler:
         return cut_by_budget(rows, *lengths, self._tokens, self._max_rows)
 
 
-# Several corpora as one epoch: each pair as often as the weight of its corpus says, computed and not stored.
-#
-# An epoch is a range of places. The places of one corpus are consecutive: its rows as often as the whole part of its
-# weight says, then a choice of them for the fraction. The choice goes round a keyed order of the rows, further in each
-# epoch, so that no pair comes twice by it in an epoch and over many epochs all come equally often. The order of an
-# epoch is a permutation of its places, so a row is a function of (seed, epoch, place).
+# Mixing corpora.
 
 
 class Mixture:
-    """Which row is at which place of an epoch."""
+    """Several corpora as one epoch, each row as often as the weight of its corpus says.
+
+    An epoch is a range of places. The places of one corpus are consecutive: its rows as often as the integer part of
+    its weight, then a selection of them for the fraction. The selection moves on through a keyed order of the rows with
+    every epoch, so that it has no row twice in an epoch, and over many epochs all rows equally often. The order of an
+    epoch is a permutation of its places, so a row is a function of (seed, epoch, place); nothing is stored.
+    """
 
     def __init__(self, corpora: Sequence[CorpusRows], seed: int) -> None:
         self._corpora = [corpus for corpus in corpora if corpus.size]
@@ -214,12 +215,10 @@ def _fraction(corpus: CorpusRows) -> int:
     return max(fraction, 1) if corpus.weight < 1 else fraction
 
 
-# Curriculum: short pairs first (Kaiser & Sutskever 2016, section 3; Bengio et al. 2009).
-#
-# The maximum length is a function of the epoch alone, so that a run can stop and resume anywhere.
+# Curriculum by length (Kaiser & Sutskever 2016, section 3; Bengio et al. 2009).
 
 CHUNK = 2**20
-"""Rows that are looked at together, so that memory does not grow with the corpus."""
+"""Rows that are measured together, so that memory does not grow with the corpus."""
 
 
 class RowLengths(Protocol):
@@ -231,7 +230,10 @@ class RowLengths(Protocol):
 
 
 class Curriculum:
-    """The longest pair that may be seen grows evenly, from near the shortest to the longest one."""
+    """Short pairs first: the maximum length grows evenly, from near the shortest to the longest pair.
+
+    It is a function of the epoch alone, so that a run can stop and resume anywhere.
+    """
 
     def __init__(self, source_lengths: RowLengths, target_lengths: RowLengths, epochs: int) -> None:
         """A row is as long as its longer side; in the `epochs`-th epoch and from then on all are seen."""

@@ -37,7 +37,7 @@ KINDS = ("circle", "square", "triangle", "cross", "diamond")
 LARGE, SMALL = (13, 15), (7, 9)
 """Sizes in pixels: odd, so that a shape has a pixel in its middle."""
 CLEARLY = 4
-"""Pixels by which one direction must outdo the other, so that nobody can doubt the relation."""
+"""Pixels by which one direction must exceed the other, so that the relation is unambiguous."""
 
 RELATIONS = ("left of", "right of", "above", "below")
 
@@ -194,7 +194,7 @@ def _number(shape: Shape) -> int:
 
 
 def _scene(draw: StableRandom, count: int) -> Scene:
-    """Put shapes into places, again and again until they stand clear of each other and in a clear relation."""
+    """Draw places for shapes until they are apart from each other and in an unambiguous relation."""
     looks = [(draw.choice(COLOURS), draw.choice(KINDS)) for _ in range(count)]
     sizes = [LARGE, SMALL] if count > 1 else [draw.choice((LARGE, SMALL))]
     while True:
@@ -209,7 +209,7 @@ def _placed(draw: StableRandom, colour: str, kind: str, sizes: tuple[int, int]) 
 
 
 def _are_clear(first: Shape, second: Shape) -> bool:
-    """Whether there is white between two shapes, and no doubt about how they stand to each other."""
+    """Whether there is white between two shapes, and their relation is unambiguous."""
     down, right = map(abs, _offset(first, second))
     apart = (first.size + second.size) / 2 + 1
     return (down >= apart or right >= apart) and abs(down - right) >= CLEARLY

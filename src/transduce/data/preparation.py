@@ -1,8 +1,8 @@
-"""How every corpus is prepared: audit, select rows, train the tokenizers, tokenise, write report and manifest.
+"""Preparation of a corpus: audit, select rows, train the tokenizers, tokenise, write report and manifest.
 
 `Preparation` is the skeleton; each task implements the steps (`tasks/*/preparation.py`). A prepared folder is a
 function of the corpora and the settings: two preparations give the same bytes (as far as the training of the
-tokenizer does: WordPiece and Unigram may differ). Nothing grows with the corpus but files.
+tokenizer does: WordPiece and Unigram may differ). Only files grow with the corpus.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transduce.text.tokenizer.tokenizer import TokenizerConfig
 D = TypeVar("D", bound=DataConfig)
 
 ORDER = ("test", "extra_validation", "validation", "train")
-"""In which the splits are read: the small ones first, so that their errors come early."""
+"""Order in which the splits are read: the small ones first, so that their errors come early."""
 
 
 class Preparation(ABC, Generic[D]):
@@ -59,7 +59,7 @@ class Preparation(ABC, Generic[D]):
         """Counts of each corpus of each split."""
 
     def run(self, folder: Path) -> Report:
-        """Prepare into `folder`, which is written whole or not at all, and return the report."""
+        """Prepare into `folder`, which is complete or absent, and return the report."""
         with new_folder(folder) as temporary:
             self.folder, self.work = temporary, temporary / "work"
             for split in self.splits:

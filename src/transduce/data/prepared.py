@@ -1,4 +1,4 @@
-"""The folder of a prepared corpus: its manifest, writing it whole or not at all, and opening it for training."""
+"""The folder of a prepared corpus: its manifest, atomic writing, and loading for training."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class FileRecord(Config):
     size: int
     """Bytes."""
     sha256: str
-    """Of the whole file, in hexadecimal."""
+    """SHA-256 of the file, in hexadecimal."""
 
 
 class Manifest(Config):
-    """The contents of a prepared corpus; written last, so that its presence means that the folder is whole."""
+    """The contents of a prepared corpus; written last, so that its presence means that the folder is complete."""
 
     kind: Literal["transduce prepared corpus"]
     """What the folder is."""
     format: int
-    """Of the layout."""
+    """Format of the folder."""
     task: str
     """The task that it was prepared for: a key of `tasks.catalog`."""
     settings: dict[str, Any]
@@ -96,7 +96,7 @@ class GivenTokenizers(NamedTuple):
     target: AnyTokenizer
     """The same object as the source's when both sides share one."""
     tags: LanguageTags | None = None
-    """The languages that their model can be asked for."""
+    """The languages of their model."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Prepared:
     extra_validation: Any
     source_tokenizer: AnyTokenizer
     target_tokenizer: AnyTokenizer
-    """The same object as the source's when one tokenizer serves both."""
+    """The same object as the source's when both sides share one."""
     report: Report
     longest: tuple[int, int]
     """Tokens of the longest source and target in training, without start and end."""

@@ -61,7 +61,7 @@ class FileArray:
         return np.frombuffer(content, dtype=self._dtype)
 
     def __getitem__(self, at: Any) -> Any:
-        """Return a value, consecutive values (a slice), or the values at some places (an array)."""
+        """Return a value, consecutive values (for a range), or the values at some places (for an array)."""
         if isinstance(at, slice):
             start, stop, step = at.indices(self._size)
             assert step == 1

@@ -150,7 +150,7 @@ class SplitReport(Config):
 
 
 class Report(Config):
-    """What preparing a corpus found and did."""
+    """Results of preparing a corpus."""
 
     train: SplitReport
     """The training split."""

@@ -1,4 +1,4 @@
-"""What the `[data]` tables of all tasks share: corpora by split, and how validation data is held out.
+"""Base classes of the `[data]` tables of all tasks: corpora by split, and how validation data is held out.
 
 Each task has its own class (`tasks/*/config.py`) with the corpora that it reads.
 """

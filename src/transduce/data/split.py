@@ -1,4 +1,4 @@
-"""The second pass over pairs: they become tokens, and the files of one split are written."""
+"""The second pass over pairs: tokenise them and write the files of one split."""
 
 from __future__ import annotations
 

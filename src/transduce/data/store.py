@@ -1,4 +1,4 @@
-"""The splits of a prepared corpus as training reads them: memory-mapped tokens, with their text or examples."""
+"""The splits of a prepared corpus: memory-mapped tokens, with their text or examples."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Split:
     def __init__(self, source_lengths: Any, target_lengths: Any, corpora: Sequence[CorpusRows] | None = None) -> None:
         assert len(source_lengths) == len(target_lengths)
         self.source_lengths = source_lengths
-        """Source tokens per row; indexed with an array of rows or a slice."""
+        """Source tokens per row; indexed with an array of rows or a range of them."""
         self.target_lengths = target_lengths
         """Target tokens per row."""
         self.corpora = (CorpusRows(len(source_lengths)),) if corpora is None else tuple(corpora)
@@ -117,7 +117,7 @@ class BlockStore(Split):
 
     @classmethod
     def open(cls, folder: Path, token_bytes: int, report: SplitReport, block_size: int, beyond: int) -> BlockStore:
-        """Open the stream of a split, to be cut into blocks of so many tokens and some `beyond` them."""
+        """Open the stream of a split, to be cut into blocks of `block_size` tokens and `beyond` more."""
         values = open_array(folder / STREAM, np.dtype(f"<u{token_bytes}"))
         sizes = [corpus.tokens or 0 for corpus in report.corpora or ()] or [report.target.tokens]
         if sum(sizes) != len(values):
@@ -131,7 +131,7 @@ class BlockStore(Split):
         return self.targets
 
     def of_epoch(self, seed: int, epoch: int) -> Self:
-        """Return the blocks of an epoch: they begin elsewhere in each."""
+        """Return the blocks of an epoch, which begin at other places in each."""
         return type(self)(self.targets.shifted(seed, epoch), [corpus.weight for corpus in self.corpora])
 
 
@@ -143,7 +143,7 @@ class ExampleRecord(NamedTuple):
     labels: tuple[str, ...] = ()
     """The label of a text; one for each word."""
     answers: tuple[str, ...] = ()
-    """The accepted answers to a question."""
+    """The accepted answer texts."""
 
     def to_bytes(self) -> bytes:
         """Return it as a prepared corpus keeps it."""

@@ -19,9 +19,9 @@ from transduce.text.tokenizer.language_tag import NAME
 TaskName = Literal["copy", "reverse", "sort", "addition", "recall", "repeat_copy", "associative_recall"]
 
 MOST_REPEATS = 10
-"""How often a sequence is copied at most, by repeat_copy."""
+"""Maximum number of copies in repeat_copy."""
 MOST_DIGITS = 4000
-"""Of a number to be added: Python writes out no number of more than 4,300."""
+"""Maximum digits of a number to be added: Python writes out no number of more than 4,300."""
 ITEM_LENGTH = 3
 """Symbols of each item of associative_recall."""
 

@@ -33,7 +33,7 @@ T = TypeVar("T")
 BATCH_TOKENS = 4096
 """Tokens of one batch, padding included."""
 LONGEST_ANSWER = 30
-"""Tokens of an answer, as in BERT's own script."""
+"""Maximum tokens of an answer span, as in BERT's own script."""
 
 
 class LabelPrediction(NamedTuple):
@@ -44,11 +44,11 @@ class LabelPrediction(NamedTuple):
 
 
 class AnswerSpan(NamedTuple):
-    """An answer in a text; empty if the model finds none."""
+    """The span of a context that answers a question; empty if the model finds none."""
 
     text: str
     start: int
-    """The first character of the context that it is made of, …"""
+    """Its first character in the context, …"""
     end: int
     """… and the one after its last."""
     probability: float
@@ -73,7 +73,7 @@ class EncoderEngine:
         stride: int = 64,
         allow_no_answer: bool = False,
     ) -> None:
-        """`max_length` is how many tokens are read at once: what the model learned with, at most what it can read."""
+        """`max_length` is the number of tokens read at once: that of training, at most what the model can read."""
         self.model, self.tokenizer, self.labels = model, tokenizer, list(labels)
         limit = model.max_source or 512
         self.max_length, self.stride = min(max_length or limit, limit), stride
@@ -115,7 +115,7 @@ class EncoderEngine:
         return [[word for _ in several for word in next(predicted)] for several in parts]
 
     def answer(self, questions: Sequence[tuple[str, str]]) -> list[AnswerSpan]:
-        """Return where in its context each question is answered."""
+        """Return the answer span of each question in its context."""
         parts = [context_windows(self.tokenizer, *pair, self.max_length, self.stride) for pair in questions]
         self.truncated += sum(several[0].cut for several in parts)
         flat = [window for several in parts for window in several]
@@ -139,8 +139,8 @@ class EncoderEngine:
         return found
 
     def fill(self, text: str, top: int = 5) -> list[list[MaskFill]]:
-        """Return what could stand at every `<mask>` of a text, the likeliest first; what an imported tokenizer calls
-        it ([MASK], predict) means the same."""
+        """Return the candidates for every `<mask>` of a text, the likeliest first; an imported tokenizer's own name for
+        it ([MASK], predict) is accepted too."""
         head, mask = self.model.head, self.tokenizer.mask
         if not isinstance(head, LanguageHead) or mask is None:
             raise SettingsError("this model was not trained to fill masks; use one with head = 'language'")
@@ -170,8 +170,7 @@ class EncoderEngine:
     def embed(self, texts: Sequence[Sequence[str]], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
         """Return a vector for each text or pair.  -> (texts, D).
 
-        mean: of all its tokens, those that frame it included; first: the start token's; pooled: what the model itself
-        makes of that.
+        mean: of all its tokens, special tokens included; first: the start token's; pooled: the model's pooler's.
         """
         if pool not in ("mean", "first", "pooled"):
             raise SettingsError(f"unknown pooling '{pool}'; choose mean, first or pooled")
@@ -202,7 +201,7 @@ class EncoderEngine:
         return [found[place] for place in range(len(rows))]
 
     def tensors(self, rows: Sequence[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
-        """Frame and pad rows: tokens, which are real, which of the texts."""
+        """Add special tokens and pad.  -> tokens, which of them are real, which text each belongs to."""
         special, width = self.tokenizer.specials, max(map(len, rows)) + 2
         tokens = torch.full((len(rows), width), special.pad)
         for place, row in enumerate(rows):
@@ -215,7 +214,7 @@ class EncoderEngine:
 
 
 def predict_examples(engine: EncoderEngine, task: str, questions: Sequence[Any]) -> list[Any]:
-    """Return predictions for examples of an objective: a label, a label per word, or the text of an answer."""
+    """Return predictions for examples of an objective: a label, a label per word, or an answer text."""
     if task == "classify":
         return [predicted.label for predicted in engine.label(questions)]
     if task == "tag":
@@ -224,7 +223,7 @@ def predict_examples(engine: EncoderEngine, task: str, questions: Sequence[Any])
 
 
 def _together(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield places of similar length, long ones first, so that too little memory shows early."""
+    """Yield places of similar length, long ones first, so that running out of memory shows early."""
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
     start = 0
     while start < len(order):
@@ -245,7 +244,7 @@ def _pooled(encoding: Encoding, pool: str) -> Tensor:
 
 
 def _best_span(score_2N: Tensor, window: ContextWindow) -> tuple[float, AnswerSpan, float, AnswerSpan]:
-    """Return the score of the best span that this window sees best, that span, the score of none, and none itself."""
+    """Return the best span that this window has the most context for: score and span, then those of no answer."""
     start_N, end_N = score_2N.cpu().double()
     low, high = window.inner
     last = window.first + len(window.offsets)

@@ -1,4 +1,4 @@
-"""Engines: what turns requests into hypotheses, and the choice between PyTorch and CTranslate2."""
+"""Engines, which turn requests into hypotheses, and the choice between PyTorch and CTranslate2."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class SelectedEngine:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep other threads out of the PyTorch model: its hooks see whatever passes through it."""
+        """Keep other threads out of the PyTorch model while it is copied or inspected."""
         with self._lock:
             yield
 

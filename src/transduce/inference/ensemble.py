@@ -1,7 +1,7 @@
-"""Several models that answer as one: the probability of a token is the mean of what they give it.
+"""Ensembles: several models as one, which gives a token the mean of their probabilities.
 
-An ensemble is a model like any other, so search, scoring and all that is built on them work with it unchanged. Its
-hidden vectors are those of its members side by side.
+An ensemble is a model like any other, so search, scoring and everything above them work with it unchanged. Its
+hidden vectors are those of its members, concatenated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transduce.models.interface import AnyTransducer, Memory, Scorer, State, Tra
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """What each member read; the states are the first one's."""
+    """The memory of each member; the states are the first member's."""
 
     parts: list[Memory]
 
@@ -49,7 +49,7 @@ def _least(limits: Iterable[int | None]) -> int | None:
 
 
 class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
-    """Models over the same vocabularies; what else they are may differ."""
+    """Models with the same vocabularies; they may differ in everything else."""
 
     def __init__(self, models: Sequence[AnyTransducer]) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
 
     @property
     def models(self) -> list[AnyTransducer]:
-        """The members as what they are: a ModuleList forgets the type of its modules."""
+        """The members with their type, which a ModuleList forgets."""
         return cast("list[AnyTransducer]", list(self.members))
 
     @property
@@ -96,7 +96,7 @@ class Ensemble(Transducer[EnsembleMemory, EnsembleState]):
         return _mean([model.logits(part, vocabulary).float() for model, part in parts])
 
     def scorer(self, vocabulary: Tensor) -> Scorer:
-        """The same for a shortlist: the mean of what the members give to the tokens that a row may have."""
+        """The same for a shortlist: the mean over the members, of the tokens that each row may have."""
         scorers = [model.scorer(vocabulary) for model in self.models]
 
         def score(hidden: Tensor, allowed: Tensor) -> Tensor:

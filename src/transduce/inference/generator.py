@@ -49,7 +49,7 @@ class Continuation:
 
 @dataclass
 class GenerationCounts:
-    """What happened to the prompts so far."""
+    """Counts over all prompts so far."""
 
     prompts: int = 0
     shortened: int = 0
@@ -60,7 +60,7 @@ class GenerationCounts:
 
 @dataclass
 class _Generation:
-    """A prompt and what was written after it."""
+    """A prompt and its continuation so far."""
 
     prompt: list[int]
     """Its tokens, with the first one."""
@@ -199,7 +199,7 @@ class Generator:
         if is_last:
             return constraints.cut_at_stop(self._text(one.prompt, one.written))
         count, pieces = len(one.written), self.tokenizer.pieces(one.written)
-        if self.tokenizer.kind == "character":  # bytes in a row are a text or broken, all together
+        if self.tokenizer.kind == "character":  # consecutive bytes decode together or not at all
             while count and pieces[count - 1].startswith("<0x"):
                 count -= 1
         text = self._text(one.prompt, one.written[:count]).rstrip("\ufffd")
@@ -221,7 +221,7 @@ class Generator:
         return options if options.max_length is not None else options.but(max_length=GENERATION_DEFAULTS["max_length"])
 
     def _begin(self, prompt: str, options: SearchOptions) -> _Generation:
-        """Start with a prompt; of a long one the model reads as much of the end as leaves room to write."""
+        """Start with a prompt; of a long one the model reads the end, and keeps space for new tokens."""
         tokens = self.tokenizer.encode(prompt)
         self.counts.prompts += 1
         self.counts.unknown += self.tokenizer.count_unknown(tokens)

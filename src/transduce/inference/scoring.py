@@ -21,12 +21,12 @@ from transduce.text.plain import DocumentPart, encode_pieces
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import Specials
 
-# Given targets: one forward pass, no search.
+# Scoring given targets.
 
 
 @dataclass(frozen=True)
 class ScoredTarget:
-    """Log-probability of each token of a target, the end token last."""
+    """Log-probabilities of the tokens of a target, the end token last."""
 
     token_scores: list[float]
     hits: list[bool]
@@ -34,7 +34,7 @@ class ScoredTarget:
 
     @property
     def log_probability(self) -> float:
-        """Of the whole target."""
+        """Log-probability of the whole target."""
         return sum(self.token_scores)
 
 
@@ -56,7 +56,7 @@ def score_targets(
     source: Specials,
     target: Specials,
 ) -> list[ScoredTarget]:
-    """Score each target (tokens without start and end) given its source, as one batch."""
+    """Score each target (tokens without start and end) given its source, in one forward pass."""
     device = model.output.weight.device
     with torch.inference_mode():
         memory = model.encode(*source_batch(sources, source, device))
@@ -116,7 +116,7 @@ def _score(model: AnyTransducer, batch: list[ScoringWindow]) -> list[float]:
     return [score for one, row in zip(batch, score_BA.tolist(), strict=True) for score in row[asked - one.new :]]
 
 
-# Texts of any length, document after document.
+# Scoring texts.
 
 DEFAULT_WINDOW = 256
 """Window of a model without a limit of its own, in tokens."""

@@ -171,11 +171,14 @@ def _tagged(words: Sequence[str], labels: Sequence[LabelPrediction]) -> list[Wor
     return [WordTag(word, *one) for word, one in zip(words, labels, strict=True)]
 
 
-# Vectors in an `.npy` file, written row by row: their number is known at the end only.
+# Writing vectors.
 
 
 class VectorFile:
-    """Writes float32 rows; the file appears when the context ends without an error."""
+    """Writes float32 rows to an `.npy` file one by one; their number is known only at the end.
+
+    The file appears when the context ends without an error.
+    """
 
     def __init__(self, path: Path, width: int) -> None:
         self.path, self.width, self.count = path, width, 0
@@ -186,7 +189,7 @@ class VectorFile:
         self.count += len(rows)
 
     def _header(self) -> None:
-        """numpy leaves room in a header for the first axis to grow, so that it can be overwritten."""
+        """Write the header; numpy pads it so that the first axis can grow, and it can be overwritten."""
         npy.write_array_header_1_0(
             self._file, {"descr": "<f4", "fortran_order": False, "shape": (self.count, self.width)}
         )

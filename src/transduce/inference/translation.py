@@ -1,4 +1,4 @@
-"""Translations of texts: what one is, how those of the parts of a text are joined, what is counted on the way."""
+"""Translations of texts, their options and counts, and joining the translations of the parts of a text."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class TranslationOptions:
     align: bool = False
     """Whether translations come with their word alignment."""
     rerank: Callable[[list[Translation]], list[Translation]] = list
-    """Puts the translations of a line into another order."""
+    """Reorders the translations of a line."""
 
 
 @dataclass
 class TranslationCounts:
-    """What happened to the lines so far."""
+    """Counts over all lines so far."""
 
     lines: int = 0
     several: int = 0

@@ -1,6 +1,6 @@
-"""A search that lives in a thread of its own: requests are submitted to it and cancelled at any time.
+"""A search in its own thread: requests are submitted to it and cancelled at any time.
 
-This is where a server plugs in. Requests of all clients share one `Search`; each token is one step for all of them.
+A server uses this. Requests of all clients share one `Search`; each token is one step for all of them.
 File jobs and validation drive a `Search` themselves, which is faster for many requests at once.
 
     with SearchWorker(search) as worker:
@@ -142,7 +142,7 @@ class SearchWorker:
                 ticket.future.set_result(result)
 
     def _notify(self, ticket: Ticket | None, tokens: Sequence[int]) -> None:
-        """Tell a client about its tokens; if its function fails, its request is cancelled."""
+        """Pass new tokens to a client; if its function fails, its request is cancelled."""
         if ticket is None or ticket.on_tokens is None:
             return
         try:

@@ -1,1 +1,1 @@
-"""Files that are whole or absent: atomic writes, manifests, locks, the journal."""
+"""Files that are complete or absent: atomic writes, manifests, locks, the journal."""

@@ -1,6 +1,6 @@
 """Atomic writes: a file or folder is written under a temporary name, forced to disk, then renamed into place.
 
-Wherever a process stops, what stands under the real name is the old version or the new one, complete.
+Wherever a process stops, the real name has the old version or the new one, complete.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def write_file(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-# JSON objects as files: read with helpful errors, written as the same bytes each time, replaced atomically.
+# JSON files.
 
 REMEDY = "copy the folder again"
 
@@ -130,7 +130,7 @@ def read_json(path: Path, error_type: type[TransduceError] = ModelFolderError, r
 
 
 def write_json(path: Path, table: Table) -> None:
-    """Write a JSON object, always as the same bytes, and force it to disk."""
+    """Write a JSON object, the same object always as the same bytes, and force it to disk."""
     path.write_bytes(json_bytes(table))
     sync(path)
 

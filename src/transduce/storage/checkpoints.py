@@ -26,7 +26,7 @@ from transduce.storage.manifest import check_format, verify
 
 
 class SavedCheckpoints:
-    """What stands in the checkpoint folder of one run. There is no pointer to the newest: the names say it."""
+    """The checkpoint folder of one run. There is no pointer to the newest checkpoint: names are in order."""
 
     def __init__(self, run: Path, every: int = 1, end: int | None = None) -> None:
         self.folder = run / CHECKPOINTS
@@ -47,7 +47,7 @@ class SavedCheckpoints:
         return [update for update in updates if self.path(update).name in names]
 
     def latest(self, regular: bool = False) -> tuple[int, list[str]] | None:
-        """Find the newest checkpoint that is intact, and return with it what is wrong with newer ones.
+        """Return the newest checkpoint that is intact, and the faults of newer ones.
 
         `regular` skips those that were saved by an interruption.
         """
@@ -66,7 +66,7 @@ class SavedCheckpoints:
         return None
 
     def fingerprint(self, update: int) -> Table:
-        """What the run was when it saved this checkpoint: recipe, data, threads. Rejects another version's format."""
+        """Return what the run depended on when it saved this checkpoint: recipe, data, ranks. Rejects other formats."""
         manifest = self._check(self.path(update))
         check_format(self.path(update), manifest)
         fingerprint = manifest.get("fingerprint")
@@ -92,7 +92,7 @@ class SavedCheckpoints:
                 shutil.rmtree(self.path(newer))
 
     def prune(self, keep_last: int, best: int) -> None:
-        """Remove all but the newest few, the best, and the newest of all, which may be an interruption's."""
+        """Remove all but the newest few, the best, and the newest of all, which may be from an interruption."""
         updates = self.updates()
         regular = [update for update in updates if update % self.every == 0 or update == self.end]
         for update in updates:

@@ -1,4 +1,4 @@
-"""What differs between systems or can fail on a disk: clear errors, fsync, folders, reads at an offset."""
+"""File operations that differ between systems or can fail: clear errors, fsync, folders, reads at an offset."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The journal of a run: one JSON line per event. What every run of a recipe repeats is in `journal.jsonl`, times are in
-`timing.jsonl`."""
+"""The journal of a run: one JSON line per event.
+
+`journal.jsonl` has what every run of a recipe repeats, `timing.jsonl` what depends on the machine and the time.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Checkpoints, models and prepared corpora also have a `manifest.json` (`storage.m
 from __future__ import annotations
 
 FORMAT = 2
-"""Of model folders, checkpoints and prepared corpora. Folders of format 2 and later must load forever."""
+"""Format of model folders, checkpoints and prepared corpora. Folders of format 2 and later must load forever."""
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
@@ -33,7 +33,7 @@ OPTIMIZER, AVERAGE, PROGRESS = "optimizer.safetensors", "average.safetensors", "
 # a prepared corpus, besides the tokenizers
 REPORT = "report.json"
 
-# what a manifest calls each folder
+# kinds of folders in a manifest
 MODEL_KIND = "transduce model"
 CHECKPOINT_KIND = "transduce checkpoint"
 CORPUS_KIND = "transduce prepared corpus"

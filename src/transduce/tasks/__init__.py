@@ -1,1 +1,1 @@
-"""The kinds of work: what each needs of data, loss, validation and evaluation, behind one protocol."""
+"""The tasks, each with its data, loss, validation and evaluation, behind one interface (`training.task`)."""

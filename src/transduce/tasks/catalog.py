@@ -1,4 +1,4 @@
-"""The tasks by the `[data]` table of a recipe: which settings these are, and how the corpus is prepared and opened."""
+"""The tasks by the `[data]` table of a recipe; reading that table, preparing and opening a corpus."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def prepare(
     progress: Callable[[str, int], None] | None = None,
     given: GivenTokenizers | None = None,
 ) -> Report:
-    """Filter and tokenise a corpus into `folder`, which is written whole or not at all, and report what was found.
+    """Filter and tokenise a corpus into `folder`, which is complete or absent, and return the report.
 
     `given` are the tokenizers of `tokenizer.folder`; without it new ones are trained.
     """

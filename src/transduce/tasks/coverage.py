@@ -11,7 +11,7 @@ from transduce.text.tokenizer import AnyTokenizer
 from transduce.training.initial_checkpoint import InitialCheckpoint
 
 SAMPLED_PAIRS = 10_000
-"""Pairs by which a vocabulary is judged."""
+"""Pairs that a vocabulary is measured on."""
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 

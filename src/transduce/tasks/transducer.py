@@ -1,4 +1,4 @@
-"""What language modelling and span corruption have in common: blocks of plain text."""
+"""Base classes of the tasks whose models write tokens, and of those that train on blocks of plain text."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ from transduce.training.initial_checkpoint import InitialCheckpoint, load_all_we
 from transduce.training.loss import transducer_loss
 from transduce.training.task import CardText, Defaults, Task
 
-# What translation, span corruption and language modelling have in common: models that write text.
-
 DataT = TypeVar("DataT", bound=DataConfig)
 READ_ONCE = (
     "settings are chosen by reading the corpus, and standard input or a pipe can be read only once; "
@@ -43,7 +41,7 @@ READ_ONCE = (
 
 
 class TransducerTask(Task[DataT]):
-    """A task whose model writes tokens."""
+    """A task whose model writes tokens: translation, span corruption, language modelling."""
 
     def collate(self, prepared: Prepared, split: Any, rows: Rows) -> PairBatch:
         return collate(split, rows, prepared.source_tokenizer.specials, prepared.target_tokenizer.specials)
@@ -88,7 +86,7 @@ TextT = TypeVar("TextT", bound=PlainTextConfig)
 
 
 class PlainTextTask(TransducerTask[TextT]):
-    """A task that trains on blocks of plain text."""
+    """A task that trains on blocks of plain text: span corruption, language modelling."""
 
     rows = "blocks"
 

@@ -1,1 +1,1 @@
-"""Weights learn: what is minimised, how fast, how often it is checked, and how a run is stopped and taken up again."""
+"""Training: loss, optimizer, training loop, validation, checkpoints; stopping and resuming a run."""

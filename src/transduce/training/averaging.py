@@ -25,7 +25,7 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
 
 
 class Ema:
-    """Exponential moving average of the weights; the newest count 1 - `decay`."""
+    """Exponential moving average of the weights: those of an update enter with weight 1 - `decay`."""
 
     def __init__(self, model: Model, decay: float) -> None:
         self.model, self.decay = model, decay

@@ -1,8 +1,8 @@
 """The training batches of a run as tensors, from any position on.
 
-Some runs have other tokens in every epoch: BPE-dropout tokenises each line anew, span corruption and masking draw other
-spans. A task then hands in `rewrite`, which makes the rows of one pool; the pool is cut into batches by their new
-lengths. What comes of a row is a function of (seed, epoch, place), so a resumed run makes its pool again and continues.
+In some runs the tokens differ between epochs: BPE-dropout tokenises each line anew, span corruption and masking draw
+new spans. The task then passes `rewrite`, which makes the rows of one pool; the pool is split into batches by their new
+lengths. A rewritten row is a function of (seed, epoch, place), so a resumed run makes the same pool again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checkpoints with their tensors: a run's progress, weights and optimizer state, saved atomically and restored.
 
-How they lie on disk, and how they are found and pruned, is in `storage.checkpoints`.
+The files on disk, and how checkpoints are found and pruned, are in `storage.checkpoints`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transduce.training.averaging import Ema
 from transduce.training.distributed.sharding import gathered, spread_like
 from transduce.training.optimizer import MOMENTS, optimizer_tensors, put_optimizer_tensors
 
-# Divergence is a fast moving average of the loss far above a slow one (Marian watches for it in the same way).
+# Detecting divergence.
 
 FAST, SLOW = 0.1, 0.01
 """Weight of the newest loss in each moving average."""
@@ -42,19 +42,22 @@ SETTLED = 100
 
 @dataclass
 class Divergence:
-    """Watches the loss per token of each update; saved with the run, so that a resumed run continues the watch."""
+    """Detects a loss that diverges: its fast moving average is far above the slow one, as in Marian.
+
+    It observes the loss per token of each update, and is saved with the run, so that a resumed run continues it.
+    """
 
     seen: int = 0
     fast: float = 0.0
     slow: float = 0.0
     last: float = 0.0
     variance: float = 0.0
-    """Of the loss around its trend, from differences of neighbours: a falling loss is not a noisy one."""
+    """Variance of the loss around its trend, from differences of neighbours: a falling loss is not a noisy one."""
     alarmed: bool = False
     """Whether an alarm was raised and the loss has not come down since: one alarm per spike."""
 
     def observe(self, loss: float) -> bool:
-        """Take in one loss; return whether the run diverges from this update on."""
+        """Add one loss; return whether the run starts to diverge at this update."""
         self.seen += 1
         if self.seen == 1:
             self.fast = self.slow = self.last = loss
@@ -65,7 +68,7 @@ class Divergence:
         counted = min(loss, self.slow + OUTLIER * sigma) if self.seen > SETTLED else loss
         self.fast += fast * (counted - self.fast)
         bound = SIGMAS * sigma * math.sqrt(FAST / (2 - FAST)) + 1e-3
-        if not self.alarmed:  # a spike must not widen the band that it is judged by
+        if not self.alarmed:  # a spike must not raise the bound that it is compared with
             self.variance += slow * ((loss - self.last) ** 2 / 2 - self.variance)
         above = self.fast - self.slow
         alarm = self.seen > SETTLED and above > (bound / 2 if self.alarmed else bound)
@@ -85,7 +88,7 @@ class Progress:
 
     update: int = 0
     position: Position = START
-    """In the data; dropout and order are functions of it and the seed, so no generator is saved."""
+    """Position in the data; dropout and order are functions of it and the seed, so no generator is saved."""
     tokens: int = 0
     """Target tokens trained on, without padding."""
     best_update: int = 0
@@ -99,11 +102,11 @@ class Progress:
     window_tokens: int = 0
     """Tokens that `window_loss` sums over."""
     micro_batch_tokens: int = 0
-    """Current size of a micro-batch: halved whenever memory ran out."""
+    """Current size of a micro-batch; halved whenever memory runs out."""
     rollbacks: int = 0
     """How often the run returned to a checkpoint because it diverged."""
     divergence: Divergence = field(default_factory=Divergence)
-    """State of the watch over the loss."""
+    """State of the divergence detection."""
     before: dict[str, float] = field(default_factory=dict)
     """Validation scores before the first update of a fine-tuning run, by metric."""
     journal_size: int = 0
@@ -120,7 +123,7 @@ class Progress:
             watch = Divergence(**table["divergence"])
             return cls(**{**table, "position": Position(*table["position"]), "divergence": watch})
         except (TypeError, KeyError):
-            raise ModelFolderError(f"{where}: is not what this version of transduce writes; start a new run") from None
+            raise ModelFolderError(f"{where}: was not written by this version of transduce; start a new run") from None
 
 
 class Checkpoints(SavedCheckpoints):
@@ -131,7 +134,7 @@ class Checkpoints(SavedCheckpoints):
     ) -> None:
         """Write a checkpoint atomically, and read it back before older ones are pruned.
 
-        One that says the same already stays: an interruption right after a validation has nothing to add.
+        An identical one that exists is kept: an interruption right after a validation has nothing to add.
         """
         place, tensors = self.path(progress.update), checkpoint_tensors(model, optimizer, ema)
         if self._is_saved(place, progress, fingerprint):

@@ -48,8 +48,8 @@ class CheckpointManager:
         return progress
 
     def _resume_from(self) -> tuple[int, list[str]] | None:
-        """The newest checkpoint; if it is the end of a run that is now longer, the newest that the longer run would
-        have saved too."""
+        """Return the newest checkpoint; of a run that is being extended, the newest that the longer run would have
+        saved too."""
         found = self.checkpoints.latest()
         if found is not None and found[0] == self._planned(found[0]) < self.config.updates:
             return self.checkpoints.latest(regular=True) or found
@@ -86,7 +86,7 @@ class CheckpointManager:
 
     @contextlib.contextmanager
     def final_weights(self) -> Iterator[None]:
-        """Give the model the weights that will be kept, complete: their moving average if the run keeps one."""
+        """Give the model its final weights inside the context: their moving average if the run keeps one."""
         with self.ema.in_place() if self.ema is not None else contextlib.nullcontext(), whole(self.train_step.model):
             yield
 

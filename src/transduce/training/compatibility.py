@@ -1,4 +1,4 @@
-"""Checks that a model fits its settings, its machine and its corpus, before time is spent on them."""
+"""Checks that a model fits its settings, the machine and the corpus, made before any long work starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from transduce.training.system_memory import physical_bytes
 
 
 def check_model_settings(data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions) -> None:
-    """Raise where settings mean nothing to the model, before the corpus is prepared."""
+    """Raise where settings do not apply to the model, before the corpus is prepared."""
     model, name = outline(config, VocabularySizes(1, 1)), catalog.name_of(config)
     lacking = [side for side in ("source", "target") if not hasattr(model, f"{side}_embedding")]
     reason = None
@@ -92,6 +92,6 @@ def _check_pictures(side: int, corpus: Prepared) -> None:
             raise SettingsError(
                 f"pair {wrong[0] + 1:,} of those kept of the {name} corpus, {brief(store.text(wrong[0])[0])}, has a "
                 f"source of {lengths[wrong[0]]:,} tokens, but the model reads pictures of {side} × {side} = "
-                f"{side * side:,} pixels, a token for each ({len(wrong):,} pairs are no such pictures): mend or leave "
-                "out the pair, or set model.side, and tokenizer.source_kind = 'character'"
+                f"{side * side:,} pixels, a token for each ({len(wrong):,} pairs are no such pictures): fix or remove "
+                "the pair, or set model.side, and tokenizer.source_kind = 'character'"
             )

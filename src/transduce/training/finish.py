@@ -26,7 +26,7 @@ def put_final_weights(trainer: Trainer, reporter: Reporter) -> tuple[list[int], 
     (updates, found), *others = judged
     for other, validation in others:
         if found is None or validation is None or not trainer.validator:
-            updates = other  # nothing to judge by: the average, as requested
+            updates = other  # no validation split to compare on: the average, as requested
         elif trainer.validator.better(validation, trainer.validator.better(found, None)[1])[0]:
             updates, found = other, validation
     _put(trainer, updates)
@@ -51,13 +51,13 @@ def _whole(trainer: Trainer, reporter: Reporter) -> list[int]:
 
 
 def _candidates(trainer: Trainer, kept: list[int]) -> list[list[int]]:
-    """The best checkpoint, then what could be averaged: the last ones, or every window of neighbours, oldest first.
+    """The best checkpoint, then the averages to try: of the last ones, or of every consecutive window, oldest first.
 
     If the best one is lost, all others are candidates, newest first.
     """
     count, best = trainer.config.average_checkpoints, trainer.progress.best_update
     single = [[best]] if best in kept else [[update] for update in reversed(kept)]
-    if trainer.validator is None:  # nothing to judge by
+    if trainer.validator is None:  # no validation split to compare on
         single = [[kept[-1]]]
     if count < 2:
         return single

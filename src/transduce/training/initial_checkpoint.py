@@ -30,11 +30,6 @@ from transduce.text.tokenizer import AnyTokenizer, is_joint
 from transduce.text.tokenizer.extension import made_of
 from transduce.text.tokenizer.tokenizer import SPACE_MARK, WITH_FOLDER, TokenizerConfig
 
-# Fine-tuning: the model folder or run that a new run starts from, and what follows from it for the recipe.
-#
-# The model's settings and tokenizers are those of the initial checkpoint; the training settings are chosen for a
-# model that has been trained before.
-
 SMALL_FILE = 16 * 2**20
 """Bytes up to which a file's hash is checked when only settings are needed; loading the weights checks all of them."""
 HEAD_SETTINGS = ("head", "next_sentence", "num_labels", "label_tokens")
@@ -45,7 +40,10 @@ KEPT_SETTINGS = ("label_smoothing", "bpe_dropout", "r_drop", "ema_decay", "weigh
 
 @dataclass(frozen=True)
 class InitialCheckpoint:
-    """A model folder to start from, without its weights."""
+    """The model folder or run that a new run is fine-tuned from, without its weights.
+
+    Its settings and tokenizers become those of the new run; the training settings are chosen for fine-tuning.
+    """
 
     name: str
     """The folder as the user named it."""
@@ -82,7 +80,7 @@ class InitialCheckpoint:
 
     @property
     def spoken(self) -> ModelLanguages:
-        """The languages that the model can be asked for."""
+        """The languages that the model translates between."""
         found = self.found
         return model_languages(found.notes, found.source_tokenizer, found.target_tokenizer, self.name)
 
@@ -162,8 +160,10 @@ def folder_fingerprint(name: str) -> str:
     return sha256(find_model(Path(name)) / MANIFEST)
 
 
+# Loading and freezing weights.
+
 MAX_NAMED = 5
-"""Weights that a message names."""
+"""Maximum number of weights that a message names."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def load_all_weights(model: nn.Module, folder: Path, source: AnyTokenizer, targe
             weights[name] = torch.cat([given, torch.stack([given[part].mean(dim=0) for part in parts])])
             grown += 1
     if added and not grown:  # e.g. one-hot inputs, whose width is the vocabulary
-        raise SettingsError(f"{folder}: this kind of model has no token embeddings, so that no tokens can be added")
+        raise SettingsError(f"{folder}: this kind of model has no token embeddings, so no tokens can be added")
     loaded = copy_weights(model, weights)
     if loaded.new or loaded.reshaped or loaded.unused:
         raise ModelFolderError(f"{folder}: its weights do not match this model: {loaded}")
@@ -282,7 +282,7 @@ def _modules(named: Iterable[tuple[str, Tensor]]) -> set[str]:
     return {f"{name.split('.')[0]}.*" for name, _ in named}
 
 
-# Embeddings that start from a word2vec or GloVe text file.
+# Pretrained vectors: a word2vec or GloVe text file.
 
 
 def vectors_fingerprint(path: str) -> str:

@@ -1,5 +1,7 @@
-"""Clean stops: after Ctrl-C, SIGTERM or SIGHUP the loop finishes its update, saves and stops; a second signal stops at
-once."""
+"""Clean stops: after Ctrl-C, SIGTERM or SIGHUP the loop finishes its update, saves and stops.
+
+A second signal stops at once.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def expected_peak(train_step: TrainStep, largest_batch: Callable[[int], Batch], 
     gradients = sum(size for size, learns in parts if learns)
     no_moments = train_step.optimizer.state or isinstance(
         train_step.optimizer, torch.optim.SGD
-    )  # held already, or never
+    )  # allocated already, or never
     moments = 0 if no_moments else 2 * gradients
     aside = (
         sum(size for size, _ in parts) if train_step.config.ema_decay else 0

@@ -1,4 +1,7 @@
-"""The optimizer, and its state by parameter name, so that a checkpoint does not depend on any order."""
+"""The optimizer and the learning-rate schedules.
+
+Optimizer state is saved by parameter name, so that a checkpoint does not depend on the order of parameters.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> Optimizer:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """Return the moments by name: `exp_avg/encoder.0.…`; plain gradient descent has none."""
+    """Return the moments by name: `exp_avg/encoder.0.…`; plain SGD has none."""
     return {
         f"{moment}/{name}": optimizer.state[parameter][moment]
         for name, parameter in model.named_parameters()
@@ -77,10 +80,10 @@ def scale_gradients(model: nn.Module, factor: float) -> None:
     torch._foreach_mul_(gradients, factor)
 
 
-# Learning-rate schedules. Updates count from one.
+# Learning-rate schedules.
 
 Schedule = Callable[[int], float]
-"""update -> learning rate."""
+"""update, from 1 -> learning rate."""
 
 ENDING = ("cosine", "linear")
 """Schedules that depend on the number of updates of the run."""

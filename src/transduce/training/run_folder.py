@@ -35,9 +35,9 @@ def locked_run(folder: Path, resume: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def empty_on_error(folder: Path) -> Iterator[None]:
-    """Empty a new run's folder if setting it up fails, so that the same command can be given again.
+    """Empty a new run's folder if setting it up fails, so that the same command can be run again.
 
-    The recipe is removed late, so that what is left after a kill is still a run; the lock is removed last.
+    The recipe is removed late, so that the folder still counts as a run if the process is killed; the lock is last.
     """
     try:
         yield

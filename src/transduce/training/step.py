@@ -51,7 +51,7 @@ class MicroBatch(NamedTuple):
     first_row: int
     rows: Batch
     weight: float = 1.0
-    """0 for one that a rank computes only to keep step with the others."""
+    """0 for one that a rank computes only because all ranks must run equally many."""
 
 
 def split_batches(batches: Sequence[Batch], tokens: int, ranks: int = 1) -> list[MicroBatch]:
@@ -158,7 +158,7 @@ class TrainStep:
     def _sum_over_ranks(self, loss: float, short: bool) -> float:
         """Sum loss and gradients over the ranks; one without a micro-batch adds zero.
 
-        `short` says that this rank ran out of memory; the others learn it before they wait for its gradients.
+        `short`: this rank ran out of memory; the others are notified before they wait for its gradients.
         """
         if self.ranks.world == 1:
             return loss
@@ -175,9 +175,7 @@ class TrainStep:
         return float(total[0])
 
 
-# Annealed gradient noise (Neelakantan et al. 2015, arXiv 1511.06807): helps deep and recurrent models out of poor
-# regions early in training. The noise is a function of seed and update, so that a resumed run and every rank draw the
-# same.
+# Annealed gradient noise (Neelakantan et al. 2015, arXiv 1511.06807).
 
 DECAY = 0.55
 """Exponent by which the variance decays with the updates; the paper's gamma."""
@@ -189,7 +187,11 @@ def deviation(strength: float, update: int) -> float:
 
 
 def add_gradient_noise(model: nn.Module, strength: float, seed: int, update: int) -> None:
-    """Add Gaussian noise to every gradient; a strength of 0 adds none."""
+    """Add Gaussian noise to every gradient; a strength of 0 adds none.
+
+    It helps deep and recurrent models out of poor regions early in training. It is a function of seed and update, so
+    that a resumed run and every rank draw the same.
+    """
     if not strength:
         return
     generator = rng.torch_generator(rng.key(seed, update) >> 64)
@@ -200,10 +202,7 @@ def add_gradient_noise(model: nn.Module, strength: float, seed: int, update: int
             parameter.grad.add_(drawn.to(parameter.grad), alpha=scale)
 
 
-# Parameter sharing relaxation (Kaiser & Sutskever 2016, section 3): the steps of a recurrence start with separate
-# weights and end with the same. The paper adds the distance between the sets to the loss, with a growing weight; here
-# the sets move towards their mean after each update, by a fraction that is a function of the update alone and ends at
-# 1, so that a run is the same however often it is stopped.
+# Parameter sharing relaxation (Kaiser & Sutskever 2016, section 3).
 
 
 def pull(until: int, update: int) -> float:
@@ -212,24 +211,30 @@ def pull(until: int, update: int) -> float:
 
 
 def pull_sets_together(model: nn.Module, until: int, update: int) -> None:
-    """Move all sets of weights towards their mean, so that they are equal at update `until`; 0 leaves them apart."""
+    """Move all sets of weights towards their mean, so that they are equal at update `until`; 0 leaves them separate.
+
+    The steps of a recurrence start with separate weights and end with shared ones. Differs from the paper, which adds
+    the distance between the sets to the loss with a growing weight: here the fraction is a function of the update alone
+    and ends at 1, so that a run is the same however often it is stopped.
+    """
     if until:
         for sets in relaxed_sets(model):
             sets.pull_together(pull(until, update))
 
 
-# The gradient of an update, summed over micro-batches that several threads compute in parallel.
-#
-# Gradients of large parameters are added and freed as soon as a backward pass has computed them, while they are in
-# the cache; small ones together at the end of a micro-batch, since each call from a backward pass into Python takes
-# time. All are added in the order of the micro-batches, so that the sum does not depend on which thread was faster.
+# The sum of gradients over micro-batches.
 
 LARGE = 2**17
 """Values of a parameter whose gradient is not kept until the end of a micro-batch: half a megabyte."""
 
 
 class GradientSum:
-    """Sums the gradients of a model's copies into the model's own `grad`."""
+    """Sums the gradients of a model's copies, which several threads compute in parallel, into the model's own `grad`.
+
+    Gradients of large parameters are added and freed as soon as a backward pass has computed them, while they are in
+    the cache; small ones together at the end of a micro-batch, since each call from a backward pass into Python takes
+    time. All are added in the order of the micro-batches, so that the sum does not depend on which thread was faster.
+    """
 
     def __init__(self, model: nn.Module, twins: Sequence[nn.Module]) -> None:
         self._totals = list(model.parameters())

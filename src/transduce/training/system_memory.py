@@ -1,4 +1,4 @@
-"""Memory of the process: keep freed memory, measure it, and recognise that it ran out.
+"""Memory of the process: keep freed memory, measure what is held, detect out-of-memory errors.
 
 glibc returns large blocks to the system at every free and requests fresh, zeroed pages the next time; in training these
 are the same blocks at every update, and a quarter of the time. All threads share one heap: the arenas that glibc gives

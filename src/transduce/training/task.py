@@ -1,8 +1,8 @@
-"""What training, the recipe and the command line ask of a task: translation, language modelling or text encoding.
+"""The interface of a task (translation, language modelling, text encoding) to training, recipe and command line.
 
-A task owns everything that depends on the kind of work: the settings it chooses, the preparation of its corpora, its
-batches, its loss, its validation, and what a model folder says about it. Each is bound to its `[data]` settings. The
-classes are in `tasks/`, one folder each; nothing here knows which there are.
+A task owns its default settings, the preparation of its corpora, its batches, loss and validation, and the notes and
+card of its model folder. Each is bound to its `[data]` settings. The classes are in `tasks/`, one folder each; nothing
+here depends on which there are.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class CardText:
 
 
 class Task(ABC, Generic[DataT]):
-    """A kind of work, bound to the `[data]` settings of one run."""
+    """A task, bound to the `[data]` settings of one run."""
 
     name: ClassVar[str]
     """translation, language_modeling or text_encoding; a model folder states it as `task`."""
@@ -77,7 +77,7 @@ class Task(ABC, Generic[DataT]):
     def __init__(self, data: DataT) -> None:
         self.data = data
 
-    # Settings: what a recipe leaves out, and what does not fit together.
+    # Settings: defaults and mismatches.
 
     def training_defaults(self) -> Table:
         """Return the settings of [training] whose defaults differ from `TrainingConfig`'s."""

@@ -1,4 +1,4 @@
-"""The training loop: batches in, updates out, with validations and checkpoints at their times.
+"""The training loop: updates, and validations and checkpoints between them.
 
 A run is a function of (recipe, data, seed). The order of the data and the randomness of dropout are functions of the
 seed and the position, so that stopping and resuming changes nothing, to the last bit.
@@ -76,11 +76,11 @@ class Trainer:
         return self.task.validator(self.prepared, split, self.config, self.train_step.workers)
 
     def resume(self, reporter: Reporter) -> None:
-        """Restore the newest whole checkpoint, if there is one."""
+        """Restore the newest intact checkpoint, if there is one."""
         self.progress = self.manager.resume(reporter)
 
     def run(self, reporter: Reporter, interruption: Interruption) -> Progress:
-        """Train until the recipe's end, an early stop, or an interruption, which saves and raises."""
+        """Train until the last update, an early stop, or an interruption, which saves and raises."""
         self._begin(reporter)
         for batches, position, began in self._updates():
             step = self._update(batches, position, began, reporter)
@@ -105,7 +105,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def closed_on_error(self) -> Iterator[None]:
-        """Close if the run does not even begin."""
+        """Close if an error occurs before the run begins."""
         try:
             yield
         except BaseException:
@@ -176,7 +176,7 @@ class Trainer:
             )
 
     def _in_memory(self, work: Callable[[int], T], reporter: Reporter) -> T:
-        """Do work with the current micro-batch size; where memory runs out, halve it, now and from now on."""
+        """Do work with the current micro-batch size; where memory runs out, halve it for the rest of the run."""
         progress = self.progress
         while True:
             try:

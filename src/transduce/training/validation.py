@@ -25,7 +25,7 @@ NUM_SAMPLES = 3
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a task's own part of a validation found."""
+    """Scores and samples of a task's own part of a validation."""
 
     scores: dict[str, float] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()

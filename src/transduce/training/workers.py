@@ -119,10 +119,7 @@ class _Job:
             self.changed.wait_for(lambda: self.errors or self.done >= part)
 
 
-# The number of threads that is fastest on this machine for this model, measured during the first updates.
-#
-# Results do not depend on the number of threads, so measuring costs nothing. More threads are not always faster:
-# between two operations Python runs one thread at a time, which takes a larger part of the time of a smaller model.
+# Calibration of the number of threads.
 
 
 WARM_UP, ROUNDS = 2, 6
@@ -132,7 +129,12 @@ AS_GOOD = 0.9
 
 
 class Calibration:
-    """Measures all threads, half of them, a quarter … down to one, in turns, and keeps the most that are as fast."""
+    """Finds the fastest number of threads for this model on this machine, during the first updates.
+
+    It measures all threads, half of them, a quarter … down to one, in turns, and keeps the most that are as fast.
+    Results do not depend on the number of threads, so measuring costs nothing. More threads are not always faster:
+    between two operations Python runs one thread at a time, which takes a larger part of the time of a smaller model.
+    """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers

@@ -46,7 +46,7 @@ def test_progress_comes_back_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"speed": 3}, {"position": [1, 2, 3, 4]}, {"position": None}], ids=str)
 def test_progress_of_another_version_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    with pytest.raises(ModelFolderError, match="not what this version"):
+    with pytest.raises(ModelFolderError, match="not written by this version"):
         Progress.from_table(Progress().to_table() | change, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The search of CTranslate2, for requests that it answers as our own search does."""
+"""The CTranslate2 engine, for requests for which it finds the same hypotheses as our own search."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ class CTranslate2Engine:
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests.
 
-        None at all (an empty list) where our search would have found others: with a special token, from a model that
-        has hardly learned, or cut off at the maximum length, which we rank after all that ended.
+        The list is empty where our search would have found others: where one has a special token, as from a model that
+        is hardly trained, or was cut off at the maximum length, which we rank after all that ended.
         """
         found: dict[int, list[Hypothesis]] = {}
         for options, group in _group_alike(requests):

@@ -35,7 +35,7 @@ def export(
     quantization: Quantization = "float32",
     shortlist: Shortlist | None = None,
 ) -> None:
-    """Write a folder that CTranslate2 loads, with the tokenizers beside it, whole or not at all.
+    """Write a folder that CTranslate2 loads, with the tokenizers; it is complete or absent.
 
     A shortlist becomes its vocabulary map, used with `use_vmap`.
     """
@@ -96,11 +96,7 @@ def _config(tokenizer: AnyTokenizer, translates: bool) -> Table:
     }
 
 
-# A shortlist as CTranslate2's vocabulary map: `vmap.txt` in a model's folder, used with `use_vmap`.
-#
-# One line for each source piece: the piece, a tab, its candidates between spaces. The line without a piece holds what
-# is always a candidate. CTranslate2 adds the start, end and unknown tokens by itself, and takes the union over a
-# batch.
+# Shortlists as CTranslate2's vocabulary map.
 
 NAME = "vmap.txt"
 
@@ -115,7 +111,12 @@ def map_rejection(source: AnyTokenizer, target: AnyTokenizer) -> str | None:
 
 
 def write_map(shortlist: Shortlist, source: AnyTokenizer, target: AnyTokenizer, folder: Path) -> None:
-    """Write the map into the folder of an exported model."""
+    """Write `vmap.txt` into the folder of an exported model, where it is used with `use_vmap`.
+
+    It has one line for each source piece: the piece, a tab, its candidates separated by spaces. The line without a
+    piece lists what is always a candidate. CTranslate2 adds the start, end and unknown tokens itself, and takes the
+    union over a batch.
+    """
     reason = map_rejection(source, target)
     if reason is not None:
         raise SettingsError(f"this shortlist cannot be exported: {reason}")

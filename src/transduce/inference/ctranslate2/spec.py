@@ -1,7 +1,7 @@
 """Our models as specifications of CTranslate2: encoder-decoders, language models, text encoders.
 
-Positions that are added to embeddings are handed over as a table: CTranslate2's own sinusoids are laid out in another
-way. A model that it cannot express is rejected with the reason.
+Positions that are added to embeddings are exported as a table: CTranslate2's own sinusoids have another layout. A model
+that it cannot express is rejected with the reason.
 """
 
 from __future__ import annotations
@@ -215,6 +215,6 @@ def _put_norm(spec: Any, norm: Any) -> None:
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:
-    """A copy: quantizing works in place, and the model goes on being used."""
+    """Return a copy: quantizing works in place, and the model is still in use."""
     array: NDArray[np.float32] = tensor.detach().float().cpu().contiguous().numpy().copy()
     return array

@@ -1,4 +1,4 @@
-"""Calibration: which division of the machine is fastest for this model and text, tried on the first lines for seconds.
+"""Calibration: find the fastest number of workers and threads for this model and text, on the first lines.
 
 Threads inside small matrix products slow them down, and large models differ from small ones, so it is measured. It
 affects speed only; the default stays unless something is clearly faster.

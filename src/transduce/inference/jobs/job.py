@@ -1,6 +1,4 @@
-"""A translation job: its options, applied to one window of a document after the other, from the beginning or from where
-it was interrupted to the end.
-"""
+"""A translation job: translates a document window by window, from its beginning or from where it was interrupted."""
 
 from __future__ import annotations
 
@@ -130,7 +128,7 @@ class TranslationJob:
 
 
 class Sink(Protocol):
-    """Where windows go, in order."""
+    """Receives the windows, in order."""
 
     done: Done
 
@@ -221,10 +219,7 @@ def _threads_as_before() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-# Several windows in progress at once, returned in their order.
-#
-# Reading, translating and writing overlap, so that engines do not wait. Each queue is bounded: memory does not depend
-# on the length of the file.
+# Parallel windows.
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -232,6 +227,9 @@ R = TypeVar("R")
 
 def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Generator[R]:
     """Yield `work` of each item, in order; `threads` are in progress, one more waits, and one is read ahead.
+
+    Reading, translating and writing overlap, so that engines do not wait. Each queue is bounded: memory does not depend
+    on the length of the file.
 
     An error of reading is raised after all results of items before it. Closing the generator does not wait for work in
     progress.
@@ -260,7 +258,7 @@ def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Genera
         raise failure
 
 
-# Fingerprint of everything a translation depends on: an interrupted job is resumed with the same one only.
+# The fingerprint of a job.
 
 IRRELEVANT_OPTIONS = ("run", "ensemble", "workers", "threads")
 """Options that do not change translations; of models the contents count, not the names."""
@@ -269,7 +267,10 @@ FILE_OPTIONS = ("prefix_file", "terms", "shortlist")
 
 
 def fingerprint(given: dict[str, Any], uses_ctranslate2: bool) -> Table:
-    """Return the options as they were given, models and files by their hashes, and the engine."""
+    """Return everything that translations depend on: options as given, hashes of models and files, and the engine.
+
+    An interrupted job is resumed only with the same fingerprint.
+    """
     found = {_option(name): value for name, value in given.items() if name not in IRRELEVANT_OPTIONS}
     found |= {_option(name): sha256(Path(given[name])) for name in FILE_OPTIONS if is_file(given[name] or "-")}
     models = [sha256(find_model(Path(run)) / MANIFEST) for run in (given["run"], *given["ensemble"])]

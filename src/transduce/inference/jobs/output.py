@@ -31,7 +31,7 @@ from transduce.storage.lock import locked_file, move_locked
 
 KIND = "transduce translation"
 LONGEST_NAME = 255 - len(".progress.json.new")
-"""Bytes of an output's name that leave room for the suffixes."""
+"""Maximum bytes of an output's name, so that the names with suffixes are valid."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Done:
 
     @classmethod
     def from_table(cls, table: Table) -> Done:
-        """Read what `to_table` returned; raises some error of Python's for anything else."""
+        """Read what `to_table` returned; anything else raises a built-in exception, such as KeyError."""
         parallelism = table["parallelism"]
         done = cls(
             int(table["segments"]),
@@ -73,7 +73,7 @@ def is_resumable(source: str, output: str) -> bool:
         return False
     try:
         return is_file(source) and (is_file(output) or not Path(output).exists())
-    except OSError:  # whoever opens it says why
+    except OSError:  # opening it reports why
         return False
 
 
@@ -83,7 +83,7 @@ class PartialOutput:
     def __init__(self, output: Path, shown: Path, file: IO[bytes], fingerprint: Table) -> None:
         self._output, self._file, self._fingerprint = output, file, fingerprint
         self.path, self.note = _beside(shown, ".part"), _beside(shown, ".progress.json")
-        """As messages call them."""
+        """Their names in messages."""
         self._part, self._note = _beside(output, ".part"), _beside(output, ".progress.json")
         self.done = self._found()
 
@@ -208,11 +208,11 @@ def _as_json(fingerprint: dict[str, Any]) -> Table:
     return plain
 
 
-# Output that cannot be resumed: standard output, a pipe, a file whose input is a stream.
+# Output that cannot be resumed.
 
 
 class StreamOutput:
-    """The interface of a `PartialOutput` that starts empty."""
+    """Output that cannot be resumed: standard output, a pipe, a file whose input is a stream."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -1,4 +1,7 @@
-"""One request while it is searched: what has finished, when the search stops, which hypotheses are returned."""
+"""One request while it is searched: its finished hypotheses, stop rule, ranking and logits processors.
+
+Letters: W beams of one request, V vocabulary, L tokens written so far.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class ActiveRequest:
     finished: list[list[Hypothesis]]
     """Finished hypotheses of each beam group."""
     progress: list[ConstraintProgress]
-    """ConstraintProgress of each beam through the required phrases."""
+    """Progress of each beam through the required phrases."""
     draws: int = 0
     """Number of times that tokens were drawn for it."""
     trace: list[TraceStep] = field(default_factory=list)
@@ -126,19 +129,17 @@ def _seed(request: Request) -> int:
     return seed ^ zlib.crc32(tokens) << 31
 
 
-# Logits processors: what changes the logits of one request before a token is chosen.
-#
-# Processors work on the model's raw logits, before the softmax, in the order of `logits_processors`; so does
-# CTranslate2 with those that it has. A request without any costs nothing.
-#
-# Letters: W beams of one request, V vocabulary, L tokens written so far.
+# Logits processors.
 
 LogitsProcessor = Callable[[Tensor, Tensor], None]
 """(logits (W V), changed in place; tokens written so far (W L))."""
 
 
 def logits_processors(request: Request, end: int) -> list[LogitsProcessor]:
-    """Return the processors of a request."""
+    """Return the functions that change the logits of a request before a token is chosen, in their order.
+
+    They work on the model's raw logits, before the softmax, as CTranslate2's do. A request without any costs nothing.
+    """
     options = request.options
     found: list[LogitsProcessor] = []
     if options.repetition_penalty != 1.0:

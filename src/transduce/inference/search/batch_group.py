@@ -1,6 +1,7 @@
 """A batch group: requests with the same search key, stepped together with one decoding state.
 
-Letters: B requests, W beams of each, R = B × W rows, C capacity of the history in tokens.
+Letters: B requests, W beams of each, R = B × W rows, C capacity of the history in tokens, P tokens of the longest
+prefix, V vocabulary, U tokens of the union of shortlists.
 """
 
 from __future__ import annotations
@@ -224,18 +225,16 @@ class BatchGroup:
 
 
 def _grow(tokens: Tensor, capacity: int) -> Tensor:
-    """Pad with room for more tokens.  (… C) -> (… capacity)."""
+    """Pad to a larger capacity.  (… C) -> (… capacity)."""
     return torch.nn.functional.pad(tokens, (0, capacity - tokens.shape[-1]))
 
 
-# Prefixes that hypotheses must begin with, read by the decoder at once and not token by token.
-#
-# Letters: B requests, P tokens of the longest prefix, R rows (requests × beams).
+# Prefixes.
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """The prefixes of some requests, many of them empty."""
+    """What the hypotheses of some requests must begin with, often nothing; the decoder reads it in one pass."""
 
     tokens: Tensor
     """(B P), padded with zeros."""
@@ -286,15 +285,15 @@ class Prefix:
         return state, score_BP.where(real_BP, 0.0).sum(dim=1)
 
 
-# Shortlists of a batch group: their union is scored, and each request chooses from its own.
-#
-# A request gets the hypotheses of a model that gives all other tokens no probability, whatever else is in the batch.
-#
-# Letters: B requests, R rows (requests × beams), W beams of a request, V vocabulary, U tokens of the union.
+# Shortlists.
 
 
 class ShortlistScorer:
-    """The union of the shortlists of some requests, with the rows of the output layer that score it."""
+    """Scores the union of the shortlists of some requests, with the rows of the output layer for it.
+
+    Each request chooses from its own shortlist: it gets the hypotheses of a model that gives all other tokens no
+    probability, whatever else is in the batch.
+    """
 
     tokens: Tensor
     """(U), sorted: the token of each column."""

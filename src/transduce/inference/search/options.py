@@ -1,4 +1,4 @@
-"""What a search is given and what it returns: options, requests, hypotheses, results."""
+"""Inputs and outputs of a search: options, requests, hypotheses, results."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class Result:
     error: Exception | None = None
     """Why the request failed; others of its batch are not affected."""
     trace: tuple[TraceStep, ...] = ()
-    """What was kept and pruned at each step, where the request asked for it."""
+    """What was kept and pruned at each step, if `Request.trace` is set."""
 
     def checked(self) -> list[Hypothesis]:
         """Return the hypotheses, or raise the error of a request that failed."""

@@ -1,4 +1,4 @@
-"""Search as a stepper: `admit` requests at any time, `advance` by one token, `drop` what nobody waits for.
+"""Search as a stepper: `admit` requests at any time, `advance` by one token, `drop` those that are cancelled.
 
 Requests that are searched alike form a batch group and are stepped together, each at its own position. Translating a
 file loops over `advance`; a server feeds a search while it runs (`inference.worker`).
@@ -136,7 +136,7 @@ class Search:
             self._start(key, half, isolated=True)
 
     def _result(self, active: ActiveRequest, error: Exception | None) -> Result:
-        """Return the result of a request that is done; hypotheses are reordered where it has a coverage penalty."""
+        """Return the result of a request that is done; a coverage penalty reorders its hypotheses."""
         strength = active.options.coverage_penalty
         if strength and error is None:
             written = [hypothesis.tokens for hypothesis in active.hypotheses]

@@ -195,7 +195,7 @@ def search_key(request: Request) -> SearchKey:
     return SearchKey(strategy, options.width, options.beam_groups, shortlisted)
 
 
-# A top-k that is faster than torch.topk for few out of many: most blocks of a vocabulary hold none of them.
+# Top-k.
 
 BLOCK = 64
 """Numbers whose maximum is taken first."""
@@ -204,7 +204,7 @@ FEW = 16
 
 
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest numbers of each row and their places, as `topk` does.  (… V) -> 2 × (… count).
+    """Return the largest numbers of each row and their places, as `topk` does, but faster.  (… V) -> 2 × (… count).
 
     The largest `count` stand in the `count` blocks with the largest maxima: a block that has one of them has a maximum
     at least as large, and so have at most `count` blocks.
@@ -227,12 +227,7 @@ def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return value, place.gather(-1, found)
 
 
-# Sampling: which tokens may be drawn (temperature, top-k, top-p, min-p), and the random numbers.
-#
-# Numbers are a function of (seed of the request, beam, position), not of a stream: a sample does not depend on what
-# else is in the batch, or on when the request arrived.
-#
-# Letters: B requests, W beams of each, V vocabulary.
+# Sampling.
 
 
 def draw(scores: Tensor, requests: Sequence[ActiveRequest]) -> Tensor:
@@ -271,7 +266,11 @@ def likeliest(scores: Tensor, options: Sequence[SearchOptions]) -> tuple[Tensor,
 
 
 def _numbers(requests: Sequence[ActiveRequest], width: int) -> NDArray[np.float64]:
-    """A number in [0, 1) for each beam; every call is one position further.  -> (B W)."""
+    """Return a random number in [0, 1) for each beam; every call is one position further.  -> (B W).
+
+    It is a function of (seed of the request, beam, position), not of a stream: a sample does not depend on what else is
+    in the batch, or on when the request arrived.
+    """
     key_B1 = np.array([[active.seed] for active in requests], dtype=np.uint64)
     place_B1 = np.array([[active.draws] for active in requests], dtype=np.uint64)
     for active in requests:

@@ -1,6 +1,6 @@
 """The trace of a search: which candidates each step kept, finished or pruned, and why (the beam tree).
 
-A request asks for it (`Request.trace`); requests that do not ask cost nothing.
+It is recorded if `Request.trace` is set; other requests cost nothing.
 """
 
 from __future__ import annotations

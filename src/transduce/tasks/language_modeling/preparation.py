@@ -1,4 +1,4 @@
-"""Plain text becomes streams of tokens: read once, the end of it held out, the tokenizer trained, tokenised.
+"""Preparation of plain text as streams of tokens: read once, hold out the end, train the tokenizer, tokenise.
 
 Span corruption (T5) has the same preparation: its pairs are made of the blocks of these streams.
 """
@@ -31,9 +31,9 @@ from transduce.text.tokenizer.training import train_tokenizer
 MAX_HELD_OUT = 2**20
 """Maximum characters of a corpus that are held out."""
 TOKENIZER_CHARACTERS = 2**27
-"""Characters to train a tokenizer on, about; of more text, every n-th piece is taken."""
+"""Approximate number of characters to train a tokenizer on; of more text, every n-th piece is taken."""
 CHUNK_CHARACTERS, CHUNK_PIECES = 2**18, 256
-"""Text and pieces that are tokenised together, about; what the library returns for a character takes some 100 bytes."""
+"""Approximate characters and pieces that are tokenised together; a character takes about 100 bytes in the library."""
 READ_PIECES = 64
 """Pieces that are read back together."""
 
@@ -55,7 +55,7 @@ class TextPreparation(Preparation[PlainTextConfig]):
         super().__init__(data, config, progress, given)
         self.audited: dict[str, list[_AuditedText]] = {}
         self.fraction = 0.0
-        """Of the training text that is held out."""
+        """Fraction of the training text that is held out."""
 
     def audit(self, split: str) -> None:
         self.audited[split] = [
@@ -112,7 +112,7 @@ class TextPreparation(Preparation[PlainTextConfig]):
 
 @dataclass
 class _AuditedText:
-    """One corpus on disk between the two passes: its pieces one after the other, and what was counted."""
+    """One corpus between the two passes: its pieces on disk, and its counts."""
 
     folder: Path
     file: TextFile

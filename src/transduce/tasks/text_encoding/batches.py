@@ -1,4 +1,4 @@
-"""BatchSampler of a text encoder."""
+"""Batches of a text encoder."""
 
 from __future__ import annotations
 

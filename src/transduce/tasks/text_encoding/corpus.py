@@ -268,11 +268,7 @@ def _with_places(answers: list[Any]) -> Iterator[tuple[str, int]]:
                 yield answer["text"], start
 
 
-# Contexts with questions, in the format of bAbI (Weston et al. 2015, arXiv 1502.05698).
-#
-# A line is a number and a fact, or a number, a question, a tab, its answer, and possibly more. Number 1 begins a
-# context, and numbers rise within it. That is all that bAbI's description requires, so a context may have lost lines
-# and kept its numbers (1, 2, 4), by which supporting facts are named. A question is about the facts before it.
+# bAbI (Weston et al. 2015, arXiv 1502.05698).
 
 BabiQuestion = tuple[int, tuple[str, ...], str]
 """The line of a question, the facts before it with the question itself as the last, and the answer."""
@@ -284,7 +280,12 @@ def plain(sentence: str) -> str:
 
 
 def read_babi(lines: Iterator[str]) -> Iterator[BabiQuestion | int]:
-    """Yield every question; for a line that is neither fact nor question, or out of order, its number."""
+    """Yield every question; for a line that is neither fact nor question, or out of order, its number.
+
+    A line is a number and a fact, or a number, a question, a tab, its answer, and possibly more. Number 1 begins a
+    context, and numbers rise within it. That is all that bAbI's description requires, so a context may lack lines and
+    keep its numbers (1, 2, 4), which refer to supporting facts. A question is about the facts before it.
+    """
     facts: list[str] = []
     last: int | None = None
     for place, line in enumerate(lines, start=1):
@@ -311,15 +312,18 @@ def read_babi(lines: Iterator[str]) -> Iterator[BabiQuestion | int]:
             yield place
 
 
-# Documents of plain text, for masked language modelling: sentences, one a line, up to a blank line. A document is cut
-# into segments of whole sentences, and a row is two consecutive segments, or one without next sentence prediction.
+# Documents, for masked language modelling.
 
 MAX_SENTENCES = 4096
 """Sentences of a document; a longer one counts as several, so that memory does not grow with it."""
 
 
 def documents(lines: Iterable[Example]) -> Iterator[list[Example]]:
-    """Yield the lines of each document."""
+    """Yield the lines of each document: sentences, one per line, up to a blank line.
+
+    A document is cut into segments of whole sentences, and a row is two consecutive segments, or one without next
+    sentence prediction.
+    """
     gathered: list[Example] = []
     for line in lines:
         if line.texts[0]:

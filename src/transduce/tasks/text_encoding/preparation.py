@@ -1,4 +1,4 @@
-"""Files of examples become a prepared corpus, in two passes.
+"""Preparation of examples, in two passes.
 
 Pass one reads everything and keeps hashes of each example, by which some are held out and duplicates and leaks are
 dropped. Then the tokenizer is trained, and pass two reads the files again and writes rows.
@@ -35,7 +35,7 @@ from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_encoder_tokenizer
 
 TARGET_BYTES = 4
-"""Of a target on disk."""
+"""Bytes of a target on disk."""
 CHUNK_ROWS = 1024
 
 Chosen = NDArray[np.bool_]
@@ -132,7 +132,7 @@ class ExamplePreparation(Preparation[TextEncodingConfig]):
             yield unit
         if count != len(audited.texts):
             raise DataError(
-                f"{audited.files.path}: changed while it was being read; try again when nobody writes to it"
+                f"{audited.files.path}: changed while it was being read; try again when it is no longer written to"
             )
 
     @property

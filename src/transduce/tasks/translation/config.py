@@ -85,7 +85,7 @@ class TranslationConfig(FilteredDataConfig):
 
     @property
     def languages(self) -> list[str]:
-        """The target languages that the model can be asked for; empty unless training corpora name theirs."""
+        """The target languages that a request can choose from; empty unless training corpora name theirs."""
         if all(corpus.target_language is None for corpus in self.corpora):
             return []
         return sorted({language for corpus in self.corpora if (language := self.languages_of(corpus)[1])})

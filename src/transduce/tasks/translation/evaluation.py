@@ -200,6 +200,6 @@ def _teacher_forced(translator: Translator, test: TestSet) -> tuple[float, int, 
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write lines to a file, whole or not at all."""
+    """Write lines to a file atomically."""
     with atomic_file(path) as temporary:
         temporary.write_text("".join(f"{one_line(line)}\n" for line in lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Pairs of text become a prepared corpus, in two passes.
+"""Preparation of pairs, in two passes.
 
 Pass one (`data.audit`) writes usable text and hashes to disk and marks duplicates, copies and leaks. Then the
 tokenizers are trained on the training pairs, and pass two (`data.split`) writes tokens.

@@ -1,4 +1,4 @@
-"""Makes the shortlist of a run from its training pairs or other files, and measures its coverage."""
+"""Make the shortlist of a run from its training pairs or other files, and measure its coverage."""
 
 from __future__ import annotations
 

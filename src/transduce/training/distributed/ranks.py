@@ -134,7 +134,7 @@ def _meet(backend: str) -> bool:
     """Form the process group; return whether `torchrun` has restarted the ranks.
 
     The store outlives the ranks: after a restart, early ones would find the addresses of dead ones. So every rank
-    writes a unique name, the leader answers with a new prefix for the names that it has read, and continues when all
+    writes a unique name, the leader publishes a new prefix for the names that it has read, and continues when all
     ranks have found their own names there.
     """
     store, rank, world = next(iter(rendezvous("env://", timeout=PATIENCE)))
@@ -218,11 +218,7 @@ def _lost() -> Iterator[None]:
         ) from None
 
 
-# Heartbeats: ranks notice when another one hangs.
-#
-# A rank that died is noticed by its closed connection. One that is stuck, or whose host vanished, keeps it open: the
-# others would wait for its gradients until the timeout. So each rank writes a counter to `torchrun`'s store every few
-# seconds, and checks that those of the others change.
+# Heartbeats.
 
 INTERVAL = 2.0
 """Seconds between two beats."""
@@ -239,7 +235,12 @@ class LostRank(TransduceError):
 
 
 class Heartbeat:
-    """The counters of one rank and of the others."""
+    """The heartbeats of the ranks: how each notices that another one hangs.
+
+    A rank that died is noticed by its closed connection. One that is stuck, or whose host vanished, keeps it open: the
+    others would wait for its gradients until the timeout. So each rank writes a counter to `torchrun`'s store every few
+    seconds, and checks that those of the others change.
+    """
 
     def __init__(self, store: Store, rank: int, world: int) -> None:
         self.store, self.rank = store, rank
@@ -256,7 +257,7 @@ class Heartbeat:
         return [other for other, (_, missed) in self._seen.items() if missed >= MISSED_BEATS]
 
     def end(self) -> None:
-        """Tell the others that this rank has finished."""
+        """Mark this rank as finished."""
         self.store.set(f"heartbeat/{self.rank}", DONE.decode())
 
 
