@@ -94,7 +94,7 @@ class CorpusReport(Config):
     read: int
     """Lines read."""
     kept: int
-    """Pairs in the prepared split, where the corpora stand one after the other."""
+    """Pairs in the prepared split, where the corpora follow each other."""
     held_out: int = 0
     """Pairs moved to validation."""
     dropped: dict[str, int]
@@ -353,7 +353,7 @@ class LengthCounter:
         self._by_length: NDArray[np.int64] = np.zeros(max_length + 1, dtype=np.int64)
 
     def add(self, tokens: NDArray[np.uint32], lengths: NDArray[np.int64]) -> None:
-        """Count rows that stand in one array, one after the other."""
+        """Count rows that follow each other in one array."""
         self._by_length += np.bincount(lengths, minlength=len(self._by_length))
         if self._token is not None:
             self._unknown += int(np.count_nonzero(tokens == self._token))

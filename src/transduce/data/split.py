@@ -41,7 +41,7 @@ class PairChunk:
 
 
 def prepend(tokens: NDArray[np.uint32], lengths: Lengths, prefix: Sequence[int]) -> tuple[NDArray[np.uint32], Lengths]:
-    """Put the same tokens before each of some rows that stand one after the other; return rows and lengths."""
+    """Put the same tokens before each of some rows that follow each other in one array; return rows and lengths."""
     if not prefix:
         return tokens, lengths
     starts = np.repeat(np.cumsum(lengths) - lengths, len(prefix))

@@ -69,7 +69,7 @@ class PairStore(Split):
 
     @classmethod
     def open(cls, folder: Path, token_bytes: dict[str, Any], report: SplitReport) -> PairStore:
-        """Open the files of a split; the report tells how many pairs of which corpora they hold."""
+        """Open the files of a split; the report has the number of pairs of each corpus."""
         sides = [Ragged.open(folder, f"{side}.tokens", f"<u{token_bytes[side]}") for side in ("source", "target")]
         texts = [Ragged.open(folder, f"{side}.text", np.uint8) for side in ("source", "target")]
         corpora = _corpora(folder, report, *sides, *texts)
@@ -176,7 +176,7 @@ class ExampleStore(Split):
 
     @classmethod
     def open(cls, folder: Path, token_bytes: dict[str, Any], report: SplitReport) -> ExampleStore:
-        """Open the files of a split; the report tells how many rows of which corpora they hold."""
+        """Open the files of a split; the report has the number of rows of each corpus."""
         tokens, targets = (Ragged.open(folder, name, f"<u{token_bytes[name]}") for name in ("tokens", "targets"))
         groups, records = open_array(folder / GROUPS, OFFSET), Ragged.open(folder, "examples", np.uint8)
         return cls(tokens, targets, groups, records, _corpora(folder, report, tokens, targets, groups))

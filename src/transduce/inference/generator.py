@@ -133,8 +133,8 @@ class Generator:
         """
         if isinstance(prompts, str):
             raise SettingsError("generate takes several prompts; call the generator itself with one: generator(prompt)")
-        asked = self.options(n_best=n_best, **options)
-        found = self.continue_prompts(list(prompts), asked, self.constraints(forbid, stop_at))
+        resolved = self.options(n_best=n_best, **options)
+        found = self.continue_prompts(list(prompts), resolved, self.constraints(forbid, stop_at))
         return [several[0].text for several in found] if n_best is None else found
 
     def options(self, **overrides: Any) -> SearchOptions:
@@ -176,16 +176,16 @@ class Generator:
         self, prompt: str, options: SearchOptions | None = None, constraints: Constraints | None = None
     ) -> Iterator[str]:
         """Continue one text and yield it piece by piece, as soon as no later token can change it."""
-        asked, constraints = self._bounded(options or self.options()), constraints or self.constraints()
-        one, yielded = self._begin(prompt, asked), ""
+        resolved, constraints = self._bounded(options or self.options()), constraints or self.constraints()
+        one, yielded = self._begin(prompt, resolved), ""
         while True:
-            before, room = list(one.written), self._room(one, asked)
-            for tokens, window_is_over in self._engine.stream(one.request(0, asked, constraints)):
+            before, room = list(one.written), self._room(one, resolved)
+            for tokens, window_is_over in self._engine.stream(one.request(0, resolved, constraints)):
                 one.written = [*before, *tokens[len(one.context) - 1 :]]
                 if window_is_over:
                     whole = self._text(one.prompt, one.written)
                     one.ended = len(one.written) - len(before) < room or constraints.cut_at_stop(whole) != whole
-                is_last = window_is_over and (not self._slides(asked) or self._is_over(one, asked))
+                is_last = window_is_over and (not self._slides(resolved) or self._is_over(one, resolved))
                 text = self._certain(one, constraints, is_last)
                 if len(text) > len(yielded) and text.startswith(yielded):
                     yield text[len(yielded) :]

@@ -110,10 +110,10 @@ def _score(model: AnyTransducer, batch: list[ScoringWindow]) -> list[float]:
     with torch.inference_mode():
         memory = model.encode(tokens_BT[:, :0], tokens_BT[:, :0].bool())
         hidden_BTD = model(tokens_BT[:, :-1], memory)
-        asked = max(one.new for one in batch)  # what came before is read, but needs no score
-        score_BAV = model.logits(hidden_BTD[:, -asked:]).float().log_softmax(dim=-1)
-        score_BA = score_BAV.gather(2, tokens_BT[:, -asked:, None])[:, :, 0]
-    return [score for one, row in zip(batch, score_BA.tolist(), strict=True) for score in row[asked - one.new :]]
+        num_scored = max(one.new for one in batch)  # what came before is read, but needs no score
+        score_BAV = model.logits(hidden_BTD[:, -num_scored:]).float().log_softmax(dim=-1)
+        score_BA = score_BAV.gather(2, tokens_BT[:, -num_scored:, None])[:, :, 0]
+    return [score for one, row in zip(batch, score_BA.tolist(), strict=True) for score in row[num_scored - one.new :]]
 
 
 # Scoring texts.

@@ -98,12 +98,12 @@ class Translator:
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
         constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
-        asked = TranslationOptions(self.options(n_best=n_best, **options), constraints, split, align)
+        resolved = TranslationOptions(self.options(n_best=n_best, **options), constraints, split, align)
         languages = self.languages.prefix(target_language, source_language)
         found = [
             several
             for window in windows(lines)
-            for several in self.translate_lines(window, asked, languages=[languages] * len(window))
+            for several in self.translate_lines(window, resolved, languages=[languages] * len(window))
         ]
         constraints.check_all_used()
         return [several[0].text for several in found] if n_best is None else found

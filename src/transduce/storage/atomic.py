@@ -49,7 +49,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give an empty temporary folder to fill; rename it to `folder` at the end, or remove it on any error.
 
-    At every moment a complete folder stands under one of its names: the old one is renamed, the new one takes its
+    At every moment a complete folder exists under one of its names: the old one is renamed, the new one takes its
     place, and only then the old one is removed. The next process recovers what a killed one left behind, and a lock
     keeps two from writing at once.
     """
@@ -94,7 +94,7 @@ def _claimed(temporary: Path, folder: Path) -> Iterator[None]:
 def recover(folder: Path) -> None:
     """Put back what an interrupted replacement had renamed, and remove temporary files and folders.
 
-    For a folder that this process holds alone: nobody is writing what killed processes left there.
+    For a folder that this process holds alone: no other process is writing to what killed processes left there.
     """
     for old in folder.glob(f".*{REPLACED}"):
         _restore(old, folder / old.name[1:].removesuffix(REPLACED))

@@ -43,7 +43,7 @@ def locked_file(path: Path, shown: Path, busy: str, remove: bool = False) -> Ite
 
 @contextlib.contextmanager
 def locked(folder: Path, activity: str) -> Iterator[None]:
-    """Hold a folder for this process alone while inside; `activity` says in the error what the other process does."""
+    """Hold a folder for this process alone while inside; `activity` is what the other process does, for the error."""
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     busy = f"{folder}: another process is {activity} there; wait for it to end, or choose another folder"

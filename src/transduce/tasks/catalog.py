@@ -1,4 +1,4 @@
-"""The tasks by the `[data]` table of a recipe; reading that table, preparing and opening a corpus."""
+"""The tasks by the `[data]` table of a recipe; reading that table, preparing and loading a corpus."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def prepare(
 def load_prepared(folder: Path, thorough: bool = False, block_size: int | None = None) -> Prepared:
     """Open a prepared corpus; `thorough` checks every byte against the manifest, not only the small files.
 
-    Plain text is cut into blocks of `block_size` tokens, by default as its settings say.
+    Plain text is cut into blocks of `block_size` tokens, by default that of its settings.
     """
     manifest = read_manifest(folder, thorough)
     try:

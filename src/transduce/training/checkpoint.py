@@ -84,7 +84,7 @@ SETTINGS = "settings"
 
 @dataclass
 class Progress:
-    """Where a run stands: with the weights and the optimizer's moments, all that it needs to resume."""
+    """Progress of a run: with the weights and the optimizer's moments, all that it needs to resume."""
 
     update: int = 0
     position: Position = START

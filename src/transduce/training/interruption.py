@@ -36,7 +36,7 @@ class Interruption:
     def __init__(self, run: str = "RUN", before: dict[int, Any] | None = None) -> None:
         self.wanted: int | None = None
         self.run = run
-        """Name of the run folder, for the message that says how to resume."""
+        """Name of the run folder, for the message about resuming."""
         self.patient = False
         """Whether a second signal is ignored: `torchrun` forwards signals to processes that have received them already,
         and kills them itself if they take too long."""
@@ -50,7 +50,7 @@ class Interruption:
         stopped.reported = reported
         raise stopped
 
-    def _hear(self, number: int, _: FrameType | None) -> None:
+    def _receive(self, number: int, _: FrameType | None) -> None:
         if self.wanted is None or self.patient:
             self.wanted = self.wanted or number
             return
@@ -71,7 +71,7 @@ def catch_signals(run: str = "RUN") -> Iterator[Interruption]:
     before = {int(number): handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
     interruption = Interruption(run, before)
     for number in before:
-        signal.signal(number, interruption._hear)
+        signal.signal(number, interruption._receive)
     try:
         yield interruption
     finally:

@@ -96,7 +96,7 @@ def expected_peak(train_step: TrainStep, largest_batch: Callable[[int], Batch], 
     moments = 0 if no_moments else 2 * gradients
     aside = (
         sum(size for size, _ in parts) if train_step.config.ema_decay else 0
-    )  # while the average stands in their place
+    )  # a copy of the weights while the average is in their place
     return before + len(train_step.workers.models) * max(0, one - gradients) + gradients + moments + aside
 
 

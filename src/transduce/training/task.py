@@ -146,7 +146,7 @@ class Task(ABC, Generic[DataT]):
         progress: Callable[[str, int], None] | None = None,
         given: GivenTokenizers | None = None,
     ) -> Report:
-        """Prepare the corpora into `folder`, which is written whole or not at all."""
+        """Prepare the corpora into `folder`, which is complete or absent."""
         return self.preparation(self.data, tokenizer, progress, given).run(folder)
 
     def preparation_settings(self) -> Config:

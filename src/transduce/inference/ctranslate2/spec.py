@@ -28,7 +28,7 @@ ATTENTION_POSITIONS: dict[type[nn.Module], tuple[str, ...]] = {Transformer: ("bu
 
 
 def library() -> Any:
-    """Return CTranslate2's module, or say how to install it."""
+    """Return CTranslate2's module; the error explains how to install it."""
     try:
         import ctranslate2
         import ctranslate2.specs

@@ -73,7 +73,7 @@ def is_resumable(source: str, output: str) -> bool:
         return False
     try:
         return is_file(source) and (is_file(output) or not Path(output).exists())
-    except OSError:  # opening it reports why
+    except OSError:  # `open` reports why
         return False
 
 

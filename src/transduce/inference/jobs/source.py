@@ -28,7 +28,7 @@ def is_file(path: str) -> bool:
     """Whether a path is that of a regular file, not of a pipe or standard input."""
     try:
         return path != STDIN and Path(path).is_file()
-    except OSError:  # opening it reports why
+    except OSError:  # `open` reports why
         return False
 
 

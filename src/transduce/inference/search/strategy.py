@@ -206,7 +206,7 @@ FEW = 16
 def largest(numbers: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the largest numbers of each row and their places, as `topk` does, but faster.  (… V) -> 2 × (… count).
 
-    The largest `count` stand in the `count` blocks with the largest maxima: a block that has one of them has a maximum
+    The largest `count` are in the `count` blocks with the largest maxima: a block that has one of them has a maximum
     at least as large, and so have at most `count` blocks.
     """
     size = numbers.shape[-1]

@@ -209,20 +209,20 @@ def _masked(encoder: TextEncoder, data: TextEncodingConfig, lines: Iterator[Exam
         raise DataError("there is no text to mask; give a file with sentences")
     store = ExampleStore.of([row.tokens for row in rows], [row.targets for row in rows], groups)
     store = ExampleStore.of(*Masking(data, tokenizer, MASK_SEED).examples(store, range(len(rows)), 0))
-    loss, asked, correct = 0.0, 0, 0
+    loss, num_masked, correct = 0.0, 0, 0
     with torch.inference_mode():
         for batch_rows in validation_batches(store, 4096):
             batch = collate_examples(store, np.asarray(batch_rows), tokenizer.specials, "mask")
             result = encoder_loss(encoder.model, batch.to(encoder.model.device), smoothing=0.0)
             loss += float(result.plain)
-            asked += batch.num_target_tokens
+            num_masked += batch.num_target_tokens
             correct += int(result.correct)
     return {
         "rows": len(rows),
         "left_out": {reason: count for reason, count in left_out.items() if count},
-        "hidden": asked,
-        "loss": loss / asked,
-        "perplexity": finite(perplexity(loss, asked)),
-        "accuracy": correct / asked,
+        "hidden": num_masked,
+        "loss": loss / num_masked,
+        "perplexity": finite(perplexity(loss, num_masked)),
+        "accuracy": correct / num_masked,
         "intervals": {},
     }

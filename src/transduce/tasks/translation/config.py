@@ -105,4 +105,4 @@ class SpanCorruptionConfig(PlainTextConfig):
     kind: ClassVar[str] = "span_corruption"
 
     objective: Literal["span_corruption"]
-    """span_corruption, which tells this text from that of a language model."""
+    """span_corruption; without it, plain text is for a language model."""

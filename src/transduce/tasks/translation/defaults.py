@@ -55,7 +55,7 @@ class Side:
 
 
 def survey(texts: Iterable[tuple[str, str]], pairs: int | None = None) -> Survey:
-    """Sample the first pairs of text, and count all up to a bound unless `pairs` says how many there are."""
+    """Sample the first pairs of text, and count all up to a bound unless `pairs` gives their number."""
     left = iter(texts)
     sampled, sides = 0, [[0, 0], [0, 0]]
     distinct: list[set[str]] = [set(), set()]
