@@ -34,7 +34,7 @@ def tasks(folder: Path, split: str) -> list[Path]:
 
 
 def recipe(options: argparse.Namespace, hops: int, seed: int) -> Recipe:
-    """The repository's recipe with so many hops."""
+    """The repository's recipe with `hops` hops."""
     files = ", ".join(f"{{path='{path}', format='babi'}}" for path in tasks(options.data, "train"))
     changes = [f"data.train=[{files}]", f"model.hops={hops}", f"training.seed={seed}"]
     if options.updates:
@@ -44,7 +44,7 @@ def recipe(options: argparse.Namespace, hops: int, seed: int) -> Recipe:
 
 
 def validated(folder: Path) -> float:
-    """Return the accuracy on held-out questions of the checkpoint that was kept."""
+    """Return the validation accuracy of the kept checkpoint."""
     last = (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()[-1]
     return float(json.loads(last)["label_accuracy"])
 
@@ -52,13 +52,13 @@ def validated(folder: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "babi", help="bAbI's files")
-    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-babi"), help="where the runs go")
-    parser.add_argument("--updates", type=int, help="of each run; unless given, the recipe's")
+    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-babi"), help="folder of the runs")
+    parser.add_argument("--updates", type=int, help="updates of each run; the recipe's by default")
     parser.add_argument("--restarts", type=int, default=3)
     parser.add_argument("--hops", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
     if len(tasks(options.data, "train")) != 20 or len(tasks(options.data, "test")) != 20:
-        raise SystemExit(f"{options.data}: has not the twenty tasks as en-qaN_NAME_train.txt.gz and …_test.txt.gz")
+        raise SystemExit(f"{options.data}: lacks some of the twenty tasks, en-qaN_NAME_train.txt.gz and …_test.txt.gz")
     options.work.mkdir(parents=True, exist_ok=True)
     summary: dict[str, dict[str, float | int]] = {}
     for hops in options.hops:

@@ -31,7 +31,7 @@ SEARCH = ("--greedy", "--int8", "--max-length", "8")
 
 
 def write_lines(path: Path, count: int) -> None:
-    """Write short lines of made-up words; always the same ones."""
+    """Write short lines of random words, deterministically."""
     random = np.random.default_rng(1)
     words = np.array(
         [first + second for first in ("ba", "do", "ki", "lu", "me") for second in ("na", "so", "ti", "re")]
@@ -44,7 +44,7 @@ def write_lines(path: Path, count: int) -> None:
 
 
 def write_model(folder: Path, text: Path) -> None:
-    """Write a tiny model with random weights that never says what frames a sentence."""
+    """Write a tiny model with random weights that never generates special tokens."""
     known = train_tokenizer("bpe", text.read_text().splitlines()[:1000], TokenizerConfig(kind="bpe", vocab_size=300))
     torch.manual_seed(1)
     config = TransformerConfig(model_dim=32, num_heads=2, ffn_dim=64, num_layers=1)
@@ -58,7 +58,7 @@ def write_model(folder: Path, text: Path) -> None:
 
 
 def trial(folder: Path, lines: int) -> dict[str, Any]:
-    """Translate so many lines; leave nothing but the model behind."""
+    """Translate `lines` lines; delete everything but the model afterwards."""
     source, output, model = folder / "source.txt", folder / "output.txt.gz", folder / "model"
     write_lines(source, lines)
     if not model.exists():

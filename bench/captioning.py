@@ -31,7 +31,7 @@ RECIPE = Path(__file__).parents[1] / "recipes" / "captions.toml"
 
 
 class Look(NamedTuple):
-    """Where the attention of one word was."""
+    """Attention statistics of one word."""
 
     inside: bool
     mass: float
@@ -50,7 +50,7 @@ def look(regions: RegionAttention, word: int, shape: Shape) -> Look:
 
 
 def looks(translator: Translator, scenes: list[Scene]) -> list[Look]:
-    """Where each word looked that names a colour or a shape, in captions that are right."""
+    """Attention of each word that names a colour or a shape, in correct captions."""
     found: list[Look] = []
     for scene in scenes:
         regions = translator.region_attention(scene.picture, method="greedy")
@@ -60,7 +60,7 @@ def looks(translator: Translator, scenes: list[Scene]) -> list[Look]:
 
 
 def judge(translator: Translator, scenes: list[Scene], looked: int) -> dict[str, float]:
-    """Return the share of right captions, and where the words of the first pictures were looked for."""
+    """Return the share of correct captions, and attention statistics for the first pictures."""
     captions = translator.translate([scene.picture for scene in scenes], method="greedy", split=False)
     right = [caption == scene.caption for caption, scene in zip(captions, scenes, strict=True)]
     inside, mass, chance = np.mean(looks(translator, scenes[:looked]) or [Look(False, 0.0, 0.0)], axis=0)
@@ -73,9 +73,9 @@ def recipe(changes: list[str]) -> Recipe:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-captioning"), help="where the runs go")
+    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-captioning"), help="folder of the runs")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--updates", type=int, help="instead of the recipe's")
+    parser.add_argument("--updates", type=int, help="updates; the recipe's by default")
     parser.add_argument("--count", type=int, default=1000, help="held-out pictures, and as many of seen combinations")
     parser.add_argument("--looked", type=int, default=200, help="images for the attention statistics")
     options = parser.parse_args()

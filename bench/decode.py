@@ -53,7 +53,7 @@ FAMILY: dict[str, Config] = {
 }
 """Other architectures: an encoder-decoder and two language models, which continue a prompt as long as a source."""
 CASES = {"b1_bs1": (1, 1), "b5_bs1": (5, 1), "b1_bs64": (1, 64), "b5_bs64": (5, 64)}
-"""Beam and sentences at a time."""
+"""(beam size, batch size)."""
 
 
 def sources(number: int) -> list[list[int]]:
@@ -64,7 +64,7 @@ def sources(number: int) -> list[list[int]]:
 
 
 def in_threads(search: Contender, threads: int, read: Sequence[list[int]], beam: int) -> tuple[Answers, float]:
-    """Search, and how many sentences a second that was."""
+    """Run a search; return sentences per second."""
     torch.set_num_threads(threads)
     began = time.perf_counter()
     answers = search(read, beam)
@@ -72,7 +72,7 @@ def in_threads(search: Contender, threads: int, read: Sequence[list[int]], beam:
 
 
 def torch_case(ours: Contender, theirs: Contender, beam: int, size: int, rounds: int, threads: int) -> list[float]:
-    """The ratios of all rounds, each contender with the threads that suit it best in that round."""
+    """Ratios of all rounds, each contender with its best number of threads in that round."""
     ratios = []
     for number in range(-1, rounds):  # one round to warm up
         read = sources(size * (rounds + 1))[(number + 1) * size :][:size]
@@ -87,7 +87,7 @@ def torch_case(ours: Contender, theirs: Contender, beam: int, size: int, rounds:
 
 
 def agreement(ours: Contender, theirs: Contender) -> float:
-    """The share of greedy answers that are the same: the weights are, so nearly all should be."""
+    """Share of equal greedy translations: nearly all, since the weights are the same."""
     read = sources(16)
     return statistics.mean(one == other for one, other in zip(ours(read, 1), theirs(read, 1), strict=True))
 
@@ -99,7 +99,7 @@ def torch_rounds(configs: dict[str, Config], rounds: int) -> dict[str, dict[str,
         model = our_model(config)
         ours = our_search(model)
         theirs = their_search(peer_of(model, config), isinstance(model, LanguageModel))
-        print(f"{name}: {agreement(ours, theirs):.0%} of the greedy answers are the same")
+        print(f"{name}: {agreement(ours, theirs):.0%} of the greedy translations are the same")
         found[name] = {}
         for case, (beam, size) in CASES.items():
             print(f"  {name}, beam {beam}, {size} at a time")
@@ -111,7 +111,7 @@ def torch_rounds(configs: dict[str, Config], rounds: int) -> dict[str, dict[str,
 
 
 def long_answers(lengths: Sequence[int] = (50, 100, 200, 400, 800)) -> dict[str, float]:
-    """Milliseconds of the last tokens of answers of different lengths, with a beam of 5: it should hardly grow."""
+    """Milliseconds per token at the end of translations of different lengths, beam 5: should hardly grow."""
     model = our_model(TINY)
     options = SearchOptions(beam_size=5, max_length=max(lengths), stop_rule="beam_finished")
     search = Search(model, SPECIALS, SPECIALS)
@@ -122,7 +122,7 @@ def long_answers(lengths: Sequence[int] = (50, 100, 200, 400, 800)) -> dict[str,
         search.advance()
         times.append(time.perf_counter() - began)
     found = {str(length): round(1000 * statistics.median(times[max(0, length - 25) : length]), 3) for length in lengths}
-    print(f"milliseconds a token by length: {found}")
+    print(f"milliseconds per token by length: {found}")
     return found
 
 

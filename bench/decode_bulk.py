@@ -112,7 +112,7 @@ def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Pa
 
 
 def contend(name: str, folder: str, source: str, output: str, longest: str, shortlist: str) -> None:
-    """Be one contender: translate the file once for each line on standard input, and say how long it took."""
+    """Run as one contender: translate the file once for each line on standard input and print the seconds."""
     contender = {"ours": ours, "shortlist": ours, "by_hand": by_hand}[name]
     listed = Path(shortlist) if shortlist else None
     turn = contender(Path(folder), Path(source), Path(output), int(longest) if longest else None, listed)
@@ -124,7 +124,7 @@ def contend(name: str, folder: str, source: str, output: str, longest: str, shor
 
 
 def stand_in(place: Path, config: Any) -> dict[str, Any]:
-    """Make a model with random weights, a file for it, and a shortlist; always the same."""
+    """Write a model with random weights, a file for it, and a shortlist, deterministically."""
     import numpy as np
 
     from transduce.model_folder import ModelFolder, save_model
@@ -159,7 +159,7 @@ def bulk_rounds(
     reference: Path | None = None,
     longest: int | None = None,
 ) -> dict[str, Any]:
-    """Let the three take turns; return the ratios, and BLEU of the first lines that have a reference."""
+    """Run the three contenders in turn; return the ratios, and BLEU of the first lines that have a reference."""
     names = {"ours": None, "by_hand": None, "shortlist": shortlist}
     with tempfile.TemporaryDirectory(prefix="transduce-decode-") as place:
         outputs = {name: Path(place) / name / "output.txt" for name in names}

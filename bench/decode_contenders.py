@@ -27,7 +27,7 @@ Contender = Callable[[Sequence[list[int]], int], Answers]
 
 
 def our_model(config: Config) -> AnyTransducer:
-    """Random weights; among ten thousand tokens the end hardly ever comes in twenty."""
+    """A model with random weights; with ten thousand tokens, it hardly ever ends within twenty."""
     model = build(config, VocabularySizes(VOCABULARY, VOCABULARY), seed=1)
     assert isinstance(model, Transducer)
     model.freeze()  # as a translator does with what it has loaded
@@ -65,7 +65,7 @@ def our_search(model: AnyTransducer) -> Contender:
 
 
 def their_search(peer: nn.Module, continues: bool) -> Contender:
-    """What `generate` finds: sources are filled up behind, prompts before, as each kind needs it."""
+    """Translations by `generate`: sources are padded on the right, prompts on the left."""
 
     def search(read: Sequence[list[int]], beam: int) -> Answers:
         longest = max(map(len, read)) + 1

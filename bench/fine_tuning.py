@@ -39,7 +39,7 @@ METRIC = bleu_metric()
 
 
 class Lines(Silent):
-    """Says what is validated."""
+    """Prints validation results."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -58,7 +58,7 @@ def read(data: Path, name: str) -> list[str]:
 
 
 def write_halves(data: Path, work: Path) -> None:
-    """Write the two halves of the training pairs, each but for its end, and the ends beside them."""
+    """Write the two halves of the training pairs, and the held-out end of each half."""
     work.mkdir(parents=True, exist_ok=True)
     for side in ("de", "en"):
         lines = read(data, f"train.{side}")
@@ -69,7 +69,7 @@ def write_halves(data: Path, work: Path) -> None:
 
 
 def recipe(work: Path, half: str, updates: int, threads: int | None) -> Table:
-    """A run on one half, from chance."""
+    """A run on one half, randomly initialised."""
     files = {
         part: {"source": str(work / f"{half}.{part}.de"), "target": str(work / f"{half}.{part}.en")}
         for part in ("train", "held")
@@ -101,14 +101,14 @@ def recipe(work: Path, half: str, updates: int, threads: int | None) -> Table:
 
 
 def going_on(table: Table, first: Path) -> Table:
-    """The same run, but from what the first has learned; its rate, warm-up and schedule are what is chosen for that."""
+    """The same run initialised from the first; learning rate, warm-up and schedule are the fine-tuning defaults."""
     kept = {name: value for name, value in table["training"].items() if name not in ("schedule", "warmup")}
     training = {**kept, "initial_checkpoint": str(first), "learning_rate": RATE / 10}
     return {"data": {**table["data"], "extra_validation": {"prepared": str(first)}}, "training": training}
 
 
 def chosen(table: Table, folder: Path) -> Recipe:
-    """The recipe of these settings; says what was chosen besides."""
+    """The recipe of these settings; prints the chosen defaults."""
     path = folder.with_suffix(".toml")
     path.write_text(write_toml(table), encoding="utf-8")
     found, reasons = read_recipe(path)
@@ -122,7 +122,7 @@ def trained(table: Table, folder: Path) -> Path:
 
 
 def scores(answers: dict[str, dict[str, list[str]]], references: dict[str, list[str]]) -> dict[str, Any]:
-    """BLEU of each run on each split, and the two that learned the second half beside each other."""
+    """BLEU of each run on each split, and a comparison of the two runs on the second half."""
     found: dict[str, Any] = {}
     for name, said in answers.items():
         for split, reference in references.items():
@@ -137,7 +137,7 @@ def scores(answers: dict[str, dict[str, list[str]]], references: dict[str, list[
 
 
 def watched(folder: Path) -> Table:
-    """How good the second run was at the first half, before its first update and at its end."""
+    """Validation of the second run on the first half, before its first update and at its end."""
     events = read_journal(folder / "journal.jsonl")
     before = next(event for event in events if event["event"] == "validation")
     names = ("extra_loss", "extra_bleu")
@@ -148,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = Path(__file__).resolve().parents[1]
     parser.add_argument("--data", type=Path, default=here.parent / "shared/data/multi30k", help="the .gz files")
-    parser.add_argument("--work", type=Path, default=here / "runs/fine-tuning", help="where runs are kept")
+    parser.add_argument("--work", type=Path, default=here / "runs/fine-tuning", help="folder of the runs")
     parser.add_argument("--share", type=float, default=1.0, help="share of the updates; small for a quick run")
     parser.add_argument("--sentences", type=int, default=None, help="sentences of val and test; few for a quick run")
     parser.add_argument("--threads", type=int, default=None, help="threads; all cores by default")

@@ -41,7 +41,7 @@ from transduce.training.reporter import Silent, Validation
 
 ROOT = Path(__file__).resolve().parents[1]
 EPOCH = 230
-"""Updates that read about as many pairs as there are."""
+"""Updates per epoch, approximately."""
 
 SYSTEMS: dict[str, list[str]] = {
     "sutskever": ["model={preset='sutskever'}", "training.learning_rate=0.001"],
@@ -54,14 +54,14 @@ SYSTEMS: dict[str, list[str]] = {
     ],
     "transformer": [],
 }
-"""What differs from recipes/reproduce/ladder.toml, in the order of the ladder, the worst first."""
+"""Settings that differ from recipes/reproduce/ladder.toml, in the order of the ladder, worst system first."""
 
 PUBLISHED: dict[str, list[float]] = {
     "bahdanau": [117.6, 59.1, 36.3, 28.7, 25.7, 25.5, 23.5],
     "convolutional": [22.6, 11.4, 8.69, 7.58, 6.97, 6.65, 6.34],
     "transformer": [20.5, 9.87, 7.25, 6.12, 5.54, 5.20, 5.07],
 }
-"""Perplexities on the validation pairs after each epoch; the first row's without the true words."""
+"""Validation perplexity after each epoch; that of the first row without teacher forcing."""
 
 COMPARABLE = ("convolutional", "transformer")
 RECURRENT = ("sutskever", "cho", "bahdanau")
@@ -72,7 +72,7 @@ TOGETHER = 4096
 
 
 class Epochs(Silent):
-    """Says what each epoch reached."""
+    """Prints the validation perplexity of each epoch."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -106,7 +106,7 @@ def read(options: argparse.Namespace, side: str) -> list[str]:
 
 
 def by_batches(options: argparse.Namespace, name: str) -> dict[int, float]:
-    """Return the perplexity after each epoch whose checkpoint is there, as the ladder takes the mean."""
+    """Return the perplexity after each epoch that has a checkpoint, averaged over batches as in the ladder."""
     folder = options.work / name
     found, pairs = load_model(folder), [read(options, side) for side in ("de", "en")]
     lengths = [[len(line.split()) for line in lines] for lines in pairs]
@@ -131,12 +131,12 @@ def by_batches(options: argparse.Namespace, name: str) -> dict[int, float]:
 
 
 def interleaved(*lengths: int) -> int:
-    """The number whose bits are those of two lengths in turn, by which the ladder's library puts pairs in order."""
+    """Interleave the bits of two lengths: the sort key of the ladder's library."""
     return int("".join(bit for bits in zip(*(f"{length:016b}" for length in lengths), strict=True) for bit in bits), 2)
 
 
 def by_its_own_words(options: argparse.Namespace, name: str) -> float:
-    """Return the perplexity of the true words, given what the finished model would have said before each of them."""
+    """Return the perplexity of the references, given the finished model's own predictions as prefix."""
     translator = transduce.load(options.work / name)
     sources, targets = read(options, "de"), read(options, "en")
     store = PairStore.of(translator.source.encode_batch(sources), translator.target.encode_batch(targets))
@@ -150,7 +150,7 @@ def by_its_own_words(options: argparse.Namespace, name: str) -> float:
 
 @torch.inference_mode()
 def _read_alone(model: AnyTransducer, batch: PairBatch) -> float:
-    """Return the loss of a batch's true words, where the model reads those that it finds likeliest."""
+    """Return the loss of a batch's references when the decoder's inputs are its own most likely tokens."""
     state = model.start(model.encode(batch.source, batch.source_allowed))
     read_B, loss = batch.target[:, 0], 0.0
     for place in range(batch.target.shape[1] - 1):
@@ -163,7 +163,7 @@ def _read_alone(model: AnyTransducer, batch: PairBatch) -> float:
 
 
 def within(measured: dict[int, float], published: list[float]) -> float | None:
-    """Return the largest distance of an epoch from what was published, relative to it; None where there is none."""
+    """Return the largest relative difference of an epoch from the published value; None if nothing was published."""
     distances = [abs(ours / published[epoch - 1] - 1) for epoch, ours in measured.items() if epoch <= len(published)]
     return round(max(distances), 3) if distances else None
 
@@ -171,7 +171,7 @@ def within(measured: dict[int, float], published: list[float]) -> float | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "multi30k", help="the .gz files")
-    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-ladder"), help="where the runs go")
+    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-ladder"), help="folder of the runs")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument(
@@ -196,7 +196,7 @@ def main() -> None:
             print(f"{'':>14}  published  " + "  ".join(f"{value:7.2f}" for value in shown) + note)
     alone = {name: by_its_own_words(options, name) for name in RECURRENT if name in reached}
     for name, value in alone.items():
-        print(f"{name:>14}  ours, reading its own words after the last epoch  {value:7.2f}")
+        print(f"{name:>14}  ours, without teacher forcing after the last epoch  {value:7.2f}")
     last = [alone.get(name, perplexities[-1]) for name, perplexities in reached.items()]
     summary = {
         "perplexities": {name: [round(value, 2) for value in values] for name, values in reached.items()},

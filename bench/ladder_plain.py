@@ -31,7 +31,7 @@ Pair = tuple[list[int], list[int]]
 
 
 class Plain(nn.Module):
-    """Embeddings, torch's two stacks without a last norm, a layer before the softmax."""
+    """Embeddings, torch's two stacks without final norms, and an output layer."""
 
     def __init__(self, sizes: tuple[int, int]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def read(folder: Path, name: str) -> list[list[list[str]]]:
 
 
 def numbered(sides: list[list[list[str]]], known: list[dict[str, int]]) -> list[Pair]:
-    """Framed tokens of pairs."""
+    """Tokens of pairs with start and end."""
     found = (
         [[START, *(words.get(word, UNKNOWN) for word in line), END] for line in lines]
         for lines, words in zip(sides, known, strict=True)
@@ -78,7 +78,7 @@ def numbered(sides: list[list[list[str]]], known: list[dict[str, int]]) -> list[
 
 
 def batches(pairs: list[Pair], chance: random.Random | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs of about one length together: in the order of their lengths, or in pools that are shuffled."""
+    """Batches of pairs of similar length: sorted by length, or from shuffled pools."""
     pairs, pool = list(pairs), len(pairs)
     if chance is not None:
         chance.shuffle(pairs)
@@ -97,7 +97,7 @@ def batches(pairs: list[Pair], chance: random.Random | None) -> Iterator[tuple[T
 
 
 def loss_of(model: Plain, source: Tensor, target: Tensor) -> Tensor:
-    """The mean over the tokens of a batch."""
+    """Mean loss over the tokens of a batch."""
     score_BTV = model(source, target[:, :-1])
     return F.cross_entropy(score_BTV.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
 

@@ -41,11 +41,11 @@ DIM, HEADS, LAYERS, BLOCK, ROWS = 128, 4, 4, 64, 12
 RATE, WARMUP, UPDATES = 1e-3, 100, 2000
 
 Contender = tuple[Callable[[int], None], Callable[[], float], int]
-"""Make so many updates; loss on the validation text; parameters."""
+"""Functions for a number of updates and for the validation loss, and the number of parameters."""
 
 
 def ours(recipe: Recipe, prepared: Prepared) -> Contender:
-    """As `transduce train` does it."""
+    """The same updates as `transduce train`."""
 
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
@@ -79,7 +79,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
 
 
 class PlainBlock(nn.Module):
-    """Attention to what came before, and a feed-forward network, each after a norm and with a way round it."""
+    """Causal self-attention and a feed-forward network, pre-norm with residual connections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class PlainBlock(nn.Module):
 
 
 class PlainGpt(nn.Module):
-    """A GPT of the same sizes, in as few lines as it takes."""
+    """A minimal GPT of the same sizes."""
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class PlainGpt(nn.Module):
 
 
 def plain(_: Recipe, prepared: Prepared) -> Contender:
-    """The usual loop."""
+    """A plain training loop."""
     torch.manual_seed(1)
     width = prepared.target_tokenizer.size
     stream = torch.from_numpy(np.fromfile(prepared.folder / "train" / STREAM, dtype="<u2").astype(np.int64))
@@ -165,7 +165,7 @@ CONTENDERS = {"transduce": ours, "plain_torch": plain}
 
 
 def contend(name: str, recipe: Recipe, folder: Path) -> None:
-    """Be one contender: for each number on standard input so many updates, at the end the loss."""
+    """Run as one contender: make as many updates as each line of standard input says, then print the loss."""
     learn, judge, parameters = CONTENDERS[name](recipe, load_prepared(folder, block_size=BLOCK))
     print(json.dumps({"parameters": parameters}), flush=True)
     for line in sys.stdin:
@@ -176,7 +176,7 @@ def contend(name: str, recipe: Recipe, folder: Path) -> None:
 
 
 def compete(text: Path, updates: int, rounds: int, threads: int, folder: Path) -> None:
-    """Let the contenders take turns, and print what came of it."""
+    """Run the contenders in turn and print the results."""
     recipe = _recipe(text)
     prepare(recipe.data, recipe.tokenizer, folder / "data")
     command = [

@@ -35,7 +35,7 @@ from transduce.nn.initialization import initialize
 LENGTHS = (1024, 2048, 4096)
 BLOCKS, STEPS, SHORT = 2, 4, 300
 MMAP_THRESHOLD = -3
-"""What the C library calls the size from which on memory is given back as soon as it is freed."""
+"""glibc's setting for the size from which freed memory is returned at once."""
 CONTENDERS: dict[str, dict[str, Any]] = {
     "full_plain": {},
     "full_fused": {},
@@ -47,21 +47,21 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "hashed": {"attention": "hashed", "hash_buckets": 32, "hash_rounds": 2, "hash_reach": 64},
 }
 SCALING = ("window", "low_rank", "linear", "performer")
-"""Those that are promised to scale: at most 3.5 × the memory from 1K to 4K, and at 4K 3 × faster than `full_plain`."""
+"""Kernels with targets: at most 3.5 × the memory from 1K to 4K, and 3 × faster than `full_plain` at 4K."""
 
 
 def peak_bytes() -> int:
-    """The most resident pages that this process has had."""
+    """Peak resident memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def resident_bytes() -> int:
-    """The resident pages that this process has now."""
+    """Current resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def memory(name: str, length: int) -> float:
-    """Bytes of two training steps: the second has the optimizer's moments, too."""
+    """Peak bytes of two training steps: the second includes the optimizer's moments."""
     ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 2**16)
     steps(name, SHORT, 2)
     gc.collect()
@@ -71,12 +71,12 @@ def memory(name: str, length: int) -> float:
 
 
 def seconds(name: str, length: int) -> float:
-    """Of one training step."""
+    """Seconds of one training step."""
     return statistics.median(steps(name, length, STEPS)[1:])
 
 
 def steps(name: str, length: int, count: int) -> list[float]:
-    """Build a model and take some training steps; return what each took."""
+    """Build a model and run some training steps; return their costs."""
     torch.manual_seed(1)
     config = BlockConfig(
         model_dim=256, num_heads=4, ffn_dim=1024, norm="pre", dropout=0.0, max_positions=length, **CONTENDERS[name]
@@ -104,7 +104,7 @@ def steps(name: str, length: int, count: int) -> list[float]:
 
 
 def apart(measure: Callable[[str, int], float], name: str, length: int, threads: int) -> float:
-    """Measure one point in a process that ends with it."""
+    """Measure one point in a process of its own."""
     forking = multiprocessing.get_context("fork")
     ours, theirs = forking.Pipe(duplex=False)
 
@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def report(found: dict[str, dict[int, list[dict[str, float]]]]) -> None:
-    """Print a table, whether the promises are kept, and everything as JSON."""
+    """Print a table, whether the targets are met, and everything as JSON."""
     best = {
         name: {
             length: {key: min(point[key] for point in points) for key in ("seconds", "bytes")}
@@ -149,14 +149,14 @@ def report(found: dict[str, dict[int, list[dict[str, float]]]]) -> None:
     plain = best["full_plain"][long]["seconds"]
     growth = {name: points[long]["bytes"] / points[short]["bytes"] for name, points in best.items()}
     speed = {name: plain / points[long]["seconds"] for name, points in best.items()}
-    print(f"{'':12} {'MiB':>27}  {'milliseconds a step':>30}")
+    print(f"{'':12} {'MiB':>27}  {'milliseconds per step':>30}")
     print(f"{'':12} " + " ".join(f"{n:>8,}" for n in LENGTHS) + "   " + " ".join(f"{n:>9,}" for n in LENGTHS))
     for name, points in best.items():
         memory = " ".join(f"{points[n]['bytes'] / 2**20:8,.0f}" for n in LENGTHS)
         times = " ".join(f"{points[n]['seconds'] * 1000:9,.0f}" for n in LENGTHS)
         print(f"{name:12} {memory}   {times}   memory × {growth[name]:.1f}, {speed[name]:.1f} × as fast as plain")
     kept = growth["full_plain"] >= 8 and all(growth[name] <= 3.5 and speed[name] >= 3 for name in SCALING)
-    print("the promises are kept" if kept else "a promise is NOT kept")
+    print("the targets are met" if kept else "below target")
     rounded = {
         "memory_growth": {name: round(value, 2) for name, value in growth.items()},
         "speed_over_full_plain": {name: round(value, 2) for name, value in speed.items()},

@@ -7,11 +7,11 @@ from typing import Any
 from transduce.text.tokenizer.special import Specials
 
 LONGEST = 64
-"""Positions that it has: no sentence of these benches is longer."""
+"""Maximum positions; no sentence of the benchmarks is longer."""
 
 
 def marian(dim: int, ffn: int, heads: int, layers: int, vocabulary: int, specials: Specials, **further: Any) -> Any:
-    """A Marian model with random weights, that does as the paper says; `further` are settings of its own."""
+    """A Marian model with random weights and the paper's settings; `further` are more Marian settings."""
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(

@@ -30,7 +30,7 @@ TOKENISED = bleu_metric("none")
 
 
 ALLOWED = 0.01
-"""Share of the references that the tokeniser may give in another way than published; of the test set it gives all."""
+"""Maximum share of references that our tokenisation renders differently from the published files; 0 on the test set."""
 
 
 def read(data: Path, name: str) -> list[str]:
@@ -39,7 +39,7 @@ def read(data: Path, name: str) -> list[str]:
 
 
 def tokenised(lines: list[str]) -> list[str]:
-    """Lowercase, normalise and tokenise German as the published files are."""
+    """Lowercase, normalise and tokenise German like the published files."""
     normalizer, tokenizer = MosesPunctNormalizer("de"), MosesTokenizer("de")
     return [tokenizer.tokenize(normalizer.normalize(line.lower()), escape=True, return_str=True) for line in lines]
 
@@ -47,7 +47,7 @@ def tokenised(lines: list[str]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the corpus's .gz files")
-    parser.add_argument("--split", default="test_2016_flickr", help="which files; val is for choosing")
+    parser.add_argument("--split", default="test_2016_flickr", help="split to evaluate; use val for model selection")
     parser.add_argument("--tokenised", nargs="*", default=[], help="runs on the lowercased, tokenised files")
     parser.add_argument("--raw", nargs="*", default=[], help="runs on raw text")
     parser.add_argument("--length-penalty", type=float, help="length penalty; that of the saved model by default")
@@ -60,7 +60,7 @@ def main() -> None:
     sources[False] = read(options.data, f"{options.split}.lc.norm.tok.en")
     reference, raw_reference = (read(options.data, f"{options.split}{kind}.de") for kind in (".lc.norm.tok", ""))
     differing = sum(one != other for one, other in zip(tokenised(raw_reference), reference, strict=True))
-    print(f"{options.split}: {differing} of {len(reference):,} references come out of the tokeniser in another way")
+    print(f"{options.split}: {differing} of {len(reference):,} references are tokenised differently")
     assert differing <= ALLOWED * len(reference), "these are not the tokeniser's rules"
     answers: dict[str, list[str]] = {}
     found: dict[str, dict[str, Any]] = {}

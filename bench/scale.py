@@ -24,7 +24,7 @@ TRAINING = ("model.preset=tiny", "training.updates=1", "training.batch_tokens=40
 
 
 def vocabulary(seed: int) -> np.ndarray:
-    """Return made-up words, the frequent ones short."""
+    """Return random words, the frequent ones short."""
     random = np.random.default_rng(seed)
     syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
     words: dict[str, None] = {}
@@ -35,7 +35,7 @@ def vocabulary(seed: int) -> np.ndarray:
 
 
 def write_pairs(folder: Path, size: int) -> tuple[Path, Path]:
-    """Write two line-aligned files of synthetic sentences, a chunk at a time; always the same ones."""
+    """Write two line-aligned files of synthetic sentences, a chunk at a time, deterministically."""
     source_words, target_words = vocabulary(1), vocabulary(2)
     reached = np.cumsum(1 / np.arange(3, WORDS + 3))
     reached /= reached[-1]
@@ -56,7 +56,7 @@ def write_pairs(folder: Path, size: int) -> tuple[Path, Path]:
 
 
 def trial(folder: Path, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Measure one size; leave nothing behind."""
+    """Measure one size; delete all files afterwards."""
     transduce = [sys.executable, "-m", "transduce"]
     source, target = write_pairs(folder, size)
     print(f"{size:,} pairs: {(source.stat().st_size + target.stat().st_size) / 2**20:,.0f} MiB of text", flush=True)
@@ -81,7 +81,7 @@ def trial(folder: Path, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=int, default=[1_000_000, 20_000_000], help="numbers of pairs")
-    parser.add_argument("--folder", help="where the temporary folder goes; 20 million pairs take about 9 GB")
+    parser.add_argument("--folder", help="parent of the temporary folder; 20 million pairs take about 9 GB")
     options = parser.parse_args()
     found: dict[str, Any] = {"prepare": {}, "start": {}}
     with tempfile.TemporaryDirectory(prefix="transduce-scale-", dir=options.folder) as folder:

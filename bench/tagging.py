@@ -43,7 +43,7 @@ LEARNING: Table = {
 
 
 def documents(path: Path) -> Iterator[list[str]]:
-    """Yield WikiText's articles, a sentence a line, written as text is: joined numbers and words are joined again."""
+    """Yield WikiText's articles, one sentence per line, with split numbers and words joined again."""
     article: list[str] = []
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -61,7 +61,7 @@ def documents(path: Path) -> Iterator[list[str]]:
 
 
 def write_plain(source: Path, place: Path) -> None:
-    """Write articles as the task reads them, a blank line between two."""
+    """Write articles in the task's format, separated by blank lines."""
     if not place.exists():
         aside = place.with_suffix(".writing")
         text = "\n".join("\n".join(article) + "\n" for article in documents(source))
@@ -121,7 +121,7 @@ def tagging(options: argparse.Namespace, work: Path, seed: int, started: bool) -
 
 
 def chosen(tables: Table) -> Recipe:
-    """The recipe of these settings; what they leave out is chosen."""
+    """The recipe of these settings, with defaults for the rest."""
     return read_recipe(None, base=tables)[0]
 
 
@@ -130,9 +130,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wikitext", type=Path, default=data / "wikitext2-raw", help="folder with wiki.*.raw.gz")
     parser.add_argument("--treebank", type=Path, default=data / "ud-english-lines", help="folder with *.conllu.gz")
-    parser.add_argument("--work", type=Path, default=Path("runs/bench-tagging"), help="where the runs go")
-    parser.add_argument("--updates", type=int, default=2400, help="of pre-training")
-    parser.add_argument("--tagging-updates", type=int, default=400, help="of each run on the treebank")
+    parser.add_argument("--work", type=Path, default=Path("runs/bench-tagging"), help="folder of the runs")
+    parser.add_argument("--updates", type=int, default=2400, help="updates of pre-training")
+    parser.add_argument("--tagging-updates", type=int, default=400, help="updates of each run on the treebank")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     require_files(options.wikitext, "wiki.train.raw.gz", "wiki.valid.raw.gz")
@@ -147,7 +147,7 @@ def main() -> None:
             tables = tagging(options, work, seed, started=name == "pre-trained")
             folder = train_or_resume(partial(chosen, tables), work / f"{name.replace(' ', '-')}-{seed}")
             found.append(score_encoder(load_text_encoder(folder), test)["word_accuracy"])
-            print(f"{name}, seed {seed}: {100 * found[-1]:.2f} % of the test words are tagged right", flush=True)
+            print(f"{name}, seed {seed}: {100 * found[-1]:.2f} % of the test words are tagged correctly", flush=True)
     journal = (work / "pre-trained" / "journal.jsonl").read_text(encoding="utf-8").splitlines()
     last: dict[str, Any] = json.loads(journal[-1])
     gains = [one - other for one, other in zip(scores["pre-trained"], scores["from scratch"], strict=True)]

@@ -32,12 +32,12 @@ PAD, _, _ = SPECIALS = Specials(0, 1, 2)
 VOCABULARY = 10_000
 PEERS = ("torch_nn", "hf_marian")
 WARM_UP = 3
-"""Warm-up updates: ours allocates memory in the first two, and none after them."""
+"""Warm-up updates: ours allocates memory in the first two only."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """One model, and how many updates a round has."""
+    """One model, and the number of updates per round."""
 
     dim: int
     ffn: int
@@ -63,7 +63,7 @@ def make_batches(tokens: int, number: int) -> list[PairBatch]:
 
 
 def ours(size: Size) -> Callable[[PairBatch], None]:
-    """One update as `transduce train` does it."""
+    """One update of `transduce train`."""
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
     from transduce.models.transformer import TransformerConfig
@@ -159,7 +159,7 @@ CONTENDERS = {"transduce": ours, "torch_nn": torch_nn, "hf_marian": hf_marian}
 
 
 def contend(name: str, size: Size, tokens: int) -> None:
-    """Be one contender: a round of updates for each line on standard input, a line of JSON for each round."""
+    """Run as one contender: a round of updates for each line on standard input, and a line of JSON for each round."""
     batches = make_batches(tokens, 4 * size.updates)
     update = CONTENDERS[name](size)
     for batch in batches[:WARM_UP]:
@@ -195,7 +195,7 @@ def matmul_peak() -> float:
 
 
 def measure(name: str, size: Size, tokens: int, rounds: int, threads: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Let the contenders take turns; return the ratios to the baseline of speed and of peak memory."""
+    """Run the contenders in turn; return the ratios of speed and peak memory to the baselines."""
     command = [sys.executable, __file__, "--size", name, "--tokens", str(tokens), "--threads", str(threads)]
     processes = {
         contender: subprocess.Popen(

@@ -33,7 +33,7 @@ CONVERGED = 0.1
 
 
 def recipe(preset: str, options: argparse.Namespace, seed: int) -> Recipe:
-    """Return the published settings: batches of about 32 sequences, Adam, gradients of at most 50."""
+    """Return the published settings: batches of about 32 sequences, Adam, a maximum gradient norm of 50."""
     task = {"task": "copy", "symbols": 256, "min_length": 1, "max_length": 20}
     tables = {
         "data": {
@@ -65,7 +65,7 @@ def recipe(preset: str, options: argparse.Namespace, seed: int) -> Recipe:
 
 
 def judge(translator: Translator, length: tuple[int, int], count: int) -> dict[str, float]:
-    """Return bits per sequence and the share that is copied without an error, for new sequences."""
+    """Return bits per sequence and the share copied without error, for new sequences."""
     low, high = length
     task = SyntheticTask(task="copy", size=count, seed=99, symbols=256, min_length=low, max_length=high)
     texts = [pair.source for pair in task.pairs()]
@@ -80,19 +80,19 @@ def judge(translator: Translator, length: tuple[int, int], count: int) -> dict[s
 
 
 def _wrong(true: list[str], copy: list[str]) -> int:
-    """Vectors that are wrong, missing or too many."""
+    """Number of wrong, missing or superfluous vectors."""
     return sum(one != other for one, other in zip_longest(true, copy))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-ntm"), help="where the runs go")
+    parser.add_argument("--work", type=Path, default=Path("runs/reproduce-ntm"), help="folder of the runs")
     parser.add_argument("--updates", type=int, default=31_250)
-    parser.add_argument("--size", type=int, default=1_000_000, help="sequences to learn from")
+    parser.add_argument("--size", type=int, default=1_000_000, help="training sequences")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--models", nargs="+", choices=PRESETS, default=list(PRESETS))
-    parser.add_argument("--count", type=int, default=100, help="sequences of each length to try")
+    parser.add_argument("--count", type=int, default=100, help="test sequences of each length")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     summary: dict[str, list[dict[str, Any]]] = {}

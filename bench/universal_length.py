@@ -1,4 +1,4 @@
-"""Copy and reverse beyond the lengths that were learnt: `make reproduce-universal`.
+"""Copy and reverse beyond the training lengths: `make reproduce-universal`.
 
 The Universal Transformer and the Transformer learn sources of up to 40 symbols and are asked for longer ones, up to 400
 (Dehghani et al. 2019, whose table has the Universal one ahead on both). Runs are kept in a folder and go on where they
@@ -23,7 +23,7 @@ from transduce.recipe import Recipe
 
 LENGTHS = (40, 50, 60, 80, 160, 400)
 TASKS = {"copy": 2000, "reverse": 12_000}
-"""And the updates that each takes to be learnt."""
+"""Tasks, and the updates that each needs."""
 SIZES = {"model_dim": 64, "num_heads": 4, "ffn_dim": 256, "norm": "pre", "dropout": 0.0}
 MODELS: dict[str, dict[str, Any]] = {
     "universal": {"name": "universal", "num_layers": 6, "max_offset": 400, "ponder_cost": 0.001, **SIZES},
@@ -59,7 +59,7 @@ def recipe(task: str, model: str, options: argparse.Namespace) -> Recipe:
 
 
 def accuracy(translator: transduce.Translator, task: str, length: int, count: int) -> dict[str, float]:
-    """How much of fresh sources of one length is answered right."""
+    """Accuracy on new sources of one length."""
     asked = SyntheticTask(task=task, size=count, seed=777, min_length=length, max_length=length, symbols=10)  # type: ignore[arg-type]
     pairs = list(asked.pairs())
     options = translator.options(method="greedy", max_length=length + 10)
@@ -81,8 +81,8 @@ def accuracy(translator: transduce.Translator, task: str, length: int, count: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path("runs/universal-length"))
-    parser.add_argument("--updates", type=int, help="of every run; unless given, 2,000 for copy and 12,000 for reverse")
-    parser.add_argument("--threads", type=int, help="of each run; unless given, as many as there are cores")
+    parser.add_argument("--updates", type=int, help="updates of every run; default: 2,000 for copy, 12,000 for reverse")
+    parser.add_argument("--threads", type=int, help="threads of each run; all cores by default")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--count", type=int, default=100, help="sources of each length")

@@ -142,7 +142,7 @@ def context_windows(
     question_tokens = whole[: (max_length - 3) // 2]
     tokens, offsets = tokenizer.encode_with_offsets(context)
     room = max_length - 3 - len(question_tokens)
-    step = max(1, room // 4, room - stride)  # a long question leaves little room, and less overlap
+    step = max(1, room // 4, room - stride)  # a long question leaves little space, so parts overlap less
     starts = [0]
     while starts[-1] + room < len(tokens):
         starts.append(starts[-1] + step)

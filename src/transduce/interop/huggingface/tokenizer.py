@@ -252,7 +252,7 @@ READERS: dict[str, Callable[[TokenizerSettings], _Parts]] = {
     "gpt2": _gpt2,
     "llama": _llama,
 }
-"""Readers of folders without `tokenizer.json`; Marian has a tokenizer for each side."""
+"""Import functions for folders without `tokenizer.json`; Marian has one tokenizer per side."""
 
 
 def _with_languages(
