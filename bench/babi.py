@@ -1,10 +1,10 @@
 """The twenty tasks of bAbI together, 1,000 questions each, by memory networks: `make reproduce-babi`.
 
-Networks of one, two and three hops are trained by `recipes/babi.toml`, several restarts each; of these the one with
-the best validation accuracy counts, as in the paper (Sukhbaatar et al. 2015, section 4.2). Then come the errors on the
-test questions of every task, in per cent; tasks above 5 % are failed ones. Published, for three hops with position
-encoding, linear start and random noise: 12.4 % mean error, 11 tasks failed. What is done already is not done again:
-a run that was stopped goes on. The last line is one JSON object.
+Networks of one, two and three hops are trained with `recipes/babi.toml`, several restarts each; the restart with the
+best validation accuracy counts, as in the paper (Sukhbaatar et al. 2015, section 4.2). Reports the test error of every
+task in per cent; a task above 5 % counts as failed. Published, for three hops with position encoding, linear start and
+random noise: 12.4 % mean error, 11 tasks failed. Finished runs are reused and interrupted runs are resumed. The last
+line is one JSON object.
 
 An hour or more on two cores; `--updates`, `--restarts` and `--hops` make it shorter.
 """

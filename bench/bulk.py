@@ -1,7 +1,7 @@
 """Memory of translating files of different lengths: `make bench-bulk`.
 
 Makes a tiny model with random weights and files of short lines, and translates each file with CTranslate2, in eight
-bits, greedily, in a process of its own. Memory is the system's own count of a process's resident pages at their most;
+bits, greedily, in a process of its own. Memory is the peak resident set size of a process;
 it should not depend on the length of the file. The last line is one JSON object; `memory_ratio` is the peak of the
 longest file over that of the shortest.
 """

@@ -2,12 +2,12 @@
 
 The captioner of recipes/captions.toml (Xu et al. 2015) learns from drawn pictures in which a quarter of the
 combinations of colour, shape and relation never occur; then it captions pictures that each have one of those. Two
-things count: how many captions are right to the last word, and where it looked when it named a colour or a shape.
-*Inside* is the share of such words, in the captions that are right, whose most looked-at region has pixels of the shape
-that the word is about; *mass* is the share of all their attention on such regions; *chance* is what attention spread
-evenly would give. One caption is drawn. The last line is one JSON object.
+things are measured: the share of captions without any error, and the attention of words that name a colour or a shape.
+*Inside* is the share of such words, in correct captions, whose most attended region has pixels of the shape that the
+word describes; *mass* is the share of their attention on such regions; *chance* is the value for uniform attention. One
+caption is drawn. The last line is one JSON object.
 
-Minutes on one core; `--seeds` says how many runs, `--updates` makes them shorter.
+Minutes on one core; `--seeds` sets the number of runs, `--updates` shortens them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Three comparisons. *torch*: our search against `generate` of Hugging Face's Marian, on the same weights (ours,
 exported), the same sources, 20 tokens each, greedy and with a beam of 5, one sentence at a time and 64 together, in
-float32; both may use one thread or all, and each counts with what suits it. *family*: the same with T5, GPT-2 and
+float32; both are run with one thread and with all, and the faster counts. *family*: the same with T5, GPT-2 and
 Llama, each against its own `generate`. *bulk*: `transduce translate FILE --output FILE` with CTranslate2 in eight bits,
 with and without a shortlist, against CTranslate2 called by hand with its best workers, threads and batch size; see
 decode_bulk.py. Rounds alternate, so that slow phases of the machine affect everyone; ratios to the baseline are

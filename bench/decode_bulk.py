@@ -1,13 +1,13 @@
 """The bulk part of `make bench-decode`: raw text to raw text, from a file into a file.
 
 `ours` is what `transduce translate FILE --output FILE --int8` does once the model is loaded, its choice of workers,
-threads and batches and its commits to disk included; `shortlist` is the same with a shortlist. `by_hand` is what
-somebody would write with CTranslate2 and tokenizers: read all lines, encode_batch, one translate_batch over everything,
-decode_batch, write; it is run with every setting of a grid first, and the fastest is kept, which is not counted. Beam,
-length penalty and stop rule are the same. Every contender is a process of its own that waits for its turn.
+threads and batches and its commits to disk included; `shortlist` is the same with a shortlist. `by_hand` is a
+script written with CTranslate2 and tokenizers: read all lines, encode_batch, one translate_batch over everything,
+decode_batch, write; its fastest setting is found by a grid search, which is not timed. Beam,
+length penalty and stop rule are the same. Each contender runs in a process of its own and waits for its turn.
 
-Without a trained run, a model with random weights stands in; it cannot end its answers, which are cut off at twenty
-tokens.
+Without a trained run, a model with random weights stands in; its translations do not end and are
+truncated at twenty tokens.
 """
 
 from __future__ import annotations

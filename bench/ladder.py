@@ -1,18 +1,18 @@
 """Five systems of ten years on one corpus: `make reproduce-ladder`.
 
 Multi30k, German to English, by the settings of a public ladder (bentrevett/pytorch-seq2seq): two LSTM layers without
-attention, a GRU with one context, a GRU with attention, ConvS2S, a Transformer. After every epoch each is measured by
-its perplexity on the validation pairs, beside what the ladder printed.
+attention, a GRU with one context, a GRU with attention, ConvS2S, a Transformer. Each system's validation perplexity
+after every epoch is compared with the published one.
 
-The ladder takes the mean of its batches' losses, each of which is the mean of its tokens'; its batches are 128
-sentences of about one length, so that long sentences, which are the harder ones, count for less than in the mean over
-all tokens. For the last two systems both are given, and the ladder's is compared. Its recurrent models were measured
-while they read their own words: so are ours, at their end, beside the usual way. But the ladder's learnt so half of the
-time, where ours are always given the true words, and there only the order can be compared.
+The ladder averages the mean losses of its batches of 128 sentences of similar length, so that long sentences, which are
+harder, count less than in the mean over all tokens. For the last two systems both means are given, and the ladder's is
+compared. Its recurrent models were evaluated without teacher forcing: so are ours after the last epoch, in addition to
+the default. But the ladder trained them with teacher forcing half of the time and we train with it always, so for these
+only the order can be compared.
 
-What is done already is not done again: a run that was stopped goes on. The last line is one JSON object.
+Finished runs are reused and interrupted runs are resumed. The last line is one JSON object.
 
-Three epochs take an hour on two cores; `--systems` and `--epochs` make it shorter.
+Three epochs take an hour on two cores; `--systems` and `--epochs` shorten it.
 """
 
 from __future__ import annotations

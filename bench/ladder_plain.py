@@ -1,8 +1,8 @@
 """The ladder's Transformer made of torch's own modules, on the files that `make reproduce-ladder` reads.
 
-What the public ladder publishes was learnt from words of another tokenizer. This says what its settings give on these
-files without any of this project's code: `torch.nn.TransformerEncoder` and `TransformerDecoder`, 128 sentences a batch
-in pools of a hundred batches, all matrices drawn by Glorot's rule, Adam. The last line is one JSON object.
+The published results of the ladder use another tokenizer. This measures its settings on our files without any of this
+project's code: `torch.nn.TransformerEncoder` and `TransformerDecoder`, batches of 128 sentences from pools of a hundred
+batches, Glorot initialisation of all matrices, Adam. The last line is one JSON object.
 
 Three epochs take a quarter of an hour on one core.
 """

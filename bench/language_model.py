@@ -1,10 +1,10 @@
 """Training speed of a small language model, compared with a plain nanoGPT-style loop: `make bench-language-model`.
 
-Tiny Shakespeare, character by character, in the setting of recipes/shakespeare.toml: 4 layers of 128, 64 tokens at a
-time, 12 blocks a batch, 2,000 updates, no dropout. The peer is a GPT written plainly in torch, in the loop that nanoGPT
-made popular: blocks from random places, AdamW, a cosine that ends at a tenth, gradients clipped. Both have the same
+Tiny Shakespeare by characters, with the settings of recipes/shakespeare.toml: 4 layers of width 128, blocks of 64
+tokens, 12 blocks per batch, 2,000 updates, no dropout. The peer is a plain GPT in torch with nanoGPT's loop:
+blocks from random positions, AdamW, cosine decay to a tenth, gradient clipping. Both have the same
 tokens and the same number of parameters. Each runs in a process of its own and waits for its turn; rounds alternate.
-Afterwards both are measured on all of the last tenth of the text. The ratio to the baseline is the median of the
+Afterwards both are evaluated on the whole last tenth of the text. The ratio to the baseline is the median of the
 speed over the rounds. The last line is one JSON object.
 """
 

@@ -1,13 +1,13 @@
 """Time and memory of attention on long texts, by kernel: `make bench-long-attention`.
 
 A training step (forwards, backwards, AdamW) of two encoder blocks of 256 with 4 heads, one text of 1K, 2K or 4K tokens.
-`full_plain` makes all weights, as the formula is written; `full_fused` is the same attention by torch's own fused
-kernel, which stores none of them. Time and memory of each point are measured in a process of their own each (forked,
-so that torch is loaded once). Memory is how far the peak of resident pages rose above what the process had after a
-short text had gone through another such model: weights, gradients and moments count, code does not. The C library is
-told there to give freed tensors back at once, so that tensors are counted and not what it holds back. Time is
-processor time, with one thread unless asked otherwise: other work on the machine hardly touches it. The median of the
-steps after the first one counts, and the best of the rounds, which alternate. The last line is one JSON object.
+`full_plain` computes all attention weights; `full_fused` is the same attention by torch's fused kernel, which stores
+none of them. Time and memory of each point are measured in a process of their own each (forked,
+so that torch is loaded once). Memory is the increase of the peak resident set size over its value after a
+step of such a model on a short text: weights, gradients and moments count, code does not. The C library returns freed
+memory at once here, so that tensors are counted and not its free lists. Time is processor time, with one thread by
+default, so that other work on the machine hardly affects it. The median of the steps after the first one counts, and
+the best of the alternating rounds. The last line is one JSON object.
 """
 
 from __future__ import annotations

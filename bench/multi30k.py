@@ -2,11 +2,11 @@
 
     python bench/multi30k.py --data multi30k --tokenised runs/tiny-1 runs/tiny-2 --raw runs/multi30k runs/a+runs/b
 
-Runs with a + between them answer together, as an ensemble. Runs on the lowercased, tokenised files are scored as they
-write. A run on raw text gets its output lowercased, normalised and tokenised by Moses's rules (sacremoses), which turn
-the raw reference of the test set into the published tokenised one, line by line; that is checked. sacreBLEU's own score
-of the raw text stands beside it, and a paired bootstrap test against the first run. The last line is one JSON object.
-Choose on `--split val`; the test set is for the end.
+Runs joined by + are evaluated as an ensemble. Runs on the lowercased, tokenised files are scored on their unchanged
+output. A run on raw text gets its output lowercased, normalised and tokenised by Moses's rules (sacremoses), which turn
+the raw reference of the test set into the published tokenised one, line by line; that is checked. sacreBLEU's score
+of the raw text is printed too, and a paired bootstrap test against the first run. The last line is one JSON object.
+Use `--split val` for model selection and the test set only at the end.
 """
 
 from __future__ import annotations

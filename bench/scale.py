@@ -1,8 +1,8 @@
 """Time and memory of preparing and opening large corpora: `make bench-scale`.
 
 Writes synthetic pairs (sentences of about eight words, by Zipf's law) to a temporary folder, prepares them, and trains
-a tiny model on them until its first update is done, each in a process of its own. Memory is the system's own count of
-a process's resident pages at their most, pages of files among them. The last line is one JSON object.
+a tiny model on them until its first update is done, each in a process of its own. Memory is
+the peak resident set size of a process, mapped files included. The last line is one JSON object.
 """
 
 from __future__ import annotations

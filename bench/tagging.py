@@ -1,12 +1,11 @@
 """The gain of pre-training for tagging: `make bench-tagging`.
 
-A small BERT learns from WikiText-2 by guessing hidden pieces; then it learns to tag parts of speech (UD English-LinES)
-from the treebank's training sentences, started from those weights and, beside that, from random ones: the same model,
-the same tokenizer, the same number of updates, three seeds each. Both are scored on the treebank's test sentences. What
-is done already is not done again: a run that was stopped goes on. The last line is one JSON object; `gain` is the mean
-difference of word accuracy, pre-trained minus from scratch.
+A small BERT is pre-trained on WikiText-2 by masked language modelling, then fine-tuned for part-of-speech tagging (UD
+English-LinES), and compared with a randomly initialised one: the same model, tokenizer and number of updates, three
+seeds each. Both are scored on the treebank's test sentences. Finished runs are reused and interrupted runs are resumed.
+The last line is one JSON object; `gain` is the mean difference of word accuracy, pre-trained minus from scratch.
 
-About a quarter of an hour on two cores; `--updates` and `--tagging-updates` make it shorter.
+About a quarter of an hour on two cores; `--updates` and `--tagging-updates` shorten it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The copy task of the Neural Turing Machine (Graves et al. 2014, section 4.1): `make reproduce-ntm`.
 
 Machines with both controllers, and an LSTM alone, learn to copy sequences of 1 to 20 vectors of eight bits, several
-seeds each; then they copy sequences of 10, 20, 30, 50 and 120. What counts is the paper's cost, bits per sequence
-(the end token, which the paper's machine does not have to say, counts too), and how many sequences come back without a
-single wrong vector. Each machine's tape of a sequence of 50 is drawn. What is done already is not done again: a run
-that was stopped goes on. The last line is one JSON object.
+seeds each; then they copy sequences of 10, 20, 30, 50 and 120. Measures the paper's cost, bits per sequence (including
+the end token, which the paper's machine does not predict), and the share of sequences copied without any wrong vector.
+Each machine's memory access on a sequence of 50 is drawn. Finished runs are reused and interrupted runs are resumed.
+The last line is one JSON object.
 
-Hours on two cores; `--updates`, `--seeds` and `--models` make it shorter.
+Hours on two cores; `--updates`, `--seeds` and `--models` shorten it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Copy and reverse beyond the training lengths: `make reproduce-universal`.
 
-The Universal Transformer and the Transformer learn sources of up to 40 symbols and are asked for longer ones, up to 400
-(Dehghani et al. 2019, whose table has the Universal one ahead on both). Runs are kept in a folder and go on where they
-were stopped. For each length: the share of symbols that are right in their place, of answers that are wholly right, and
-of symbols that are right where the true ones before them are given. The last line is one JSON object.
+The Universal Transformer and the Transformer are trained on sources of up to 40 symbols and tested on longer ones, up
+to 400 (Dehghani et al. 2019, whose table has the Universal Transformer ahead on both tasks). Finished runs are reused
+and interrupted runs are resumed. For each length: the share of correct symbols by position, of entirely correct
+outputs, and of correct symbols with teacher forcing. The last line is one JSON object.
 """
 
 from __future__ import annotations

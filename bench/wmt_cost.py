@@ -3,8 +3,8 @@
     python bench/wmt_cost.py
     python bench/wmt_cost.py --machine "mine,90,0.35,1,0.60"
 
-A machine is a name, its peak in TFLOP/s, the share of it that training reaches, how many of them, and the price of one
-for an hour. Operations are counted (`transduce cost`), steps and tokens are the paper's, the rest is what you say.
+A machine is given as name, peak TFLOP/s, utilisation in training, number of machines, and price per machine and hour.
+Operations are counted (`transduce cost`); steps and tokens are the paper's.
 """
 
 from __future__ import annotations
