@@ -1,1 +1,1 @@
-"""How good an answer is, how sure one can be of it, and what a model costs before it is trained."""
+"""Scores of translations and predictions, with confidence intervals and significance tests."""

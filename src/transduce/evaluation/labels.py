@@ -77,7 +77,7 @@ class TagScorer(PredictionScorer):
         """(N 5): correct words, words, correct spans, predicted spans, gold spans."""
 
     def _counted(self, gold: Sequence[str], predicted: Sequence[str]) -> tuple[int, ...]:
-        words = sum(true == answer for true, answer in zip(gold, predicted, strict=True)), len(gold)
+        words = sum(true == label for true, label in zip(gold, predicted, strict=True)), len(gold)
         if not self.marks_spans:
             return (*words, 0, 0, 0)
         gold_spans, predicted_spans = set(spans(gold)), set(spans(predicted))

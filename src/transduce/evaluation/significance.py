@@ -3,7 +3,7 @@
 The test set is resampled with replacement, and scored each time. For BLEU and chrF the resamples, scores and intervals
 equal sacreBLEU's to the last digit for the same seed and number of samples.
 
-The p-value differs from sacreBLEU's. It answers: if both systems were equally good, how often would a test set like
+The p-value differs from sacreBLEU's. Its definition: if both systems were equally good, how often would a test set like
 this one show a difference of at least this size, in either direction? The bootstrapped differences are shifted to a
 mean of zero, and those at least as large as the observed one are counted (Efron and Tibshirani 1993, section 16.4).
 sacreBLEU counts absolute differences above their own mean, strictly, which calls a system significantly different
@@ -79,7 +79,7 @@ def intervals(
 ) -> dict[str, Interval]:
     """Return several scores of the same examples, each with its interval.
 
-    `scores` computes them for a test set in which each example occurs so often.  (N) -> by name.
+    `scores` computes them for a test set in which each example occurs with these weights.  (N) -> by name.
     """
     observed = scores(np.ones(examples))
     drawn = [scores(weight) for weight in _resamples(examples, samples, seed)]

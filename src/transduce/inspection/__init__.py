@@ -1,1 +1,1 @@
-"""What passes the hook points of a model, as numbers, pictures and a page; cost estimates; reports of runs."""
+"""Attention maps of a model as arrays, figures and pages; cost estimates; reports of runs."""

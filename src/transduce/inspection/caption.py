@@ -1,4 +1,4 @@
-"""Where a captioner attended: its attention drawn over the picture, once for each word."""
+"""Attention of a captioner, drawn over the picture for each word."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from transduce.models.interface import AnyTransducer
 from transduce.storage.atomic import write_file
 
 PANEL, GAP, LABEL = 160, 12, 22
-"""Sizes of the drawing, in its own units: a picture, what is between two, and the word above one."""
-MOST_IN_A_ROW = 5
+"""Sizes in SVG units: a picture, the gap between two, and the word above one."""
+MAX_COLUMNS = 5
 SHADE = 0.8
 """Darkness of a region with no attention."""
 
@@ -28,11 +28,11 @@ class RegionAttention:
     """One caption, and the attention to every region when each of its words was chosen."""
 
     words: tuple[str, ...]
-    """T, the end token's name last where the caption was ended."""
+    """T words; the last is the end token, unless the caption was cut off."""
     weights: Weights
-    """(T G G), each word's sum to 1; rows from the top, columns from the left."""
+    """(T G G), sum 1 for each word; rows from the top, columns from the left."""
     colours: Sequence[Sequence[str]]
-    """How each pixel is drawn, (P P) values such as #ff0000."""
+    """Colour of each pixel, (P P) values such as #ff0000."""
     caption: str = ""
     """The generated text."""
 
@@ -50,7 +50,7 @@ class RegionAttention:
     def to_svg(self) -> str:
         """Return the drawing: the picture, then for each word the picture, darkened where it has no attention."""
         panels = len(self.words) + 1
-        columns = min(panels, MOST_IN_A_ROW)
+        columns = min(panels, MAX_COLUMNS)
         width, height = PANEL + GAP, PANEL + GAP + LABEL
         whole_width, whole_height = GAP + columns * width, GAP + -(-panels // columns) * height
         drawn = "".join(
@@ -75,7 +75,7 @@ class RegionAttention:
         return self.to_svg()
 
     def _panels(self) -> Iterator[str]:
-        """The panels: the picture alone, then one for each word."""
+        """Yield the panels: the picture alone, then one for each word."""
         place = f'<use href="#picture" transform="translate(0 {LABEL})"/>'
         yield f'<text y="14" fill="#666">the picture</text>{place}'
         for number, word in enumerate(self.words):
@@ -83,7 +83,7 @@ class RegionAttention:
             yield f'<text y="14">{_text(word)}</text>{place}{shade}'
 
     def _picture(self) -> str:
-        """Pixels of one colour that stand side by side are one rectangle."""
+        """Return the picture as SVG; adjacent pixels of one colour are one rectangle."""
         side = PANEL / len(self.colours)
         found = []
         for row, pixels in enumerate(self.colours):
@@ -95,7 +95,7 @@ class RegionAttention:
         return "".join(found)
 
     def _shade(self, word: int) -> str:
-        """Regions are the darker the less attention they have, relative to the region with the most."""
+        """Return the shading as SVG: the less attention a region has, relative to the maximum, the darker it is."""
         side = PANEL / self.weights.shape[1]
         darkness = SHADE * (1 - self.weights[word] / max(float(self.weights[word].max()), 1e-9))
         return "".join(
@@ -106,7 +106,7 @@ class RegionAttention:
 
 
 def region_attention_of(model: AnyTransducer, maps: AttentionMaps, colours: Sequence[Sequence[str]]) -> RegionAttention:
-    """Return what `attention_of` found of a captioner, region by region."""
+    """Return the attention of a captioner by region, from its maps by pixel."""
     assert isinstance(model, Captioner)
     grid, pixels = model.config.grid, model.config.region_side
     weight_TS = maps.mean("cross")[:, : model.config.side**2]
@@ -119,5 +119,5 @@ def _rectangle(x: float, y: float, width: float, height: float, rest: str) -> st
 
 
 def _text(text: str) -> str:
-    """Text as XML has it; characters that XML cannot have become boxes."""
+    """Escape text for XML; characters that XML does not allow become boxes."""
     return escape("".join(character if character.isprintable() else "□" for character in text))

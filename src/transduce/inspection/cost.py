@@ -1,8 +1,8 @@
-"""What a model costs before it is trained: parameters, operations, memory.
+"""Cost estimates of a model before training: parameters, operations, memory.
 
-Everything is read off the real model, built on torch's `meta` device: tensors with shapes and no values, so that a
-billion parameters take no memory and a forward pass no time. What is counted is what will run; a new model in the
-catalog needs no formula of its own. The rules:
+Everything is measured on the real model, built on torch's `meta` device: tensors with shapes and no values, so that a
+billion parameters take no memory and a forward pass no time. The code that is counted is the code that will run, so a
+new model in the catalog needs no formula of its own. The rules:
 
 - *operations* are those of matrix products (a multiply-add is two); the rest is a few per cent. Masked attention
   counts whole. Training a token costs three times its forward pass (Kaplan et al. 2020, section 2.1: twice the forward
@@ -49,9 +49,9 @@ class Workload(Config):
     tokens: Annotated[int, Field(ge=1, le=10**9)] = 4096
     """Target tokens of a training batch."""
     kernel: Annotated[int, Field(ge=2, le=10_000)] = 3
-    """Table 1's k, the width of the rival convolution."""
+    """Table 1's k, the kernel width of the compared convolution."""
     window: Annotated[int, Field(ge=1, le=20_000)] = 64
-    """Table 1's r, the neighbourhood of the rival restricted attention."""
+    """Table 1's r, the neighbourhood of the compared restricted attention."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Cost:
 
 
 def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost:
-    """Return what a model of these settings costs."""
+    """Return the cost of a model with these settings."""
     for size in sizes:
         if not 1 <= size <= LARGEST_VOCABULARY:
             raise SettingsError(f"invalid vocabulary size {size:,}; give 1 to {LARGEST_VOCABULARY:,}")
@@ -98,7 +98,7 @@ def estimate(config: Config, sizes: VocabularySizes, workload: Workload) -> Cost
 
 
 def parameters_by_part(model: nn.Module) -> dict[str, int]:
-    """Count parameters by what they are for; what is shared counts once."""
+    """Count parameters by part of the model; a shared one counts once."""
     parts = {"embeddings": 0}
     for name, parameter in model.named_parameters():
         part = _part(name)
@@ -148,7 +148,7 @@ def _check_lengths(model: Model, workload: Workload) -> None:
 
 
 def _part(name: str) -> str:
-    """Say what a parameter is for from its path: decoder.3.cross_attention.q_proj.weight -> decoder_cross_attention."""
+    """Return the part of a parameter: decoder.3.cross_attention.q_proj.weight -> decoder_cross_attention."""
     side, *inner = name.split(".")
     if side.endswith("embedding"):
         return "embeddings"
@@ -162,7 +162,7 @@ def _part(name: str) -> str:
     return f"{side}_{words[0]}" if words and side in ("encoder", "decoder") else side
 
 
-# Table 1 of "Attention Is All You Need": what one layer of each kind costs, for a length and a width.
+# Table 1 of "Attention Is All You Need": the cost of one layer of each kind, for a length and a width.
 #
 # Vaswani et al. (2017), section 4. The numbers are the orders' own arguments, without the constants that the paper's
 # O(…) leaves out: they rank the layers and show how each grows; `cost` counts a real model's operations.
@@ -241,20 +241,20 @@ class Unpadded(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True)
 class Observation:
-    """What one sentence costs."""
+    """Measured costs of one sentence pair."""
 
     encode_flops: int
-    """Reading the source."""
+    """Encoding the source."""
     forward_flops: int
-    """Reading the whole target and scoring every token, as training does."""
+    """Forward pass of the whole target with all scores, as in training."""
     step_flops: int
-    """Reading the target's last token and scoring the next, as search does."""
+    """One step at the last target token with its scores, as in search."""
     kept_bytes: int
-    """What autograd keeps of the first two for the backward pass, without weights."""
+    """Activations that autograd saves of both for the backward pass, without weights."""
     score_bytes: int
     """The scores over the vocabulary of the whole target."""
     state_bytes: int
-    """What search carries into the target's last step, for one row."""
+    """Decoding state before the last step, for one row."""
 
 
 def observe(model: Model, source_length: int, target_length: int) -> Observation:
@@ -296,7 +296,7 @@ def _observe_transducer(model: AnyTransducer, source_length: int, target_length:
 
 
 def counted(work: Callable[[], Outcome]) -> tuple[Outcome, int]:
-    """Do some work; return what came of it and the operations of its matrix products."""
+    """Call a function; return its result and the operations of its matrix products."""
     with FlopCounterMode(display=False) as counter:
         outcome = work()
     return outcome, int(counter.get_total_flops())
@@ -319,7 +319,7 @@ def kept_for_backward(model: nn.Module, kept: dict[int, Tensor] | None = None) -
 
 
 def tensors(value: object) -> Iterator[Tensor]:
-    """Find the tensors in a state, however it is put together."""
+    """Yield the tensors in a state of nested dataclasses and sequences."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Pictures for paper and print, through matplotlib (the extra `plot`), drawn without a screen or global state.
+"""Figures for papers, by matplotlib (the extra `plot`), drawn without a display or global state.
 
-A label may be in any script: each is set in the first installed font that has all its characters, and a character
-that no font has is drawn as a box. Nothing in a label is markup.
+A label may be in any script: it uses the first installed font that has all its characters, and a character that no
+font has is drawn as a box. Labels are never parsed as markup.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELL = 0.26
-"""Inches that one token takes, while there are few of them."""
+"""Inches per token, for short sequences."""
 LONGEST = 14.0
-"""Inches of the longest side of a map; more tokens share them."""
-MOST_LABELS = 72
-"""Labels on one side; where there are more tokens, every second, third, … is named."""
+"""Maximum inches of a side of a map, for longer sequences."""
+MAX_LABELS = 72
+"""Maximum labels per side; with more tokens, every second, third, … has a label."""
 DOTS_PER_INCH = 150
 LABEL_LENGTH = 18
 BOX = "□"
 UNDRAWABLE = ("Emoji", "Last Resort")
-"""Fonts of coloured bitmaps, which Agg cannot draw, and of boxes, which we draw ourselves."""
+"""Fonts of coloured bitmaps, which Agg cannot draw, and of placeholder boxes."""
 
 
 def draw_attention(
@@ -44,8 +44,8 @@ def draw_attention(
     figure = new_figure(width + 2.6, height + 2.2)
     axes = figure.add_subplot()
     shown = axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=max(float(weights.max()), 1e-9), aspect="auto")
-    _name(axes.yaxis, rows)
-    _name(axes.xaxis, columns)
+    _label(axes.yaxis, rows)
+    _label(axes.xaxis, columns)
     axes.xaxis.tick_top()
     axes.tick_params(axis="x", labelrotation=90)
     axes.set_title(title, fontsize=11, pad=10)
@@ -64,14 +64,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def as_png(figure: Figure) -> bytes:
-    """Return the figure as a file; a figure made without pyplot draws itself with Agg."""
+    """Return the figure as a PNG; a figure made without pyplot uses Agg."""
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()
 
 
 def as_svg(figure: Figure) -> bytes:
-    """Return the figure as a drawing whose words stay words; the same figure is always the same bytes."""
+    """Return the figure as an SVG with text as text; the same figure always gives the same bytes."""
     from matplotlib import rc_context
 
     file = io.BytesIO()
@@ -81,28 +81,28 @@ def as_svg(figure: Figure) -> bytes:
 
 
 def save(path: Path, image: bytes) -> None:
-    """Write a picture, whole or not at all."""
+    """Write a picture atomically."""
     if path.suffix.lower() not in ("", ".png"):
         raise SettingsError(f"{path}: must end in .png, the image is a PNG file")
     write_file(path, image)
 
 
 def printable(piece: str) -> str:
-    """Return a label: short, on one line, with what cannot be seen made visible."""
+    """Return a label: short, on one line, with boxes for invisible characters."""
     visible = "".join(
         BOX if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") else c for c in piece
     )
     return visible if len(visible) <= LABEL_LENGTH else visible[: LABEL_LENGTH - 1] + "…"
 
 
-def _name(axis: Any, pieces: Sequence[str]) -> None:
-    """Put the pieces at an axis, as many as fit."""
+def _label(axis: Any, pieces: Sequence[str]) -> None:
+    """Label an axis with the pieces, as many as fit."""
     from matplotlib.font_manager import FontProperties
 
-    stride = -(-len(pieces) // MOST_LABELS)
+    stride = -(-len(pieces) // MAX_LABELS)
     places = range(0, len(pieces), stride)
-    size = 9 if len(pieces) <= MOST_LABELS // 2 else 7
-    named = [_set(printable(pieces[place])) for place in places]
+    size = 9 if len(pieces) <= MAX_LABELS // 2 else 7
+    named = [_text_and_font(printable(pieces[place])) for place in places]
     axis.set_ticks(places, labels=[text for text, _ in named], parse_math=False, usetex=False)
     axis.set_tick_params(length=0)
     for tick, (_, font) in zip(axis.get_major_ticks(), named, strict=True):
@@ -111,8 +111,8 @@ def _name(axis: Any, pieces: Sequence[str]) -> None:
 
 
 @cache
-def _set(text: str) -> tuple[str, str]:
-    """Return the text, boxes for what no font has, and the file of a font that has all of it."""
+def _text_and_font(text: str) -> tuple[str, str]:
+    """Return the text, with boxes for characters that no font has, and the file of a font for it."""
     for font in _fonts():
         if all(ord(character) in _characters(font) for character in text):
             return text, font
@@ -121,7 +121,7 @@ def _set(text: str) -> tuple[str, str]:
 
 
 def _fonts() -> Iterator[str]:
-    """Files of the fonts to try: matplotlib's own first, which covers Latin, Greek, Cyrillic, Arabic and Hebrew."""
+    """Yield the font files to try: matplotlib's own first, which covers Latin, Greek, Cyrillic, Arabic and Hebrew."""
     from matplotlib import font_manager
 
     own = font_manager.findfont(font_manager.FontProperties(family="DejaVu Sans"))
@@ -135,7 +135,7 @@ def _fonts() -> Iterator[str]:
 
 @cache
 def _characters(font: str) -> frozenset[int]:
-    """Return which characters a font has; none if it cannot be read."""
+    """Return the characters of a font; none if it cannot be read."""
     from matplotlib.ft2font import FT2Font
 
     try:
@@ -144,10 +144,10 @@ def _characters(font: str) -> frozenset[int]:
         return frozenset()
 
 
-# The two pictures of position encodings: the signals themselves, and how alike any two positions are.
+# Figures of position encodings: the values, and the dot products between positions.
 
 LARGEST = 4096
-"""Positions or channels that still make a picture; more than it has dots would only blur."""
+"""Maximum positions or channels; more than the picture has dots would only blur."""
 
 
 def encodings(length: int, dim: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -162,9 +162,9 @@ def encodings(length: int, dim: int) -> tuple[npt.NDArray[np.float64], npt.NDArr
 def draw_positions(length: int = 100, dim: int = 512) -> bytes:
     """Return a PNG of both pictures side by side.
 
-    Left, a row is the signal that marks one position: fast waves in the first channels, slow ones in the last. Right,
-    the darker, the more alike two positions are: the product depends on their distance alone, is greatest (dim / 2)
-    on the diagonal and falls off, with ripples, on both sides of it.
+    Left, each row is the encoding of one position: high frequencies in the first channels, low ones in the last. Right,
+    darker cells are larger dot products: they depend on the distance alone, are greatest (dim / 2) on the diagonal, and
+    fall off with ripples on both sides of it.
     """
     signal_TD, product_TT = encodings(length, dim)
     figure = new_figure(13.0, 5.6)

@@ -1,4 +1,4 @@
-"""Attention maps of one translation, and how they are shown: as arrays, a page or a picture."""
+"""Attention maps of one translation, as arrays, a page or a picture."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class AttentionMaps:
     maps: Mapping[Kind, Weights]
     """By kind, only the kinds the model has; a recurrent model has `cross` alone, with one layer and one head."""
     source_pieces: tuple[str, ...]
-    """S names, the end token's included."""
+    """S pieces, end token included."""
     target_pieces: tuple[str, ...]
-    """T + 1 names: the start token's, then the T that were produced."""
+    """T + 1 pieces: the start token, then the T that were produced."""
     source: str = ""
     """The source text."""
     translation: str = ""
     """The translation."""
     links: tuple[tuple[int, int], ...] = ()
-    """Which word of the source each word of the translation came from, (source, target), both from 0."""
+    """Word alignment: pairs of (source, target) word indices from 0."""
     steps: tuple[DecodingStep, ...] = ()
     """Next-token distributions of the T steps; empty without `with_steps`."""
 
@@ -89,7 +89,7 @@ class AttentionMaps:
         return weights_QM
 
     def chosen(self, kind: Kind, layer: int | None = None, head: int | None = None) -> tuple[Weights, str]:
-        """Return the map of one head, of a layer's mean, or of the mean of all, and what to call it."""
+        """Return the map of one head, of a layer's mean, or of the mean of all, and its title."""
         if head is None:
             which = "mean of all heads" if layer is None else f"layer {layer}, mean of its heads"
             return self.mean(kind, layer), which
@@ -98,7 +98,7 @@ class AttentionMaps:
         return self.head(kind, layer, head), f"layer {layer}, head {head}"
 
     def to_html(self) -> str:
-        """Return one page with all maps that needs no other file and no network."""
+        """Return one self-contained page with all maps."""
         return view.page(self)
 
     def save_html(self, path: str | Path) -> None:
@@ -115,7 +115,7 @@ class AttentionMaps:
         picture.save(Path(path), image)
 
     def _repr_html_(self) -> str:
-        """Show the page in a notebook, in a frame of its own that can reach nothing around it."""
+        """Show the page in a notebook, in a sandboxed frame."""
         page = html.escape(self.to_html(), quote=True)
         return (
             f'<iframe title="Attention maps" sandbox="allow-scripts" srcdoc="{page}" '

@@ -1,7 +1,10 @@
 """The page: attention maps as one self-contained HTML file.
 
-Weights travel as square roots in 16 bits (8 where there are millions), deflated and in base64: the square root keeps
-small weights, of which a long text has nothing but, apart from zero.
+Weights are stored as square roots in 16 bits (8 bits if there are millions), deflated and in base64. The square root
+keeps small weights distinct from zero; the weights of a long text are all small.
+
+Content reaches a page as JSON and is shown through `textContent` alone, so no token or translation can become markup or
+code. A content security policy admits only the page's own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -19,15 +22,9 @@ import numpy as np
 
 from transduce.inspection.replay import Candidate, DecodingStep
 
-# Self-contained pages: one HTML file that needs no other file and no network.
-#
-# What a page shows reaches it as JSON and is shown through `textContent` alone, so nothing that a token or a
-# translation spells can become markup or code; a content security policy admits the page's own script and style, by
-# their hashes, and nothing else.
-
 
 def assemble(template: str, styles: Sequence[str], scripts: Sequence[str], content: dict[str, Any]) -> str:
-    """Return the whole page: a template with its styles, its scripts and what it shows put in; all files of `page/`."""
+    """Fill a template with its styles, its scripts (all files of `page/`) and its content; return the page."""
     style, script = "".join(map(_asset, styles)), "".join(map(_asset, scripts))
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
@@ -37,7 +34,7 @@ def assemble(template: str, styles: Sequence[str], scripts: Sequence[str], conte
 
 
 def _as_json(values: dict[str, Any]) -> str:
-    """Return JSON that can stand inside a script element: plain ASCII without <, > and &."""
+    """Return JSON for a script element: plain ASCII without <, > and &."""
     text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
@@ -54,7 +51,7 @@ if TYPE_CHECKING:
     from transduce.inspection.maps import AttentionMaps
 
 SIDES = {"encoder": ("source", "source"), "decoder": ("produced", "read"), "cross": ("produced", "source")}
-"""Whose names the rows and the columns of each kind of map carry."""
+"""Sequences that label the rows and the columns of each kind of map."""
 
 TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
 
@@ -65,7 +62,7 @@ ABOUT = {
 }
 
 MANY_WEIGHTS = 2_000_000
-"""More than these are sent in 8 bits each: off by at most 0.004, and a page of megabytes instead of tens of them."""
+"""More weights than this are stored in 8 bits: an error of at most 0.004, and a page of a few megabytes."""
 
 
 def page(maps: AttentionMaps) -> str:
@@ -75,7 +72,7 @@ def page(maps: AttentionMaps) -> str:
 
 
 def content(maps: AttentionMaps) -> dict[str, Any]:
-    """Return what the page shows, as plain values."""
+    """Return the content of the page as JSON values."""
     weights = [maps.maps[kind] for kind in maps.maps]
     levels = 65535 if sum(each.size for each in weights) <= MANY_WEIGHTS else 255
     stored = "<u2" if levels == 65535 else "u1"
@@ -114,6 +111,6 @@ def content(maps: AttentionMaps) -> dict[str, Any]:
 
 
 def _candidates(step: DecodingStep) -> tuple[Candidate, ...]:
-    """The likeliest tokens, and after them the chosen one where it was not among them."""
+    """Return the likeliest tokens, then the chosen one if it is not among them."""
     likeliest = {candidate.token for candidate in step.top}
     return step.top if step.chosen.token in likeliest else (*step.top, step.chosen)

@@ -1,4 +1,4 @@
-"""Replay of a finished translation: the distribution over the next token at each of its steps."""
+"""Replay of a finished translation: the next-token distribution at each step. A live search is never affected."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.models.interface import AnyTransducer
 from transduce.nn.twin import eval_mode
 
-# A finished translation is run through the model once more; a live search is never touched.
-
 
 def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Sequence[int]) -> Tensor:
-    """Force one translation through the model as it would be used; vector t chose token t + 1.  -> (T D)."""
+    """Run one translation by teacher forcing in evaluation mode; vector t predicts token t + 1.  -> (T D)."""
     if not source_tokens:
         raise DataError("the source has no tokens, not even an end token; give a text")
     if len(target_tokens) < 2:

@@ -19,28 +19,28 @@ from transduce.storage.atomic import read_json
 from transduce.storage.layout import DATA, JOURNAL, RECIPE, REPORT, TIMING
 
 LARGEST, LONGEST = 1e300, 1e12
-"""A value, and seconds, beyond which nothing is drawn; below them sums stay finite."""
+"""Limits of a value and of seconds; beyond them nothing is drawn, below them sums stay finite."""
 
 Curve = list[tuple[int, float]]
 """Values smaller than `LARGEST`, by update, in rising order."""
 
 
 class Line(NamedTuple):
-    """One event of a journal, and where it stands."""
+    """One event of a journal, with its file and line number."""
 
     path: Path
     at: int
-    """Its number, from one."""
+    """Line number from 1."""
     values: Table
 
     @property
     def event(self) -> str:
-        """What happened."""
+        """Name of the event."""
         return str(self.values["event"])
 
     @property
     def update(self) -> int:
-        """After how many updates."""
+        """Number of updates before it."""
         found = self.values.get("update")
         if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 2**53:
             raise self.damage("'update' is not a number of updates")
@@ -95,18 +95,18 @@ class Times:
     """`timing.jsonl` over updates: each process counts its seconds from zero; here they add up."""
 
     hours: Curve = field(default_factory=list)
-    """Since the beginning, in all processes; work that was lost and done again counts, time between them does not."""
+    """Training time of all processes; work that was lost and repeated counts, time between processes does not."""
     speed: Curve = field(default_factory=list)
     """Target tokens a second, between two lines of one process."""
     memory: Curve = field(default_factory=list)
-    """Bytes of the training process."""
+    """Resident bytes of the training process."""
     resumed: list[Note] = field(default_factory=list)
     seconds: float = 0.0
     """Of all processes together."""
     last_written: float | None = None
     """When the last line was written, in seconds since 1970."""
     ended: bool = False
-    """Whether the last process came to the run's end; an interrupted one writes nothing about it."""
+    """Whether the last process finished the run; an interrupted one writes no such event."""
     reached: int = 0
     """The update of the last line that names one."""
     _before: float = 0.0
@@ -138,15 +138,15 @@ class Times:
 
     def _take_update(self, line: Line, now: float, tokens: float | None) -> None:
         if self._mark is not None and tokens is not None and self._mark[1] is not None:
-            took, learnt = now - self._mark[0], tokens - self._mark[1]
-            if took > 0 and learnt >= 0:
-                _put(self.speed, line.update, learnt / took)
+            elapsed, trained = now - self._mark[0], tokens - self._mark[1]
+            if elapsed > 0 and trained >= 0:
+                _put(self.speed, line.update, trained / elapsed)
         self._mark = now, tokens
         _put(self.hours, line.update, self.seconds / 3600)
         _put(self.memory, line.update, line.number("memory"))
 
     def _forget_after(self, update: int) -> None:
-        """Drop what this process repeats."""
+        """Drop the points that this process repeats."""
         for curve in (self.hours, self.speed, self.memory):
             while curve and curve[-1][0] > update:
                 curve.pop()
@@ -154,18 +154,18 @@ class Times:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """All that a report shows of a run."""
+    """The content of a report about a run."""
 
     folder: Path
     began: Table
-    """What the run depends on."""
+    """Fingerprint of everything the run depends on."""
     progress: dict[str, Curve]
     """By name, from the journal's update lines: loss, learning_rate, gradient_norm, tokens, epoch."""
     checks: tuple[ValidationRecord, ...]
     skipped: tuple[Note, ...]
     """Updates without a finite loss and gradient."""
     notes: tuple[Note, ...]
-    """Events that have no place of their own."""
+    """All other events."""
     final: Table | None
     """Scores of the finished model; None until the run has ended, or without validation data."""
     times: Times
@@ -174,12 +174,12 @@ class RunRecord:
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end; one that was stopped may have a model all the same."""
+        """Whether the run finished; a stopped run may have a model, too."""
         return self.times.ended or (self.final is not None and self.times.last_written is None)
 
     @property
     def updates(self) -> int:
-        """How far the run came, as far as its journal says."""
+        """The last update in the journal."""
         places = [curve[-1][0] for curve in (*self.progress.values(), self.times.hours) if curve]
         noted = [*(check.update for check in self.checks), *(note.update or 0 for note in self.skipped)]
         return max([self.times.reached, *places, *noted])
@@ -238,7 +238,7 @@ def _without_rolled_back(lines: Iterable[Line]) -> list[Line]:
 
 
 def read_times(lines: Iterable[Line]) -> Times:
-    """Follow the processes of a run, each of which takes over where a checkpoint of the one before it stood."""
+    """Add up the processes of a run, each of which resumes from a checkpoint of the previous one."""
     times = Times()
     for line in lines:
         times.take(line)
@@ -282,7 +282,7 @@ def _note(line: Line) -> Note:
 
 
 def _put(curve: Curve, update: int, value: float | None) -> None:
-    """Add a value if it is one; of two for the same update the later counts."""
+    """Add a finite value; a later one for the same update replaces it."""
     if value is None or not abs(value) < LARGEST:
         return
     if curve and curve[-1][0] == update:

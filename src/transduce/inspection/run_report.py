@@ -14,16 +14,16 @@ from transduce.inspection.run_record import LARGEST, Curve, Note, RunRecord, Tim
 from transduce.storage.atomic import write_file
 
 MOST_POINTS = 2_000
-"""Of one curve; where there are more, each stretch keeps its lowest and its highest."""
+"""Maximum points per curve; of more, each interval keeps its lowest and its highest."""
 MANY_POINTS, MOST_MEANS = 500, 200
-"""A curve of more points is drawn pale, with the means of MOST_MEANS stretches over it."""
+"""A curve of more than MANY_POINTS is drawn pale, under the means of MOST_MEANS intervals."""
 MOST_MOMENTS = 200
-"""Validations whose samples are shown; where there are more, some evenly spread."""
+"""Maximum validations with samples; of more, an even selection is shown."""
 
 CHARTS = {
     "loss": (
         "Training loss",
-        "Per target token as it is minimised, mean since the last line. Strokes at the foot are skipped updates.",
+        "Per target token as it is minimised, mean since the last line. Strokes at the bottom are skipped updates.",
     ),
     "validation loss": ("Validation loss", "Negative log-likelihood per target token, in nats."),
     "perplexity": ("Validation perplexity", "The exponential of the validation loss."),
@@ -58,7 +58,7 @@ def page(runs: Sequence[RunRecord]) -> str:
 
 
 def content(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """Return what the page shows, as plain values."""
+    """Return the content of the page as JSON values."""
     shown = [_curves(run) for run in runs]
     return {
         "charts": [_chart(name) for name in _chart_names(shown)],
@@ -90,13 +90,13 @@ def content(runs: Sequence[RunRecord]) -> dict[str, Any]:
 
 
 def labels(runs: Sequence[RunRecord]) -> list[str]:
-    """Return what to call each run: its folder's name, or the whole path where two have one name."""
+    """Return a label for each run: its folder's name, or the whole path if two names are equal."""
     names = [run.folder.resolve().name or str(run.folder) for run in runs]
     return names if len(set(names)) == len(names) else [str(run.folder) for run in runs]
 
 
 def thin(curve: Curve, most: int = MOST_POINTS) -> Curve:
-    """Return at most `most` points: of each stretch the lowest and the highest, so that no spike is lost."""
+    """Return at most `most` points: of each interval the lowest and the highest, so that no spike is lost."""
     if len(curve) <= most:
         return list(curve)
     first, *inner, last = curve
@@ -109,7 +109,7 @@ def thin(curve: Curve, most: int = MOST_POINTS) -> Curve:
 
 
 def means(curve: Curve, stretches: int = MOST_MEANS) -> Curve:
-    """Return the mean of each stretch of a curve that has more points, at its middle: the trend under the noise."""
+    """Return the mean of each interval of a long curve, at its middle: the trend under the noise."""
     parts = [curve[i * len(curve) // stretches : (i + 1) * len(curve) // stretches] for i in range(stretches)]
     return [(part[len(part) // 2][0], statistics.fmean(map(_value, part))) for part in parts]
 
@@ -164,12 +164,12 @@ def _value(point: tuple[int, float]) -> float:
 # A run in tables: progress, scores, events and settings, alone or next to another run.
 
 MOST_ROWS = 2_000
-"""Of validations; where there are more, some evenly spread."""
+"""Maximum rows of validations; of more, an even selection is shown."""
 MOST_NOTES = 500
 MOST_SHOWN = 17
 """Characters of a fingerprint's entry; a hash of 64 is too long to read."""
 MOST_DETAIL = 500
-"""Characters of what a note says."""
+"""Maximum characters of a note."""
 
 Item = TypeVar("Item")
 Values = dict[str, str]
@@ -233,7 +233,7 @@ def _times(times: Times) -> Values:
 
 
 def flattened(table: Mapping[str, Any] | None, write: Callable[[Any], str]) -> dict[str, Values]:
-    """Return the values of a nested table as text, by the top table they stand in; without lists of tables."""
+    """Return the values of a nested table as text, by top-level table; without lists of tables."""
     found_in: dict[str, Values] = {}
     for name, value in (table or {}).items():
         inside = isinstance(value, Mapping)
@@ -263,7 +263,7 @@ def check_table(run: RunRecord) -> dict[str, Any]:
 
 
 def notes(run: RunRecord) -> dict[str, Any]:
-    """Return the newest of what happened, and how much there was before."""
+    """Return the latest events, and the number of earlier ones."""
     happened: list[Note] = sorted([*run.skipped, *run.notes, *run.times.resumed], key=lambda note: note.update or 0)
     rows = [
         ["" if note.update is None else f"{note.update:,}", note.event, _cut(note.detail, MOST_DETAIL)]
@@ -280,7 +280,7 @@ def spread(items: Sequence[Item], most: int) -> list[Item]:
 
 
 def groups(tables: Sequence[Mapping[str, Values]]) -> list[dict[str, Any]]:
-    """Return the tables of several runs beside each other, group by group."""
+    """Return the tables of several runs side by side, group by group."""
     titles = dict.fromkeys(title for table in tables for title in table)
     return [
         {"title": title, "rows": _side_by_side([table.get(title, {}) for table in tables])}
@@ -309,7 +309,7 @@ def _number(value: float | None) -> str:
 
 
 def text(value: Any) -> str:
-    """Return a setting as it was written, or nearly so."""
+    """Format a setting as in the recipe, or nearly so."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -318,7 +318,7 @@ def text(value: Any) -> str:
 
 
 def count(value: Any) -> str:
-    """Return a measured value: thousands apart, four digits of a fraction."""
+    """Format a measured value: with thousands separators, or with four significant digits."""
     if value is None or isinstance(value, float):
         return _number(value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else text(value)
