@@ -123,7 +123,9 @@ class CorpusFiles(Config):
             return self.format
         suffixes = [suffix.lower() for suffix in PurePath(self.path).suffixes if suffix.lower() != ".gz"]
         if not suffixes or suffixes[-1] not in _FORMATS:
-            raise ValueError(f"cannot tell the format from the name {self.path!r}; set format to tsv or jsonl")
+            raise ValueError(
+                f"the name {self.path!r} ends in no known format; rename it to .tsv or .jsonl, or set format"
+            )
         return _FORMATS[suffixes[-1]]
 
     @property
