@@ -123,9 +123,7 @@ class CorpusFiles(Config):
             return self.format
         suffixes = [suffix.lower() for suffix in PurePath(self.path).suffixes if suffix.lower() != ".gz"]
         if not suffixes or suffixes[-1] not in _FORMATS:
-            raise ValueError(
-                f"the name {self.path!r} ends in no known format; rename it to .tsv or .jsonl, or set format"
-            )
+            raise ValueError(f"no format follows from the name {self.path!r}; use .tsv or .jsonl, or set format")
         return _FORMATS[suffixes[-1]]
 
     @property
