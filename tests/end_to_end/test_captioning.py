@@ -55,7 +55,7 @@ def test_a_picture_is_read_whole_and_an_empty_line_stays_empty(folder: Path) -> 
             "a dog",
             r"pixel 1 \(row 1, column 1\) is unknown.*b, c, g, k, o, p, r, w, y$",
         ),
-        ("wrgb", "has 4 pixels, but the model reads pictures of 32 × 32 = 1,024; write one character for each"),
+        ("wrgb", r"has 4 pixels.*1,024"),
         (PICTURE + "w", "has 1,025 pixels"),
         (PICTURE[:40] + "A" + PICTURE[41:], r"pixel 41 \(row 2, column 9\)"),
     ],

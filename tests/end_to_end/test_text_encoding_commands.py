@@ -259,17 +259,17 @@ def test_the_wrong_verb_is_told_which_is_the_right_one(
 ) -> None:
     reader = str(readers / "tag")
     for arguments, said in (
-        (["translate", reader], "`transduce predict`"),
-        (["score", reader, "--source", "a.txt", "--target", "b.txt"], "`transduce predict`"),
+        (["translate", reader], "`transduce predict"),
+        (["score", reader, "--source", "a.txt", "--target", "b.txt"], "`transduce predict"),
         (["evaluate", reader, "--source", "a.txt", "--target", "b.txt"], "--source"),
         (["evaluate", reader, "--path", "none.conll"], "none.conll"),
         (["evaluate", reader, "--path", "none.conll", "--target-language", "de"], "--target-language"),
         (["evaluate", reader, "--path", "none.conll", "--lowercase"], "--lowercase"),
         (["evaluate", "run", "--path", "a.tsv", "--label-column", "1"], "--label-column"),
-        (["shortlist", reader], "`transduce predict`"),
-        (["generate", reader, "a"], "`transduce predict`"),
-        (["predict", "run"], "`transduce translate`"),
-        (["embed", "run"], "`transduce translate`"),
+        (["shortlist", reader], "`transduce predict"),
+        (["generate", reader, "a"], "`transduce predict"),
+        (["predict", "run"], "`transduce translate"),
+        (["embed", "run"], "`transduce translate"),
         (["inspect", reader, "a b", "--second", "c"], "--second has no effect"),
         (["inspect", reader, "a b", "--target-language", "de"], "--target-language has no effect"),
         (["inspect", reader, "a b", "--beam-size", "2"], "--beam-size has no effect"),

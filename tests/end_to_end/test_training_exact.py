@@ -94,7 +94,7 @@ def test_going_back_does_not_depend_on_where_a_run_was_stopped(
 def test_recomputing_changes_nothing(prepared: Prepared, tmp_path: Path) -> None:
     results = []
     for recompute in (False, True):
-        training = trainer(prepared, tmp_path / str(recompute), recompute=recompute)
+        training = trainer(prepared, tmp_path / str(recompute), gradient_checkpointing=recompute)
         run(training)
         results.append(snapshot(training))
     assert same(*results)
