@@ -118,7 +118,7 @@ MODELS = {
         TRANSLATE,
         65,
         "config.json: ",
-        replaced("config.json", lambda p: p.symlink_to("../aside")),
+        replaced("config.json", lambda p: p.symlink_to("../moved")),
     ),
     "a pipe among the files": Case(TRANSLATE, 65, "README.md: ", replaced("README.md", os.mkfifo)),
     "a pipe as the config": Case(TRANSLATE, 65, "config.json: ", replaced("config.json", os.mkfifo)),
