@@ -109,7 +109,7 @@ class Recurrent(nn.Module):
         return states
 
 
-class Convolution(nn.Module):
+class ConvolutionLayer(nn.Module):
     """A dilated causal convolution; the first of a stack has depth 0 and dilation 1."""
 
     def __init__(self, dim: int, kernel: int, depth: int) -> None:
@@ -142,7 +142,7 @@ def _shape(dim: int, setting: ComplexitySetting) -> HeadShape:
 LAYERS: dict[str, Callable[[int, int, int, ComplexitySetting], nn.Module]] = {
     "self-attention": lambda dim, depth, length, setting: SelfAttention(dim, _shape(dim, setting)),
     "recurrent": lambda dim, depth, length, setting: Recurrent(dim),
-    "convolutional": lambda dim, depth, length, setting: Convolution(dim, setting.kernel, depth),
+    "convolutional": lambda dim, depth, length, setting: ConvolutionLayer(dim, setting.kernel, depth),
     "restricted": lambda dim, depth, length, setting: RestrictedAttention(
         dim, _shape(dim, setting), min(setting.window, length)
     ),

@@ -90,7 +90,7 @@ NORMS: dict[str, tuple[Kind, bool]] = {
 }
 
 
-class BatchSampler:
+class PaddedBatchSampler:
     """Samples batches of sentences with Zipf-distributed words, embedded as the input of a stack."""
 
     def __init__(self, setting: NormSetting, seed: int) -> None:
@@ -173,7 +173,7 @@ def measure(seed: int = 1, report: Report = silent, setting: NormSetting = DEFAU
 def warmed_up(name: str, setting: NormSetting, seed: int) -> Norm:
     """Return a norm after some batches, so that BatchNorm has running statistics for evaluation."""
     kind, real_only = NORMS[name]
-    norm, sampler = Norm(kind, setting.dim, real_only), BatchSampler(setting, seed)
+    norm, sampler = Norm(kind, setting.dim, real_only), PaddedBatchSampler(setting, seed)
     for _ in range(setting.warm_up):
         norm(*sampler.states(sampler.neighbours(sampler.lengths(setting.sentences[-1]))))
     return norm
@@ -181,12 +181,12 @@ def warmed_up(name: str, setting: NormSetting, seed: int) -> Norm:
 
 def changes(norm: Norm, setting: NormSetting, sentences: int, padding: int, seed: int) -> Changes:
     """Return the mean changes over all trials."""
-    sampler = BatchSampler(setting, seed + 1)
+    sampler = PaddedBatchSampler(setting, seed + 1)
     found = [_trial(norm, sampler, sentences, padding) for _ in range(setting.trials)]
     return Changes(*(mean(values) for values in zip(*found, strict=True)))
 
 
-def _trial(norm: Norm, sampler: BatchSampler, sentences: int, padding: int) -> Changes:
+def _trial(norm: Norm, sampler: PaddedBatchSampler, sentences: int, padding: int) -> Changes:
     """Return the changes of one random sentence, the first of its batch."""
     length = sampler.setting.length
     own, lengths = sampler.sentence(length), sampler.lengths(sentences - 1)

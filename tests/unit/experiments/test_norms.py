@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from transduce.experiments.norms import NORMS, BatchSampler, Norm, NormSetting, change, measure
+from transduce.experiments.norms import NORMS, Norm, NormSetting, PaddedBatchSampler, change, measure
 
 SMALL = NormSetting(dim=7, words=31, length=5, sentences=(2, 3, 11), paddings=(0, 13), trials=3, warm_up=3)
 
 
 def drawn() -> tuple[torch.Tensor, torch.Tensor]:
-    sampler = BatchSampler(SMALL, seed=3)
+    sampler = PaddedBatchSampler(SMALL, seed=3)
     return sampler.states(sampler.neighbours([5, 2, 3]), padding=2)
 
 
