@@ -135,7 +135,7 @@ def test_what_is_no_folder_of_theirs_is_refused(tmp_path: Path) -> None:
     assert "no such folder" in refusal(tmp_path / "nowhere")
     assert "no such folder" in refusal(Path("a\0b"))
     (tmp_path / "file").write_text("{}")
-    assert "is not a folder" in refusal(tmp_path / "file")
+    assert "neither a folder" in refusal(tmp_path / "file")
     (tmp_path / "empty").mkdir()
     assert "has no config.json" in refusal(tmp_path / "empty")
     assert "has neither model.safetensors nor" in refusal(put_config(tmp_path / "bare"))

@@ -121,5 +121,5 @@ def test_source_and_target_of_a_line_are_cut_independently(corpus: Prepared) -> 
 
 
 def test_other_tokenizers_have_no_merges_to_leave_out(prepared: Prepared) -> None:
-    with pytest.raises(SettingsError, match=r"set tokenizer\.kind = 'bpe', or the rate to 0"):
+    with pytest.raises(SettingsError, match=r"tokenizer of kind word"):
         feed(prepared, 0.1)
