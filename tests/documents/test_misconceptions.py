@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.documents.markdown import ROOT
 from transduce.cli.main import NAMES
 from transduce.cli.main import transduce as program
-from transduce.experiments.catalog import CLAIMS
+from transduce.experiments.catalog import EXPERIMENTS
 from transduce.inspection.cost import table_1
 from transduce.inspection.figure import encodings
 from transduce.models.block import DecoderBlock, EncoderBlock
@@ -55,7 +55,7 @@ def test_every_command_of_the_page_is_accepted(line: str) -> None:
         return
     assert verb in NAMES
     if verb == "reproduce":
-        assert options[0] in CLAIMS
+        assert options[0] in EXPERIMENTS
     command = program.get_command(program.make_context("transduce", [verb]), verb)
     assert command is not None
     if options:  # a verb alone stands for all that it does

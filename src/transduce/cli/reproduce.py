@@ -1,8 +1,9 @@
-"""`transduce reproduce`: claims of papers, measured."""
+"""`transduce reproduce`: claims and tables of papers, measured."""
 
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,19 +29,23 @@ _model = option_group("Model options")
 
 
 @make_command(_EXAMPLES)
-@argument("name", "Claim to measure.", required=False)
+@argument("name", "Experiment to carry out.", required=False)
 @option_group("Output options")(
     "--output",
     type=click.Path(path_type=Path),
     default="reproduced",
     show_default=True,
     metavar="FOLDER",
-    help="Folder for NAME.json, NAME.md and NAME.svg.",
+    help="Folder for NAME.json, NAME.md, NAME.svg, and the runs of a study, which are resumed if they exist.",
 )
 @_measurement(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, metavar="N", help="Random seed."
 )
 @_measurement("--threads", type=click.IntRange(1, 1024), default=1, show_default=True, metavar="N", help="CPU threads.")
+@_measurement("--quick", is_flag=True, help="Smaller models and less data: minutes instead of hours.")
+@_measurement(
+    "--data", type=click.Path(path_type=Path), metavar="FOLDER", help="Corpus to use instead of the default data."
+)
 @_model("--model", type=click.Path(path_type=Path), metavar="MODEL", help="Run or model folder, for head-roles.")
 @_model("--text", metavar="FILE", help="Its input, one text per line (default: some English sentences).")
 @language_options
@@ -49,38 +54,41 @@ def command(
     output: Path,
     seed: int,
     threads: int,
+    quick: bool,
+    data: Path | None,
     model: Path | None,
     text: str | None,
     target_language: str | None,
     source_language: str | None,
 ) -> None:
-    """Measure the claim NAME, which takes from seconds to two minutes. Without NAME, list the claims.
+    """Carry out the experiment NAME. Without NAME, list the experiments.
 
-    Prints a table and a verdict, and writes both with a figure. The verdict follows from the measured numbers and may
-    contradict the claim.
+    A claim takes from seconds to two minutes. A study trains many models and takes hours; it can be interrupted and
+    resumed. Both print a table and a verdict, and write them with a figure. The verdict follows from the measured
+    numbers and may contradict the claim.
     """
-    from transduce.experiments.catalog import CLAIMS, find, find_for_model, reproduce
-    from transduce.experiments.finding import Given
+    from transduce.experiments.catalog import EXPERIMENTS, check, reproduce
+    from transduce.experiments.finding import Conditions, Given
 
     if name is None:
-        width = max(map(len, CLAIMS))
-        click.echo("\n".join(f"{claim:{width}}  {line}" for claim, line in CLAIMS.items()))
+        width = max(map(len, EXPERIMENTS))
+        click.echo("\n".join(f"{each:{width}}  {entry.line}" for each, entry in EXPERIMENTS.items()))
         return
-    given = None
-    if model is not None:
-        find_for_model(name, Given(model))
-        given = Given(model, None if text is None else _texts(text), target_language, source_language)
-    elif text is not None or target_language is not None or source_language is not None:
+    if model is None and (text is not None or target_language is not None or source_language is not None):
         raise click.UsageError("--text, --source-language and --target-language need --model")
-    else:
-        find(name)
+    conditions = Conditions(seed, threads, quick=quick, data=data, folder=output / name)
+    if model is not None:
+        conditions = replace(conditions, given=Given(model, None, target_language, source_language))
+    check(name, conditions)
+    if conditions.given is not None and text is not None:
+        conditions = replace(conditions, given=conditions.given._replace(texts=_texts(text)))
     from transduce.cli.progress import PreparationProgress
     from transduce.errors import MissingInput
     from transduce.experiments import report as page
 
     with page.opened(output):
         with PreparationProgress() as progress:
-            finding = reproduce(name, seed, threads, progress.show, given)
+            finding = reproduce(name, replace(conditions, report=progress.show))
         click.echo(report(finding))
         try:
             for path in page.save(finding, output, name):

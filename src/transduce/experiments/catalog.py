@@ -1,27 +1,59 @@
-"""The claims by name. Each has a module with a function `measure`, imported on demand."""
+"""The experiments by name: claims that take seconds, and studies that train many models. Imported on demand."""
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Protocol, cast
 
 from transduce.errors import SettingsError, suggestion
-from transduce.experiments.finding import Finding, Given, Report, silent
+from transduce.experiments.finding import Conditions, Finding, Report
 
-CLAIMS = {
-    "gradients": "Gradients through time: recurrent networks, gates, attention, by distance.",
-    "complexity": "Operations, time and path length of each kind of layer, against length and width.",
-    "norms": "LayerNorm, BatchNorm and InstanceNorm on padded batches: the influence of neighbours and padding.",
-    "positions": "Sinusoidal and learned positions beyond the training length, 100 to 200 tokens.",
-    "scaling": "With and without the division by √d_k: scores, softmax, gradients.",
-    "teacher-forcing": "Trained on true tokens, decoding from its own: errors by position.",
-    "heads": "One head against many of the same width, on a task that needs attention to two positions.",
-    "head-roles": "What each head attends to: the token before, the first, the same word, far away; also of a --model.",
-    "memory": "Size of the key-value cache against context length, compared with a recurrent state.",
+
+@dataclass(frozen=True)
+class Experiment:
+    """One entry of the catalog."""
+
+    line: str
+    """What it measures, for the list of experiments."""
+    module: str
+    """Module in this package. A claim has `measure(seed, report)`, a study `run(conditions)`; an experiment that
+    can take an existing model also has `measure_model(given, report)`."""
+    is_study: bool = False
+    """A study trains many models: its runs are kept in a folder, and interrupted ones are resumed."""
+    has_quick: bool = False
+    """The study has a form that takes minutes, on smaller models and less data."""
+    takes_data: bool = False
+    """The study can use a corpus from a folder instead of its default data."""
+
+
+EXPERIMENTS = {
+    "gradients": Experiment("Gradients through time: recurrent networks, gates, attention, by distance.", "gradients"),
+    "complexity": Experiment(
+        "Operations, time and path length of each kind of layer, against length and width.", "complexity"
+    ),
+    "norms": Experiment(
+        "LayerNorm, BatchNorm and InstanceNorm on padded batches: the influence of neighbours and padding.", "norms"
+    ),
+    "positions": Experiment(
+        "Sinusoidal and learned positions beyond the training length, 100 to 200 tokens.", "positions"
+    ),
+    "scaling": Experiment("With and without the division by √d_k: scores, softmax, gradients.", "scaling"),
+    "teacher-forcing": Experiment(
+        "Trained on true tokens, decoding from its own: errors by position.", "teacher_forcing"
+    ),
+    "heads": Experiment(
+        "One head against many of the same width, on a task that needs attention to two positions.", "heads"
+    ),
+    "head-roles": Experiment(
+        "What each head attends to: the token before, the first, the same word, far away; also of a --model.",
+        "head_roles",
+    ),
+    "memory": Experiment(
+        "Size of the key-value cache against context length, compared with a recurrent state.", "decoder_memory"
+    ),
 }
-"""One line per claim; `head-roles` is in the module `head_roles`."""
 
 
 class Measure(Protocol):
@@ -30,48 +62,49 @@ class Measure(Protocol):
     def __call__(self, seed: int, report: Report) -> Finding: ...
 
 
-def _module(name: str) -> ModuleType:
-    """Import the module of a claim. It has the name of the claim, except that `memory` is in decoder_memory.py."""
-    stem = "decoder_memory" if name == "memory" else name.replace("-", "_")
-    return importlib.import_module(f"transduce.experiments.{stem}")
+def find(name: str) -> Experiment:
+    """Return the experiment of this name."""
+    if name not in EXPERIMENTS:
+        raise SettingsError(f"unknown experiment '{name}'{suggestion(name, EXPERIMENTS)}")
+    return EXPERIMENTS[name]
 
 
-def find(name: str) -> Measure:
-    """Return the function that measures a claim."""
-    if name not in CLAIMS:
-        raise SettingsError(f"unknown claim '{name}'{suggestion(name, CLAIMS)}")
-    module = _module(name)
-    return cast(Measure, module.measure)
+def module_of(experiment: Experiment) -> ModuleType:
+    """Import the module that carries the experiment out."""
+    return importlib.import_module(f"transduce.experiments.{experiment.module}")
 
 
-def find_for_model(name: str, given: Given) -> Measure:
-    """Return the function that measures a claim on a given model; raise if the claim has none."""
-    find(name)
-    module = _module(name)
-    if not hasattr(module, "measure_model"):
+def check(name: str, conditions: Conditions) -> None:
+    """Raise if the experiment would ignore one of the conditions."""
+    experiment = find(name)
+    if conditions.given is not None and not hasattr(module_of(experiment), "measure_model"):
         raise SettingsError(f"'{name}' trains its own models; leave out --model, or choose head-roles")
-    return lambda seed, report: cast(Finding, module.measure_model(given, report))
+    if conditions.quick and not experiment.has_quick:
+        raise SettingsError(f"'{name}' has no quick form; leave out --quick")
+    if conditions.data is not None and not experiment.takes_data:
+        raise SettingsError(f"'{name}' makes its own data; leave out --data")
 
 
-def reproduce(
-    name: str,
-    seed: int = 1,
-    threads: int = 1,
-    report: Report = silent,
-    given: Given | None = None,
-) -> Finding:
-    """Measure a claim with this number of threads, and restore the previous number afterwards.
+def reproduce(name: str, conditions: Conditions | None = None) -> Finding:
+    """Carry out an experiment with the given number of threads, and restore the previous number afterwards.
 
-    With one thread all numbers except times are reproducible. `given` is an existing model to measure, instead of
-    models trained for the claim.
+    With one thread all numbers except times are reproducible.
     """
-    measure = find(name) if given is None else find_for_model(name, given)
+    conditions = conditions or Conditions()
+    check(name, conditions)
+    experiment, seed, threads = find(name), conditions.seed, conditions.threads
+    module = module_of(experiment)
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        finding = measure(seed=seed, report=report)
+        if conditions.given is not None:
+            finding = cast(Finding, module.measure_model(conditions.given, conditions.report))
+        elif experiment.is_study:
+            finding = cast(Finding, module.run(conditions))
+        else:
+            finding = cast(Measure, module.measure)(seed=seed, report=conditions.report)
     finally:
         torch.set_num_threads(before)
     return replace(finding, setting={**finding.setting, "seed": seed, "threads": threads})

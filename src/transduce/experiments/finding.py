@@ -104,6 +104,23 @@ class Given(NamedTuple):
     """Source language of the texts."""
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """What an experiment is carried out with."""
+
+    seed: int = 1
+    threads: int = 1
+    report: Report = silent
+    quick: bool = False
+    """The form that takes minutes: smaller models, less data, fewer seeds. Its figures are not the study's."""
+    data: Path | None = None
+    """Folder of a corpus to use instead of the study's default data."""
+    folder: Path = Path("reproduced")
+    """Where a study keeps its runs. Finished runs are reused, interrupted ones are resumed."""
+    given: Given | None = None
+    """An existing model to measure, instead of models trained for the experiment."""
+
+
 # A minimal training loop for claims that train their own models: fresh batches, no files, no resuming.
 
 REPORT_EVERY = 50

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.cli.example import complaint
 from transduce.cli.main import run
 from transduce.experiments import scaling
-from transduce.experiments.catalog import CLAIMS
+from transduce.experiments.catalog import EXPERIMENTS
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.catalog import build
 from transduce.models.gpt import gpt_mini
@@ -31,7 +31,7 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_name_it_lists_the_claims(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(CLAIMS)
+    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
 
 
 def test_a_claim_is_printed_and_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from transduce.errors import CannotCreate, SettingsError
 from transduce.experiments import report as page
-from transduce.experiments.catalog import CLAIMS, find
-from transduce.experiments.finding import Chart, ClaimCheck, Finding, Series
+from transduce.experiments.catalog import EXPERIMENTS, check, find, module_of
+from transduce.experiments.finding import Chart, ClaimCheck, Conditions, Finding, Series
 
 
 def finding(*passed: bool) -> Finding:
@@ -57,9 +57,16 @@ def test_a_picture_is_the_same_bytes_each_time() -> None:
     assert page.draw(finding(True).charts) == page.draw(finding(True).charts)
 
 
-@pytest.mark.parametrize("name", CLAIMS)
-def test_every_listed_claim_has_a_measure(name: str) -> None:
-    assert callable(find(name))
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_listed_experiment_can_be_carried_out(name: str) -> None:
+    experiment = find(name)
+    assert callable(getattr(module_of(experiment), "run" if experiment.is_study else "measure"))
+
+
+def test_conditions_that_would_be_ignored_are_rejected() -> None:
+    for conditions, fact in ((Conditions(quick=True), "--quick"), (Conditions(data=Path("x")), "--data")):
+        with pytest.raises(SettingsError, match=fact):
+            check("scaling", conditions)
 
 
 def test_an_unknown_claim_is_rejected_with_a_suggestion() -> None:
