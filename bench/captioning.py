@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from measuring import train_or_resume
 
-from transduce.data.pictures import Scene, Shape, SyntheticPictures
+from transduce.data.synthetic import Scene, Shape, SyntheticPictures
 from transduce.inference.load import load_translator
 from transduce.inference.translator import Translator
 from transduce.inspection.caption import RegionAttention

@@ -25,8 +25,7 @@ import transduce
 from transduce import errors
 from transduce.cli.main import transduce as program
 from transduce.config import Config
-from transduce.data.pictures import SyntheticPictures
-from transduce.data.synthetic import SyntheticTask
+from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.inference.search.options import SearchOptions
 from transduce.models.block import BlockConfig
 from transduce.models.catalog import MODELS
@@ -35,8 +34,7 @@ from transduce.tasks.language_modeling.config import LanguageModelingConfig
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
 from transduce.tasks.translation.corpus import PreparedPairs
-from transduce.text.corpus import CorpusFiles
-from transduce.text.plain import TextFile
+from transduce.text.corpus import CorpusFiles, TextFile
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig
 

@@ -22,7 +22,7 @@ from transduce.config import Config
 from transduce.models.catalog import MODELS, Entry
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.feed_forward import FEED_FORWARD
+from transduce.nn.sublayer import FEED_FORWARD
 from transduce.recipe import Recipe
 
 

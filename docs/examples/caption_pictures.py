@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import transduce
-from transduce.data.pictures import SyntheticPictures
+from transduce.data.synthetic import SyntheticPictures
 
 COUNT = 3
 

@@ -24,8 +24,8 @@ from transduce.data.settings import DataConfig
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError, brief, suggestion
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
+from transduce.models.interface import choose_device
 from transduce.models.transformer import SHARED
-from transduce.nn.device import choose_device
 from transduce.storage.layout import RECIPE
 from transduce.storage.manifest import check_run_format
 from transduce.tasks.catalog import load_prepared, read_data_table, task_for

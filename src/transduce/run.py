@@ -22,8 +22,7 @@ from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models import catalog
-from transduce.models.interface import Model, VocabularySizes
-from transduce.nn.device import move
+from transduce.models.interface import Model, VocabularySizes, move
 from transduce.recipe import Recipe, fill_in, read_recipe, resume_recipe
 from transduce.storage.atomic import atomic_file
 from transduce.storage.layout import DATA, MANIFEST, MODEL, RECIPE

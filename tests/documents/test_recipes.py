@@ -9,8 +9,7 @@ import pytest
 
 import transduce
 from tests.babi_corpus import simple_stories
-from transduce.data.pictures import SyntheticPictures
-from transduce.data.synthetic import SyntheticTask
+from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train

@@ -9,7 +9,7 @@ import pytest
 
 import transduce
 from transduce.cli.main import run
-from transduce.data.pictures import SyntheticPictures
+from transduce.data.synthetic import SyntheticPictures
 from transduce.errors import DataError, SettingsError
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.ancestors.captioner import captioner_small

@@ -20,7 +20,7 @@ import pytest
 from tests.unit.cli.example import RECIPE, complaint, snapshot, start
 from transduce.cli.main import run
 from transduce.cli.progress import PreparationProgress
-from transduce.storage.lock import locked
+from transduce.storage.filesystem import locked
 
 PATIENCE = 60.0
 """Seconds until a test gives up waiting."""

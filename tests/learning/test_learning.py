@@ -14,8 +14,7 @@ import transduce
 from tests.babi_corpus import simple_stories
 from transduce.config import Table, merge
 from transduce.data.cmudict import pronunciations
-from transduce.data.pictures import SyntheticPictures
-from transduce.data.synthetic import SyntheticTask
+from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.errors import MissingInput
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transduce.models.interface import Memory, VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
 from transduce.nn.attention.multi_head import CrossAttention, SelfAttention
-from transduce.nn.norm import PostNorm, PreNorm
+from transduce.nn.sublayer import PostNorm, PreNorm
 
 PAD = 7
 NEAR = {"rtol": 0.0, "atol": 1e-10}

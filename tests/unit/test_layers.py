@@ -64,7 +64,7 @@ def imported(module: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def target_of(name: str) -> str:
-    """`transduce.nn.norm.PreNorm` -> `nn`; a public name such as `transduce.load` -> `__init__`."""
+    """`transduce.nn.sublayer.PreNorm` -> `nn`; a public name such as `transduce.load` -> `__init__`."""
     part = [*name.split("."), "__init__"][1]
     return part if (PACKAGE / part).is_dir() or (PACKAGE / f"{part}.py").is_file() else "__init__"
 

@@ -160,7 +160,7 @@ def device_option(title: str = "Model options") -> Callable[[Any], Any]:
 
 def place(model: nn.Module, device: str, run: str) -> str:
     """Move a model to the device of `--device` and return the device; `--verbose` prints both."""
-    from transduce.nn.device import move
+    from transduce.models.interface import move
 
     device = move(model, device)
     size = sum(parameter.numel() for parameter in model.parameters())

@@ -115,7 +115,7 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, d
     from transduce.errors import DataError
     from transduce.evaluation.metrics import bits_per_byte, finite, perplexity
     from transduce.inference.load import load_generator
-    from transduce.text.plain import TextFile, read_documents
+    from transduce.text.corpus import TextFile, read_documents
 
     generator = load_generator(run)
     place(generator.model, device, run)

@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transduce.data.blocks import Blocks
 from transduce.data.ragged import Ragged
-from transduce.data.store import BlockStore, PairStore, Split
+from transduce.data.store import Blocks, BlockStore, PairStore, Split
 from transduce.rng import Rows
 from transduce.text.tokenizer.special import Specials
 

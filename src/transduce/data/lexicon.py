@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.ragged import Ragged
-from transduce.text.rows import take_rows
+from transduce.data.ragged import Ragged, take_rows
 
 Integers = NDArray[np.int64]
 Numbers = NDArray[np.float64]

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.batching import cut_by_budget
-from transduce.data.blocks import BlockLengths
 from transduce.data.ragged import Lengths
-from transduce.data.store import CorpusRows, Split
+from transduce.data.store import BlockLengths, CorpusRows, Split
 from transduce.errors import DataError, SettingsError
 from transduce.rng import Rows, permute, round_keys
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transduce.config import Config
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.language_tag import LanguageTags, listed
+from transduce.text.tokenizer.special import LanguageTags, listed
 
 REASONS = {
     "blank": "the line is blank",

@@ -12,9 +12,8 @@ import pydantic
 
 from transduce.config import Config, Table
 from transduce.errors import SettingsError
-from transduce.text.corpus import STDIN, CorpusFiles
+from transduce.text.corpus import STDIN, CorpusFiles, TextFile
 from transduce.text.lines import is_stream
-from transduce.text.plain import TextFile
 
 SPLITS = ("train", "validation", "test", "extra_validation")
 

@@ -20,9 +20,8 @@ from transduce.inference.load import load_translator
 from transduce.recipe import Recipe
 from transduce.run import train
 from transduce.storage.atomic import atomic_file, write_json
-from transduce.storage.filesystem import remove, storage_errors
+from transduce.storage.filesystem import locked, remove, storage_errors
 from transduce.storage.layout import LOCK, RECIPE
-from transduce.storage.lock import locked
 from transduce.tasks.translation.config import TranslationConfig
 from transduce.tasks.translation.evaluation import TestSet, TranslationScores, read_test_set, score_translator
 from transduce.training.reporter import Reporter

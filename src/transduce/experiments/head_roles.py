@@ -28,8 +28,7 @@ from transduce.inspection.maps import Kind
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import LanguageModel, State, VocabularySizes
-from transduce.nn.hook import record
-from transduce.nn.twin import eval_mode
+from transduce.nn.hook import eval_mode, record
 from transduce.rng import torch_generator
 
 SELF_ATTENTION: tuple[Kind, ...] = ("encoder", "decoder")

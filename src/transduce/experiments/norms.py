@@ -19,8 +19,8 @@ from transduce.experiments.finding import Chart, ClaimCheck, Finding, Report, Se
 from transduce.nn.attention.dot_product import padding_allowed
 from transduce.nn.embedding import Embedding
 from transduce.nn.initialization import initialize
-from transduce.nn.norm import NORM
 from transduce.nn.position import sinusoids
+from transduce.nn.sublayer import NORM
 from transduce.rng import torch_generator
 
 ROUNDING = 1e-6

@@ -16,8 +16,7 @@ from transduce.errors import SettingsError
 from transduce.inference.ensemble import Ensemble
 from transduce.inference.padding import in_batches, source_batch, target_batch
 from transduce.models.interface import AnyTransducer
-from transduce.nn.hook import record
-from transduce.nn.twin import twin
+from transduce.nn.hook import record, twin
 from transduce.text.tokenizer.special import Specials
 
 AttentionWeights = npt.NDArray[np.float32]

@@ -28,7 +28,7 @@ from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
 from transduce.text.constraint import Constraints
-from transduce.text.plain import DocumentPart
+from transduce.text.corpus import DocumentPart
 
 
 @dataclass(frozen=True)

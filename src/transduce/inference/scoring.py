@@ -17,7 +17,7 @@ import torch
 from transduce.errors import SettingsError
 from transduce.inference.padding import in_batches, source_batch, target_batch
 from transduce.models.interface import AnyTransducer
-from transduce.text.plain import DocumentPart, encode_pieces
+from transduce.text.corpus import DocumentPart, encode_pieces
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import Specials
 

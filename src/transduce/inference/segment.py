@@ -13,7 +13,7 @@ from transduce.text.constraint import Constraints
 from transduce.text.picture import check_picture
 from transduce.text.sentence import joint
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix
+from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix
 from transduce.text.tokenizer.tokenizer import SPACE_MARK
 
 MAX_SEGMENT_TOKENS = 256

@@ -11,7 +11,7 @@ import torch
 from transduce.inference.search.options import Hypothesis, Request
 from transduce.inference.search.search import Search
 from transduce.models.interface import AnyTransducer
-from transduce.nn.twin import eval_mode
+from transduce.nn.hook import eval_mode
 from transduce.text.tokenizer.special import Specials
 
 MAX_GROWTH = 8

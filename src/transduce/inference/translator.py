@@ -38,7 +38,7 @@ from transduce.text.language import Languages
 from transduce.text.picture import colours
 from transduce.text.sentence import joint, split_sentences
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer.language_tag import LanguagePrefix
+from transduce.text.tokenizer.special import LanguagePrefix
 
 WordedTokens = tuple[Sequence[int], Sequence[int | None]]
 """Tokens, and the word of their text that each belongs to."""

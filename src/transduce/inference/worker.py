@@ -21,7 +21,7 @@ from typing import Self
 from transduce.errors import Busy, TransduceError
 from transduce.inference.search.options import Request, Result
 from transduce.inference.search.search import Search
-from transduce.nn.twin import eval_mode
+from transduce.nn.hook import eval_mode
 
 MAX_ACTIVE = 64
 """Requests that are searched at once; others wait."""

@@ -15,8 +15,7 @@ from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
 from transduce.inspection.replay import replay
 from transduce.models.interface import AnyTransducer, EncoderModel
-from transduce.nn.hook import record
-from transduce.nn.twin import twin
+from transduce.nn.hook import record, twin
 
 WITHOUT_ATTENTION = "this model has no attention maps; inspect a model with attention, such as a transformer"
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.models.interface import AnyTransducer
-from transduce.nn.twin import eval_mode
+from transduce.nn.hook import eval_mode
 
 
 def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Sequence[int]) -> Tensor:

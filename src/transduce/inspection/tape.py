@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from transduce.inspection import figure as picture
 from transduce.inspection.replay import replay
 from transduce.models.ancestors.turing_machine import TuringMachine
-from transduce.nn.hook import record
-from transduce.nn.twin import twin
+from transduce.nn.hook import record, twin
 
 Values = npt.NDArray[np.float32]
 

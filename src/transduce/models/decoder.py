@@ -24,12 +24,11 @@ from transduce.models.interface import State
 from transduce.nn.attention.dot_product import per_group
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.embedding import Embedding
-from transduce.nn.feed_forward import GatedFeedForward
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
-from transduce.nn.position import Positions
-from transduce.nn.relative_position import Relation, RelativeEmbeddings, RelativePositions
+from transduce.nn.position import Positions, Relation, RelativeEmbeddings, RelativePositions
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
+from transduce.nn.sublayer import GatedFeedForward
 
 # A stack of decoder blocks: several tokens go through its blocks, a single one takes the fast path.
 

@@ -18,16 +18,69 @@ Letters: B sentences, S source, T target, M memory, D width, V vocabulary, R row
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.auxiliary_loss import AuxiliaryLoss
+from transduce.errors import SettingsError
 from transduce.nn.cpu.packed import Freezable, Precision
 from transduce.nn.embedding import Output
+
+
+def choose_device(name: str, where: str) -> str:
+    """Return cpu, cuda or mps; `auto` takes a GPU if there is one. A device that torch cannot use here is rejected."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return next(device for device, is_there in available.items() if is_there)
+    if not available.get(name, False):
+        usable = " or ".join(["auto", *(device for device, is_there in available.items() if is_there)])
+        raise SettingsError(f"{where} {name}: torch finds no such device on this machine; use {usable}")
+    return name
+
+
+def move(model: nn.Module, name: str, where: str = "--device") -> str:
+    """Move a model in place to the device of this name and return the device."""
+    device = choose_device(name, where)
+    if device != "cpu":  # moving drops the packed weights, even to where they are
+        model.to(device)
+    return device
+
+
+class AuxiliaryLoss(nn.Module):
+    """Collects a cost per position of one side, which is added to the objective, such as ponder time.
+
+    A model's methods return vectors only. A cost is given to this module, as attention weights are given to a hook
+    point; the objective collects it during the forward pass, otherwise it is discarded.
+    """
+
+    def __init__(self, side: Literal["source", "target"], weight: float) -> None:
+        """`weight` is the coefficient of the cost. Source padding must have zero cost: it is not masked later."""
+        super().__init__()
+        self.side, self.weight = side, weight
+        self.collected: list[Tensor] | None = None
+
+    def forward(self, cost: Tensor) -> None:
+        """(B N)."""
+        if self.collected is not None and self.weight > 0:
+            self.collected.append(self.weight * cost)
+
+
+@contextmanager
+def collect_losses(losses: Sequence[AuxiliaryLoss]) -> Iterator[list[tuple[str, Tensor]]]:
+    """Collect the costs of the forward passes inside the context: filled when it ends with (side, costs (B N))."""
+    found: list[tuple[str, Tensor]] = []
+    for loss in losses:
+        loss.collected = []
+    try:
+        yield found
+    finally:
+        for loss in losses:
+            found += [(loss.side, cost) for cost in loss.collected or []]
+            loss.collected = None
 
 
 class VocabularySizes(NamedTuple):

@@ -12,8 +12,8 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from transduce.models.attention_kernel import AttentionName
 from transduce.models.block import (
+    AttentionName,
     BlockConfig,
     DecoderBlock,
     EncoderBlock,

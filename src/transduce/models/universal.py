@@ -17,15 +17,13 @@ from torch import Tensor, nn
 from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, final_norm
 from transduce.models.decoder import DecoderState
 from transduce.models.head import LabelHead, SpanHead, TagHead
-from transduce.models.interface import EncoderModel, Encoding, Head, Memory, Transducer, VocabularySizes
+from transduce.models.interface import AuxiliaryLoss, EncoderModel, Encoding, Head, Memory, Transducer, VocabularySizes
 from transduce.models.transformer import SHARED
-from transduce.nn.auxiliary_loss import AuxiliaryLoss
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.hook import is_hooked
 from transduce.nn.linear import Linear
-from transduce.nn.position import Coordinates, RandomOffsets
-from transduce.nn.relative_position import UNRELATED
+from transduce.nn.position import UNRELATED, Coordinates, RandomOffsets
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
 
 # What the transducer and the encoder share (Dehghani et al. 2019, section 2): a block is applied repeatedly, with

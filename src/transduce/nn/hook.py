@@ -2,7 +2,7 @@
 
 A fused kernel never computes the attention weights, so attention whose scores or weights are hooked uses the plain
 kernel instead; otherwise a hook point without hooks costs nothing. Hooks act on the whole module: to leave a model that
-is in use undisturbed, hook a twin of it (`nn.twin`).
+is in use undisturbed, hook a twin of it (`twin`).
 
 Names: query, key, value, score and weight of an attention, `head` (each head's output, (B H Q V)), `output` (of an
 attention or a feed-forward network), `residual` (of a block); read, write and slots of a Neural Turing Machine.
@@ -10,13 +10,16 @@ attention or a feed-forward network), `residual` (of a block); read, write and s
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from transduce.errors import SettingsError, suggestion
+from transduce.nn.cpu.packed import Freezable
 
 HOOK_POINTS = ("query", "key", "value", "score", "weight", "head", "output", "residual", "read", "write", "slots")
 """Names of hook points; a model need not have all of them."""
@@ -129,3 +132,44 @@ def without_heads(*heads: int) -> Replacement:
         return ablated
 
     return ablate
+
+
+# Use a model without disturbing it: twins that share its weights, and temporary evaluation mode.
+#
+# Hooks, gradients and modes belong to modules. A twin has its own modules over the same weights, so that recording,
+# ablation and gradients never affect a model that is in use, nor drop its packed weights.
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def twin(model: ModuleT, share_packed: bool = False) -> ModuleT:
+    """Return a copy of a model that shares the memory of its weights; gradients, hooks and modes are its own.
+
+    With `share_packed` it also uses the model's packed weights, so that it computes the same to the last bit, and the
+    same in int8.
+    """
+    memo: dict[int, object] = {}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            memo[id(parameter)] = nn.Parameter(parameter.data, requires_grad=parameter.requires_grad)
+        copied = copy.deepcopy(model, memo)
+    for module in copied.modules():
+        if isinstance(module, HookPoint):
+            module._forward_hooks.clear()
+    if share_packed:
+        for own, copied_module in zip(model.modules(), copied.modules(), strict=True):
+            if isinstance(own, Freezable) and isinstance(copied_module, Freezable):
+                copied_module.share_packed(own)
+    return copied
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put the model in evaluation mode, and restore the mode of every module afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from transduce.nn.attention.feature import RandomFeatures
 from transduce.nn.attention.hashed import Hashed
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.position import LearnedPositions
-from transduce.nn.relative_position import Buckets
+from transduce.nn.position import Buckets, LearnedPositions
 from transduce.rng import torch_generator
 
 Rule = Literal["normal", "glorot", "torch"]

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from transduce.config import Table
 from transduce.errors import CannotCreate, ModelFolderError, TransduceError
-from transduce.storage.filesystem import create_parents, remove, storage_errors, sync
-from transduce.storage.lock import locked_file
+from transduce.storage.filesystem import create_parents, locked_file, remove, storage_errors, sync
 
 WRITING, REPLACED = ".writing", ".replaced"
 """Suffixes of the hidden names of what is being written, and of a folder that is being replaced."""

@@ -24,7 +24,7 @@ from transduce.tasks.coverage import vocabulary_fit
 from transduce.tasks.language_modeling.defaults import choose_settings, choose_tokenizer, count_characters
 from transduce.tasks.language_modeling.preparation import TextPreparation
 from transduce.tasks.translation.defaults import choose_fine_tuning
-from transduce.text.plain import read_documents
+from transduce.text.corpus import read_documents
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from transduce.errors import SettingsError
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.imported import ImportedTokenizer
-from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix, LanguageTags
+from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix, LanguageTags
 
 _TAG_MARKS = (("__", "__"), (">>", "<<"))
 """What surrounds a language's name in M2M100's and Marian's vocabularies; NLLB writes `deu_Latn` without marks."""

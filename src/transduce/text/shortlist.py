@@ -20,7 +20,6 @@ from safetensors.numpy import save
 
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage.atomic import atomic_file
-from transduce.text.rows import take_rows
 from transduce.text.tokenizer import AnyTokenizer
 
 Integers = NDArray[np.int64]
@@ -43,8 +42,8 @@ class Shortlist:
     def of(self, source: Sequence[int] | NDArray[Any]) -> Integers:
         """Return the candidate tokens of a source, sorted and unique."""
         known = np.unique(np.asarray(source, dtype=np.int64))
-        found, _ = take_rows(self.tokens, self.offsets[known], self.offsets[known + 1])
-        return np.union1d(self.always, found)
+        rows = zip(self.offsets[known].tolist(), self.offsets[known + 1].tolist(), strict=True)
+        return np.unique(np.concatenate([self.always, *(self.tokens[start:end] for start, end in rows)]))
 
     def save(self, path: Path, source: AnyTokenizer, target: AnyTokenizer) -> None:
         """Write the file atomically; the same lists always give the same bytes."""

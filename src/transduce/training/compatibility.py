@@ -11,8 +11,8 @@ from transduce.data.store import PairStore
 from transduce.errors import SettingsError, brief
 from transduce.inference.search.options import SearchOptions
 from transduce.models import catalog
+from transduce.models.ancestors.neural_gpu import relaxed_sets
 from transduce.models.interface import Model, VocabularySizes
-from transduce.nn.active_memory import relaxed_sets
 from transduce.training.config import TrainingConfig
 from transduce.training.system_memory import physical_bytes
 

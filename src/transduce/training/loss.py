@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from transduce.data.batching import PairBatch
-from transduce.models.interface import AnyTransducer
-from transduce.nn.auxiliary_loss import collect_losses
+from transduce.models.interface import AnyTransducer, collect_losses
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy, paired_cross_entropy
 from transduce.nn.dropout import begin_pass
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from transduce.errors import CannotCreate
 from transduce.storage.atomic import atomic_file, recover
-from transduce.storage.filesystem import WINDOWS, create_parents, remove, storage_errors
+from transduce.storage.filesystem import WINDOWS, create_parents, locked, remove, storage_errors
 from transduce.storage.layout import CHECKPOINTS, LOCK, RECIPE
-from transduce.storage.lock import locked
 
 
 @contextlib.contextmanager

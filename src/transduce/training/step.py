@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from transduce import rng
 from transduce.data.batching import Batch
 from transduce.errors import SettingsError
+from transduce.models.ancestors.neural_gpu import relaxed_sets
 from transduce.models.interface import Model
-from transduce.nn.active_memory import relaxed_sets
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.embedding import set_sparse_gradients
 from transduce.nn.linear import set_half_products

@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from transduce.config import Config, Table
 from transduce.data.batching import Batch
-from transduce.data.preparation import Preparation
-from transduce.data.prepared import GivenTokenizers, Prepared
+from transduce.data.prepared import GivenTokenizers, Preparation, Prepared
 from transduce.data.report import Report
 from transduce.data.settings import DataConfig
 from transduce.errors import SettingsError

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from transduce.models.interface import Model
-from transduce.nn.twin import twin
+from transduce.nn.hook import twin
 
 Work = Callable[[Any, int], Any]
 """(model, number of the part) -> result."""

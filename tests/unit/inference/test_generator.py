@@ -10,7 +10,7 @@ from tests.unit.small_language_model import WINDOW, save_writer, writer
 from transduce.errors import SettingsError
 from transduce.inference.generator import Generator
 from transduce.model_folder import ModelFolder
-from transduce.text.plain import DocumentPart
+from transduce.text.corpus import DocumentPart
 
 
 def hasty() -> ModelFolder:

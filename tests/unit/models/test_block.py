@@ -12,7 +12,7 @@ from transduce.models.block import BlockConfig, final_norm, relative_positions
 from transduce.models.gpt import GptConfig
 from transduce.models.t5 import T5Config
 from transduce.models.transformer import TransformerConfig
-from transduce.nn.relative_position import Buckets, alibi_slopes
+from transduce.nn.position import Buckets, alibi_slopes
 
 
 @pytest.mark.parametrize(

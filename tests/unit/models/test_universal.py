@@ -13,9 +13,8 @@ from transduce.data.batching import PairBatch
 from transduce.errors import SettingsError
 from transduce.inference.alignment import cross_attention
 from transduce.models.catalog import build
-from transduce.models.interface import VocabularySizes
+from transduce.models.interface import VocabularySizes, collect_losses
 from transduce.models.universal import Universal, UniversalConfig, UniversalEncoder, UniversalEncoderConfig
-from transduce.nn.auxiliary_loss import collect_losses
 from transduce.nn.position import sinusoids
 from transduce.tasks.text_encoding.batches import EncoderBatch
 from transduce.tasks.text_encoding.loss import encoder_loss

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from transduce.models.interface import AuxiliaryLoss, collect_losses
 from transduce.models.universal import AdaptiveHalting
-from transduce.nn.auxiliary_loss import AuxiliaryLoss, collect_losses
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.position import Coordinates, RandomOffsets
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.storage.failing import Stop, everything, fail_at
 from transduce.errors import Busy, CannotCreate, StorageError
-from transduce.storage import atomic, filesystem, lock
+from transduce.storage import atomic, filesystem
+from transduce.storage import filesystem as lock
 from transduce.storage.atomic import atomic_file, atomic_folder, recover
 
 

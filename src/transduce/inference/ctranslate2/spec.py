@@ -18,7 +18,7 @@ from transduce.models.block import SINUSOIDS, BlockConfig
 from transduce.models.gpt import Gpt
 from transduce.models.transformer import Transformer
 from transduce.nn.attention.multi_head import MultiHeadAttention
-from transduce.nn.feed_forward import GatedFeedForward
+from transduce.nn.sublayer import GatedFeedForward
 
 POSITIONS = 4096
 """Sinusoids that are exported: the longest text that the exported model reads or writes, in tokens."""

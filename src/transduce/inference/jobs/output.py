@@ -26,8 +26,7 @@ from transduce.inference.jobs.source import is_file
 from transduce.inference.parallelism import Parallelism
 from transduce.inference.translation import TranslationCounts
 from transduce.storage.atomic import atomic_file, read_json, replace_json
-from transduce.storage.filesystem import create_parents, storage_errors, sync
-from transduce.storage.lock import locked_file, move_locked
+from transduce.storage.filesystem import create_parents, locked_file, move_locked, storage_errors, sync
 
 KIND = "transduce translation"
 LONGEST_NAME = 255 - len(".progress.json.new")

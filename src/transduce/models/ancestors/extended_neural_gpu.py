@@ -15,10 +15,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from transduce.models.ancestors.neural_gpu import ImageConfig
+from transduce.models.ancestors.neural_gpu import GruStack, ImageConfig, image_of, worked
 from transduce.models.block import Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
-from transduce.nn.active_memory import GruStack, image_of, worked
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transduce.nn.attention.dot_product import attention_scores, per_group
 from transduce.nn.attention.multi_head import HeadShape, MultiHeadAttention, PackedLinear, split_heads
 from transduce.nn.dropout import Dropout
-from transduce.nn.relative_position import UNRELATED, Relation
+from transduce.nn.position import UNRELATED, Relation
 
 # The interface of efficient attention kernels, which need not compute every pair of positions.
 #

@@ -18,7 +18,7 @@ from transduce.nn.attention.dot_product import and_causal, attend, attention_sco
 from transduce.nn.dropout import Dropout
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
-from transduce.nn.relative_position import UNRELATED, Relation, RelativeEmbeddings
+from transduce.nn.position import UNRELATED, Relation, RelativeEmbeddings
 from transduce.nn.state import KeyValues
 
 

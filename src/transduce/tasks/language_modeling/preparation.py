@@ -14,15 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from transduce.data.audit import Progress
-from transduce.data.preparation import Preparation
-from transduce.data.prepared import GivenTokenizers
+from transduce.data.prepared import GivenTokenizers, Preparation
 from transduce.data.ragged import RaggedWriter, read_strings
 from transduce.data.report import CorpusCounter, SideStatistics, SplitReport, TextStatistics, split_report
 from transduce.data.settings import PlainTextConfig
 from transduce.data.split import token_bytes
 from transduce.data.store import STREAM
 from transduce.errors import DataError, SettingsError
-from transduce.text.plain import DocumentPart, TextFile, encode_pieces, read_documents
+from transduce.text.corpus import DocumentPart, TextFile, encode_pieces, read_documents
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import extend
 from transduce.text.tokenizer.tokenizer import TokenizerConfig

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from transduce.config import Config, Table
-from transduce.data.blocks import Blocks
 from transduce.data.prepared import Prepared
+from transduce.data.store import Blocks
 from transduce.inference.search.options import GENERATION_DEFAULTS, Request, SearchOptions, generation_options
 from transduce.inference.torch_engine import TorchEngine
 from transduce.models import catalog

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from transduce.models.head import LanguageHead, SpanHead
-from transduce.models.interface import EncoderModel, Encoding, Head
-from transduce.nn.auxiliary_loss import collect_losses
+from transduce.models.interface import EncoderModel, Encoding, Head, collect_losses
 from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy, paired_cross_entropy
 from transduce.nn.dropout import begin_pass
 from transduce.tasks.text_encoding.batches import EncoderBatch

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from transduce.config import Table
 from transduce.data.audit import Progress
-from transduce.data.preparation import Preparation
-from transduce.data.prepared import GivenTokenizers
+from transduce.data.prepared import GivenTokenizers, Preparation
 from transduce.data.ragged import OFFSET, RaggedWriter
 from transduce.data.report import CorpusCounter, LengthCounter, Report, SideStatistics, SplitReport, split_report
 from transduce.data.split import token_bytes

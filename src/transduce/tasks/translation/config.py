@@ -8,13 +8,12 @@ from typing import Annotated, ClassVar, Literal, Self
 import pydantic
 
 from transduce.config import Config, Table
-from transduce.data.pictures import SyntheticPictures
 from transduce.data.settings import SPLITS, FilteredDataConfig, PlainTextConfig, Rule, corpus_reader
-from transduce.data.synthetic import SyntheticTask
+from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.errors import brief
 from transduce.tasks.translation.corpus import PairCorpus, PreparedPairs
 from transduce.text.corpus import CorpusFiles
-from transduce.text.tokenizer.language_tag import NAME
+from transduce.text.tokenizer.special import NAME
 
 _KINDS: dict[str, type[Config]] = {"task": SyntheticTask, "pictures": SyntheticPictures, "prepared": PreparedPairs}
 """The class of a corpus by a key of its table; any other is `CorpusFiles`."""

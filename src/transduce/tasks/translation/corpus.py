@@ -10,14 +10,13 @@ import numpy as np
 import pydantic
 
 from transduce.config import Config
-from transduce.data.pictures import SyntheticPictures
 from transduce.data.prepared import read_json, read_manifest
 from transduce.data.ragged import Ragged
-from transduce.data.synthetic import SyntheticTask
+from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.errors import DataError
 from transduce.storage.layout import DATA, MANIFEST, REPORT
 from transduce.text.corpus import CorpusFiles, Pair, read_pairs
-from transduce.text.tokenizer.language_tag import LanguageTags
+from transduce.text.tokenizer.special import LanguageTags
 
 
 class PreparedPairs(Config):

@@ -20,6 +20,7 @@ from transduce.data.audit import (
     HELD_OUT,
     MARKS,
     AuditedPairs,
+    LengthFilter,
     Marks,
     Progress,
     RowRange,
@@ -28,9 +29,7 @@ from transduce.data.audit import (
     mark_duplicates,
     mark_leaks,
 )
-from transduce.data.length_filter import LengthFilter
-from transduce.data.preparation import Preparation
-from transduce.data.prepared import GivenTokenizers
+from transduce.data.prepared import GivenTokenizers, Preparation
 from transduce.data.report import MAX_EXAMPLES, CorpusCounter, SplitReport
 from transduce.data.split import PairChunk, PairWriter
 from transduce.errors import SettingsError
@@ -38,7 +37,7 @@ from transduce.tasks.translation.config import TranslationConfig
 from transduce.tasks.translation.corpus import PairCorpus, corpus_pairs
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import add_language_tags, extend
-from transduce.text.tokenizer.language_tag import NO_PREFIX, LanguagePrefix, LanguageTags, listed
+from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix, LanguageTags, listed
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizers
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.blocks import Blocks
+from transduce.data.store import Blocks
 from transduce.errors import SettingsError
 from transduce.rng import Rows, generator
 

@@ -22,7 +22,7 @@ import tokenizers
 from transduce.errors import SettingsError
 from transduce.text.lines import normalise
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.language_tag import tag_piece
+from transduce.text.tokenizer.special import tag_piece
 from transduce.text.tokenizer.tokenizer import Tokenizer
 
 Pair = tuple[str, str]

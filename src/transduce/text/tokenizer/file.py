@@ -12,7 +12,6 @@ import tokenizers
 from tokenizers import models, pre_tokenizers
 
 from transduce.errors import MissingInput, ModelFolderError, one_line
-from transduce.text.tokenizer.language_tag import tagged_language
 from transduce.text.tokenizer.special import (
     BYTE_OF,
     LOSSLESS,
@@ -22,6 +21,7 @@ from transduce.text.tokenizer.special import (
     byte_fallbacks,
     sentinel_pieces,
     special_pieces,
+    tagged_language,
 )
 
 MAX_FILE_BYTES = 256 * 2**20

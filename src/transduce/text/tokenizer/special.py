@@ -1,8 +1,15 @@
-"""Pieces that every vocabulary has before training: special tokens, and one for each byte."""
+"""Special tokens: those that every vocabulary has before training, one for each byte, and language tags."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+
+import pydantic
+
+from transduce.config import Config
+from transduce.errors import ModelFolderError, SettingsError
 
 Kind = Literal["bpe", "unigram", "wordpiece", "word", "character", "byte"]
 
@@ -69,3 +76,123 @@ class Specials(NamedTuple):
     pad: int
     start: int
     end: int
+
+
+# Language tags of multilingual models: which token selects the target language, and where it is placed.
+#
+# The notes of a model (`config.json` of its folder) have a table `tags`:
+#
+#     "tags": {
+#         "place": "source",              where the tag of the target language is: "source", before the source, or
+#                                         "target", as the first target token
+#         "target_tokens": {"de": 3, …},  the target languages and their tokens (of the source's
+#                                         vocabulary for place "source", of the target's for "target")
+#         "source_tokens": {"en": 5}      tags of the source languages, placed before the source; omitted for models
+#     }                                   without such tags
+#
+# If a folder has this note, its tokenizers add no language tags of their own (`without_languages`). Models trained here
+# have `>>de<<` before the source, as Marian does. M2M100 and NLLB have the tag of the source language before the source
+# and that of the target language before the target. The method is of Johnson et al. 2017.
+
+NAME = r"[A-Za-z][A-Za-z0-9_-]{0,31}"
+"""Pattern of language names: `de`, `pt-BR`, `zh_Hans`, `deu_Latn`."""
+
+_PIECE = re.compile(f"^>>({NAME})<<$")
+
+Language = Annotated[str, pydantic.Field(pattern=f"^{NAME}$")]
+
+
+def tag_piece(language: str) -> str:
+    """Return the tag of a language in vocabularies trained here."""
+    return f">>{language}<<"
+
+
+def tagged_language(piece: str) -> str | None:
+    """Return the language of a tag, None for other pieces."""
+    found = _PIECE.match(piece)
+    return None if found is None else found[1]
+
+
+class LanguagePrefix(NamedTuple):
+    """Language tags that precede a text."""
+
+    source: list[int]
+    """Tokens before the source."""
+    target: list[int]
+    """Tokens before the target: every translation starts with them."""
+
+
+NO_PREFIX = LanguagePrefix([], [])
+
+
+class LanguageTags(Config):
+    """The language tags of a model."""
+
+    place: Literal["source", "target"] = "source"
+    """Where the tag of the target language is: before the source, or before the target."""
+    target_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]]
+    """Tag of each target language."""
+    source_tokens: dict[str, Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(default_factory=dict)
+    """Tag of each source language, placed before the source; empty for models without such tags."""
+
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, Any], where: str, sizes: tuple[int, int]) -> Self | None:
+        """Read the language tags from the notes of a model folder; None if it has none.
+
+        `sizes` are the vocabulary sizes of source and target.
+        """
+        table = notes.get("tags")
+        if table is None:
+            return None
+        try:
+            tags = cls.from_table(table, f"{where}: the note 'tags'")
+        except SettingsError as error:
+            raise ModelFolderError(f"{error}; copy the folder again") from None
+        wanted = sizes[tags.place == "target"]
+        if max(tags.target_tokens.values()) >= wanted or max(tags.source_tokens.values(), default=0) >= sizes[0]:
+            raise ModelFolderError(f"{where}: the note 'tags' has tokens beyond the vocabulary; copy the folder again")
+        return tags
+
+    @pydantic.model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not self.target_tokens:
+            raise ValueError("target_tokens names no language")
+        return self
+
+    @property
+    def languages(self) -> list[str]:
+        """Target languages in alphabetical order."""
+        return sorted(self.target_tokens)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Number of tags before every source, and before every target."""
+        return bool(self.source_tokens) + (self.place == "source"), int(self.place == "target")
+
+    def prefix(self, target_language: str | None, source_language: str | None = None) -> LanguagePrefix:
+        """Return the tags for a translation from `source_language` into `target_language`."""
+        target_name = _check_known(target_language, self.target_tokens, "target")
+        target, source = [self.target_tokens[target_name]], []
+        if self.source_tokens:
+            source = [self.source_tokens[_check_known(source_language, self.source_tokens, "source")]]
+        return LanguagePrefix([*source, *target], []) if self.place == "source" else LanguagePrefix(source, target)
+
+
+def _check_known(language: str | None, known: Iterable[str], side: Literal["source", "target"]) -> str:
+    """Return a language if the model knows it; the error lists the languages that it knows."""
+    names, direction = sorted(known), {"source": "from", "target": "into"}[side]
+    if language is None and len(names) == 1:
+        return names[0]
+    if language is None:
+        raise SettingsError(
+            f"the model translates {direction} several languages: choose one (--{side}-language {names[0]}, or "
+            f"{side}_language of a corpus); available: {listed(names)}"
+        )
+    if language not in names:
+        raise SettingsError(f"the model does not translate {direction} '{language}'; available: {listed(names)}")
+    return language
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Join names; of more than `most`, the first ones and the number of others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

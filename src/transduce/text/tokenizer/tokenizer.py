@@ -27,12 +27,12 @@ from transduce.config import Config, Table
 from transduce.text.lines import denormalised_offset, normalise
 from transduce.text.tokenizer.batch_encoding import BaseTokenizer
 from transduce.text.tokenizer.file import check, kind_of, parse, sentinels_of, tags_of, wrap_errors
-from transduce.text.tokenizer.language_tag import NAME
 from transduce.text.tokenizer.special import (
     BYTE_OF,
     END,
     LOSSLESS,
     MASK,
+    NAME,
     PAD,
     START,
     UNKNOWN,

@@ -11,7 +11,6 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.lines import normalise
-from transduce.text.tokenizer.language_tag import tag_piece
 from transduce.text.tokenizer.special import (
     KINDS,
     MASK,
@@ -21,6 +20,7 @@ from transduce.text.tokenizer.special import (
     min_vocab_size,
     sentinel_pieces,
     special_pieces,
+    tag_piece,
 )
 from transduce.text.tokenizer.tokenizer import SPELLED, Tokenizer, TokenizerConfig
 

@@ -12,7 +12,7 @@ from transduce.errors import DataError, SettingsError
 from transduce.storage.manifest import sha256
 from transduce.tasks.catalog import load_prepared, prepare, read_data_table
 from transduce.tasks.language_modeling import preparation
-from transduce.text import plain
+from transduce.text import corpus as plain
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 
 LETTERS = TokenizerConfig(kind="character")

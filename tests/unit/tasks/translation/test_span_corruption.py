@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from transduce.data.blocks import Blocks
+from transduce.data.store import Blocks
 from transduce.errors import SettingsError
 from transduce.tasks.translation.span_corruption import (
     Corruption,

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from transduce.errors import Busy, CannotCreate
-from transduce.storage.lock import locked, locked_file
+from transduce.storage.filesystem import locked, locked_file
 
 
 def test_a_locked_folder_is_busy_for_another_process_and_free_afterwards(tmp_path: Path) -> None:
     """The lock ends with the process that held it, even if it was killed: here it simply ends."""
     script = (
-        "import sys; from pathlib import Path; from transduce.storage.lock import locked\n"
+        "import sys; from pathlib import Path; from transduce.storage.filesystem import locked\n"
         "with locked(Path(sys.argv[1]), 'training'):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.feed_forward import FEED_FORWARD, FeedForward, GatedFeedForward
+from transduce.nn.sublayer import FEED_FORWARD, FeedForward, GatedFeedForward
 
 DIM, INNER = 3, 5
 

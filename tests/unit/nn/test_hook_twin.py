@@ -7,9 +7,8 @@ import torch
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
-from transduce.nn.hook import is_hooked, record
+from transduce.nn.hook import is_hooked, record, twin
 from transduce.nn.linear import Linear
-from transduce.nn.twin import twin
 
 SOURCE = torch.randint(4, 31, (2, 5), generator=torch.Generator().manual_seed(3))
 ALLOWED = torch.ones(2, 5, dtype=torch.bool)

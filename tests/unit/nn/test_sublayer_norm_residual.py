@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.nn.norm import RESIDUAL, PostNorm, PreNorm
+from transduce.nn.sublayer import RESIDUAL, PostNorm, PreNorm
 
 DIM = 5
 

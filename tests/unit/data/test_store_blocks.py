@@ -8,10 +8,9 @@ import pytest
 
 from transduce.data import ragged
 from transduce.data.batching import collate
-from transduce.data.blocks import Blocks
 from transduce.data.order import BatchSampler, Position
 from transduce.data.ragged import open_array
-from transduce.data.store import BlockStore
+from transduce.data.store import Blocks, BlockStore
 from transduce.text.tokenizer.special import Specials
 
 SIZES = (101, 7, 64)

@@ -10,8 +10,7 @@ import pytest
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.text.language import Languages
 from transduce.text.tokenizer.extension import add_language_tags
-from transduce.text.tokenizer.language_tag import LanguagePrefix, LanguageTags
-from transduce.text.tokenizer.special import KINDS
+from transduce.text.tokenizer.special import KINDS, LanguagePrefix, LanguageTags
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 

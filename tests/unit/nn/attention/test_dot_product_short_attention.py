@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transduce.nn.attention import dot_product
-from transduce.nn.attention.dot_product import attend
+from transduce.nn.attention.dot_product import attend, short_attention
 from transduce.nn.cpu.cross_entropy import FITS
-from transduce.nn.cpu.short_attention import short_attention
 
 BATCH, HEADS, QUERIES, KEYS, KEY_DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
 SCALE = KEY_DIM**-0.5

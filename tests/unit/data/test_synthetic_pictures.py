@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from transduce.data.pictures import COLOURS, KINDS, RELATIONS, SIDE, Scene, SyntheticPictures, spans
+from transduce.data.synthetic import COLOURS, KINDS, RELATIONS, SIDE, Scene, SyntheticPictures, spans
 from transduce.errors import SettingsError
 from transduce.tasks.translation.config import TranslationConfig
 from transduce.text.picture import PALETTE

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.imported_tokenizers import t5
 from transduce.errors import DataError, MissingInput
-from transduce.text import plain
-from transduce.text.plain import DocumentPart, TextFile, encode_pieces, read_documents
+from transduce.text import corpus as plain
+from transduce.text.corpus import DocumentPart, TextFile, encode_pieces, read_documents
 from transduce.text.tokenizer.special import KINDS, LOSSLESS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer

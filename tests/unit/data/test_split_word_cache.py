@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.text.rows import take_rows
-from transduce.text.tokenizer import word_cache
+from transduce.data import split as word_cache
+from transduce.data.ragged import take_rows
+from transduce.data.split import WordCache
 from transduce.text.tokenizer.special import KINDS
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
-from transduce.text.tokenizer.word_cache import WordCache
 
 TRAINING = [
     "the quick brown fox jumps over the lazy dog, doesn't it? 12 345",

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transduce.nn import active_memory
-from transduce.nn.active_memory import ConvolutionalGru, GruStack, RelaxedSets, cut_off, image_of, worked
+from transduce.models.ancestors import neural_gpu as active_memory
+from transduce.models.ancestors.neural_gpu import ConvolutionalGru, GruStack, RelaxedSets, cut_off, image_of, worked
 
 CHANNELS, TAPE, HEIGHT, COLUMNS = 5, 3, 2, 7
 

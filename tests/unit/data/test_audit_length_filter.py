@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transduce.data.length_filter import CHARACTERS_PER_TOKEN, LengthFilter
+from transduce.data.audit import CHARACTERS_PER_TOKEN, LengthFilter
 from transduce.data.report import CorpusCounter
 from transduce.text.corpus import Pair
 

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network (section 3.3): up projection, activation, down projection."""
+"""Parts of a block around attention: norms, residual connections, and the feed-forward network (section 3)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,54 @@ from transduce.nn.dropout import Dropout
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
 
+MakeNorm = Callable[[int], nn.Module]
+"""Width -> a new norm."""
+
+NORM: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+"""LayerNorm (the paper) or RMSNorm (Zhang & Sennrich 2019; T5, Llama)."""
+
+
+def norms(kind: str, eps: float) -> MakeNorm:
+    """Return a factory of norms."""
+    return partial(NORM[kind], eps=eps)
+
+
+class PostNorm(nn.Module):
+    """Norm(x + Dropout(Sublayer(x))), section 3.1 and 5.4. The stack's output is normalised already."""
+
+    def __init__(self, dim: int, dropout: float, make_norm: MakeNorm = nn.LayerNorm) -> None:
+        super().__init__()
+        self.norm = make_norm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(… D) -> (… D)."""
+        normalised: Tensor = self.norm(value + self.dropout(sublayer(value)))
+        return normalised
+
+
+class PreNorm(nn.Module):
+    """x + Dropout(Sublayer(Norm(x))); the sum itself is never normalised, so a stack ends with a final norm."""
+
+    def __init__(self, dim: int, dropout: float, make_norm: MakeNorm = nn.LayerNorm) -> None:
+        super().__init__()
+        self.norm = make_norm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, value: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(… D) -> (… D)."""
+        summed: Tensor = value + self.dropout(sublayer(self.norm(value)))
+        return summed
+
+
+RESIDUAL: dict[str, type[PostNorm | PreNorm]] = {"post": PostNorm, "pre": PreNorm}
+"""Post-norm (the paper) or pre-norm (more stable for deep models)."""
+
 Activation = Callable[[Tensor], Tensor]
 
 
 class FeedForward(nn.Module):
-    """activation(xW1 + b1)W2 + b2; the paper's activation is max(0, ·)."""
+    """activation(xW1 + b1)W2 + b2 (section 3.3); the paper's activation is max(0, ·)."""
 
     def __init__(
         self, activation: Activation, dim: int, ffn_dim: int, dropout: float = 0.0, bias: bool | None = None
