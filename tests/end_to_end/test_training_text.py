@@ -76,6 +76,8 @@ def tables(corpus: Path, **changes: Table) -> Table:
             "optimizer": "adamw",
         },
     }
+    if "cell" in changes.get("model", {}):  # a recurrent model has other sizes
+        base["model"] = {}
     return merge(base, changes)
 
 
@@ -84,7 +86,11 @@ SPANS: Table = {
     "model": {"name": "t5", "max_positions": 1024},
     "training": {"batch_tokens": 89},
 }
-KINDS = {"gpt": {}, "t5": SPANS}
+RECURRENT: Table = {
+    "data": {"block_size": BLOCK},
+    "model": {"name": "recurrent_lm", "cell": "lstm", "model_dim": 13, "num_layers": 2, "dropout": 0.1},
+}
+KINDS = {"gpt": {}, "t5": SPANS, "recurrent_lm": RECURRENT}
 
 
 def recipe(corpus: Path, **changes: Table) -> Recipe:

@@ -34,7 +34,17 @@ TRAINING: Table = {
 SMALL = {"model_dim": 64, "num_heads": 4, "ffn_dim": 128, "dropout": 0.0}
 
 
-def test_a_language_model_goes_on_with_the_reverse_of_what_stands_before_the_arrow(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "updates"),
+    [
+        ({"preset": "llama_mini", **SMALL, "num_layers": 2}, 1000),
+        ({"preset": "lstm_mini", "model_dim": 128}, 1500),
+    ],
+    ids=["llama_mini", "lstm_mini"],
+)
+def test_a_language_model_goes_on_with_the_reverse_of_what_stands_before_the_arrow(
+    tmp_path: Path, model: Table, updates: int
+) -> None:
     """With rotary positions: lines stand anywhere in a block, and a table of positions learns that far more slowly."""
     pairs = list(TASK.pairs())
     seen = {pair.source for pair in pairs}
@@ -47,14 +57,14 @@ def test_a_language_model_goes_on_with_the_reverse_of_what_stands_before_the_arr
             "block_size": 32,
             "validation_fraction": 0.02,
         },
-        "model": {"preset": "llama_mini", **SMALL, "num_layers": 2},
-        "training": {"updates": 1000},
+        "model": model,
+        "training": {"updates": updates},
     }
     generator = transduce.load(train(Recipe.from_tables(merge(TRAINING, tables), "a test"), tmp_path / "run"))
     assert isinstance(generator, transduce.Generator)
     found = generator.generate([f"{pair.source} →" for pair in unseen], method="greedy", max_length=10)
     right = sum(text.strip() == pair.target for text, pair in zip(found, unseen, strict=True)) / len(unseen)
-    print(f"gpt: {right:.4f} of {len(unseen)} unseen lines gone on with wholly right")
+    print(f"{model['preset']}: {right:.4f} of {len(unseen)} unseen lines gone on with wholly right")
     assert right >= 0.95
 
 

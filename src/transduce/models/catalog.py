@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import Config
 from transduce.errors import SettingsError, suggestion
-from transduce.models import bert, gpt, rnn, t5, transformer, universal
+from transduce.models import bert, gpt, recurrent_lm, rnn, t5, transformer, universal
 from transduce.models.ancestors import (
     bytenet,
     captioner,
@@ -89,6 +89,17 @@ MODELS: dict[str, Entry] = {
             "gpt2_medium": gpt.gpt2_medium,
             "gpt_mini": gpt.gpt_mini,
             "llama_mini": gpt.llama_mini,
+        },
+    ),
+    "recurrent_lm": Entry(
+        recurrent_lm.RecurrentLm,
+        recurrent_lm.RecurrentLmConfig,
+        {
+            "mikolov": recurrent_lm.mikolov,
+            "zaremba_medium": recurrent_lm.zaremba_medium,
+            "zaremba_large": recurrent_lm.zaremba_large,
+            "lstm_mini": recurrent_lm.lstm_mini,
+            "gru_mini": recurrent_lm.gru_mini,
         },
     ),
     "t5": Entry(

@@ -11,6 +11,7 @@ from transduce.nn.attention.feature import RandomFeatures
 from transduce.nn.attention.hashed import Hashed
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.position import Buckets, LearnedPositions
+from transduce.nn.recurrence import Recurrence
 from transduce.rng import torch_generator
 
 Rule = Literal["normal", "glorot", "torch"]
@@ -34,6 +35,9 @@ def initialize(model: nn.Module, seed: int, rule: Rule = "normal") -> None:
                     else:
                         _fill(module, name, parameter, generator, glorot=rule == "glorot")
                     done.add(id(parameter))
+    for module in model.modules():
+        if isinstance(module, Recurrence):
+            module.open_gates()
 
 
 def _fill(module: nn.Module, name: str, parameter: Tensor, generator: torch.Generator, glorot: bool) -> None:

@@ -33,9 +33,12 @@ class Recurrence(nn.Module):
         num_layers: int = 1,
         bidirectional: bool = False,
         dropout: float = 0.0,
+        forget_bias: float = 0.0,
     ) -> None:
+        """`forget_bias` is the initial bias of an LSTM's forget gate, or of a GRU's update gate."""
         super().__init__()
         self.cell = cell
+        self.forget_bias = forget_bias
         self.hidden_dim = hidden_dim
         self.out_dim = hidden_dim * (2 if bidirectional else 1)
         self.num_carried = 2 if cell == "lstm" else 1
@@ -46,6 +49,14 @@ class Recurrence(nn.Module):
             for layer in range(num_layers)
         )
         self.dropout = Dropout(dropout)
+
+    def open_gates(self) -> None:
+        """Set the bias of the gates that keep the state, the second in torch's LSTM and GRU; called by `initialize`."""
+        if self.forget_bias != 0.0 and self.cell != "rnn":
+            with torch.no_grad():
+                for name, bias in self.layers.named_parameters():
+                    if "bias_hh" in name:
+                        bias[self.hidden_dim : 2 * self.hidden_dim] = self.forget_bias
 
     def forward(
         self, sequence: Tensor, carried: Carried | None = None, lengths: Tensor | None = None
