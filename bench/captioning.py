@@ -30,7 +30,7 @@ from transduce.recipe import Recipe, read_recipe
 RECIPE = Path(__file__).parents[1] / "recipes" / "captions.toml"
 
 
-class Look(NamedTuple):
+class WordAttention(NamedTuple):
     """Attention statistics of one word."""
 
     inside: bool
@@ -38,7 +38,7 @@ class Look(NamedTuple):
     chance: float
 
 
-def look(regions: RegionAttention, word: int, shape: Shape) -> Look:
+def word_attention(regions: RegionAttention, word: int, shape: Shape) -> WordAttention:
     """Compare a word's attention with the regions that have pixels of the shape it names."""
     grid = regions.weights.shape[1]
     pixels = len(regions.colours) // grid
@@ -46,24 +46,26 @@ def look(regions: RegionAttention, word: int, shape: Shape) -> Look:
     for row, column in shape.pixels():
         holds[row // pixels, column // pixels] = True
     row, column, _ = regions.peak(word)
-    return Look(bool(holds[row, column]), float(regions.weights[word][holds].sum()), float(holds.mean()))
+    return WordAttention(bool(holds[row, column]), float(regions.weights[word][holds].sum()), float(holds.mean()))
 
 
-def looks(translator: Translator, scenes: list[Scene]) -> list[Look]:
+def attention_statistics(translator: Translator, scenes: list[Scene]) -> list[WordAttention]:
     """Attention of each word that names a colour or a shape, in correct captions."""
-    found: list[Look] = []
+    found: list[WordAttention] = []
     for scene in scenes:
         regions = translator.region_attention(scene.picture, method="greedy")
         if regions.caption == scene.caption:
-            found += [look(regions, word, shape) for word, shape in scene.named.items()]
+            found += [word_attention(regions, word, shape) for word, shape in scene.named.items()]
     return found
 
 
-def judge(translator: Translator, scenes: list[Scene], looked: int) -> dict[str, float]:
+def judge(translator: Translator, scenes: list[Scene], attended: int) -> dict[str, float]:
     """Return the share of correct captions, and attention statistics for the first pictures."""
     captions = translator.translate([scene.picture for scene in scenes], method="greedy", split=False)
     right = [caption == scene.caption for caption, scene in zip(captions, scenes, strict=True)]
-    inside, mass, chance = np.mean(looks(translator, scenes[:looked]) or [Look(False, 0.0, 0.0)], axis=0)
+    inside, mass, chance = np.mean(
+        attention_statistics(translator, scenes[:attended]) or [WordAttention(False, 0.0, 0.0)], axis=0
+    )
     return {"exact": float(np.mean(right)), "inside": float(inside), "mass": float(mass), "chance": float(chance)}
 
 
@@ -77,7 +79,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--updates", type=int, help="updates; the recipe's by default")
     parser.add_argument("--count", type=int, default=1000, help="held-out pictures, and as many of seen combinations")
-    parser.add_argument("--looked", type=int, default=200, help="images for the attention statistics")
+    parser.add_argument("--attention-pictures", type=int, default=200, help="pictures for the attention statistics")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     held_out = list(SyntheticPictures(pictures="held_out", size=options.count, seed=777).scenes())
@@ -87,11 +89,13 @@ def main() -> None:
         folder = options.work / f"seed-{seed}"
         changes = [f"training.seed={seed}"] + ([f"training.updates={options.updates}"] if options.updates else [])
         translator = load_translator(train_or_resume(partial(recipe, changes), folder))
-        runs.append({**judge(translator, held_out, options.looked), "seen": judge(translator, seen, 0)["exact"]})
+        runs.append(
+            {**judge(translator, held_out, options.attention_pictures), "seen": judge(translator, seen, 0)["exact"]}
+        )
         print(
             f"seed {seed}: " + ", ".join(f"{name} {100 * value:.1f} %" for name, value in runs[-1].items()), flush=True
         )
-        translator.region_attention(held_out[0].picture, method="greedy").save_svg(folder / "looked.svg")
+        translator.region_attention(held_out[0].picture, method="greedy").save_svg(folder / "attention.svg")
     mean = {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
     print(json.dumps({**{name: round(value, 4) for name, value in mean.items()}, "runs": runs}))
 

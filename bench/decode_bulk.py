@@ -101,11 +101,10 @@ def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Pa
             best = (seconds, translator, batch)
             print(f"by hand: {workers} × {threads}, batch {batch}: {seconds:.1f} s", file=sys.stderr)
     assert best is not None
-    _, translator, batch = best
+    fastest, batch_size = best[1:]
 
     def turn() -> None:
-        lines = read(source)
-        text = turn_with(translator, batch, lines)
+        text = turn_with(fastest, batch_size, read(source))
         output.write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
 
     return turn
@@ -163,12 +162,12 @@ def bulk_rounds(
     names = {"ours": None, "by_hand": None, "shortlist": shortlist}
     with tempfile.TemporaryDirectory(prefix="transduce-decode-") as place:
         outputs = {name: Path(place) / name / "output.txt" for name in names}
-        children = {}
+        children: dict[str, Any] = {}
         for name, listed in names.items():
             outputs[name].parent.mkdir()
-            wishes = [name, str(folder), str(source), str(outputs[name]), str(longest or ""), str(listed or "")]
+            arguments = [name, str(folder), str(source), str(outputs[name]), str(longest or ""), str(listed or "")]
             children[name] = subprocess.Popen(
-                [sys.executable, __file__, *wishes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [sys.executable, __file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
             assert children[name].stdout.readline() == "ready\n", name
         lines = len(read(source))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import transformers
@@ -64,7 +65,7 @@ def our_search(model: AnyTransducer) -> Contender:
     return search
 
 
-def their_search(peer: nn.Module, continues: bool) -> Contender:
+def their_search(peer: Any, continues: bool) -> Contender:
     """Translations by `generate`: sources are padded on the right, prompts on the left."""
 
     def search(read: Sequence[list[int]], beam: int) -> Answers:

@@ -20,10 +20,10 @@ from typing import Any
 
 from measuring import require_files, train_or_resume
 
-import transduce
 from transduce.config import Table, write_toml
 from transduce.evaluation.metrics import bleu_metric
 from transduce.evaluation.significance import compare, interval
+from transduce.inference.load import load_translator
 from transduce.recipe import Recipe, read_recipe
 from transduce.storage.journal import read_journal
 from transduce.training.reporter import Silent, Validation
@@ -124,9 +124,10 @@ def trained(table: Table, folder: Path) -> Path:
 def scores(answers: dict[str, dict[str, list[str]]], references: dict[str, list[str]]) -> dict[str, Any]:
     """BLEU of each run on each split, and a comparison of the two runs on the second half."""
     found: dict[str, Any] = {}
-    for name, said in answers.items():
+    for name, translations in answers.items():
         for split, reference in references.items():
-            score, around = METRIC.score(said[split], reference), interval(METRIC, said[split], reference)
+            score = METRIC.score(translations[split], reference)
+            around = interval(METRIC, translations[split], reference)
             print(f"{name} on {split}: {score}  (95 % interval {around.low:.2f} to {around.high:.2f})")
             found.setdefault(name, {})[split] = round(score.value, 2)
     for split, reference in references.items():
@@ -169,10 +170,14 @@ def main() -> None:
         for side in ("de", "en")
     )
     answers = {
-        name: {split: transduce.load(run).translate(lines, split=False) for split, lines in sources.items()}
+        name: {split: load_translator(run).translate(lines, split=False) for split, lines in sources.items()}
         for name, run in runs.items()
     }
-    result = {"updates": counts, "bleu": scores(answers, references), "old half": watched(runs["tuned"])}
+    result: dict[str, Any] = {
+        "updates": counts,
+        "bleu": scores(answers, references),
+        "old half": watched(runs["tuned"]),
+    }
     result["signature"] = METRIC.score(["a"], ["a"]).signature
     print(json.dumps(result))
 

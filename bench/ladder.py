@@ -28,10 +28,10 @@ import torch
 import torch.nn.functional as F
 from measuring import require_files, train_or_resume
 
-import transduce
 from transduce.data.batching import PairBatch, collate
 from transduce.data.order import BatchSampler
 from transduce.data.store import PairStore
+from transduce.inference.load import load_translator
 from transduce.inference.scoring import score_pairs
 from transduce.model_folder import load_model, load_weights, put_weights
 from transduce.models.interface import AnyTransducer
@@ -137,7 +137,7 @@ def interleaved(*lengths: int) -> int:
 
 def by_its_own_words(options: argparse.Namespace, name: str) -> float:
     """Return the perplexity of the references, given the finished model's own predictions as prefix."""
-    translator = transduce.load(options.work / name)
+    translator = load_translator(options.work / name)
     sources, targets = read(options, "de"), read(options, "en")
     store = PairStore.of(translator.source.encode_batch(sources), translator.target.encode_batch(targets))
     loss, tokens = 0.0, 0
@@ -156,8 +156,8 @@ def _read_alone(model: AnyTransducer, batch: PairBatch) -> float:
     for place in range(batch.target.shape[1] - 1):
         hidden_BD, state = model.step(read_B, state)
         score_BV = model.output(hidden_BD)
-        asked_B = batch.target_asked[:, place]
-        loss += float(F.cross_entropy(score_BV[asked_B], batch.target[asked_B, place + 1], reduction="sum"))
+        predicted_B = batch.is_predicted[:, place]
+        loss += float(F.cross_entropy(score_BV[predicted_B], batch.target[predicted_B, place + 1], reduction="sum"))
         read_B = score_BV.argmax(dim=1)
     return loss
 

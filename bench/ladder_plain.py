@@ -17,6 +17,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -37,12 +38,18 @@ class Plain(nn.Module):
         super().__init__()
         self.words = nn.ModuleList(nn.Embedding(size, WIDTH) for size in sizes)
         self.places = nn.ModuleList(nn.Embedding(PLACES, WIDTH) for _ in sizes)
-        shape = {"d_model": WIDTH, "nhead": HEADS, "dim_feedforward": INNER, "dropout": DROPOUT, "batch_first": True}
+        shape: dict[str, Any] = {
+            "d_model": WIDTH,
+            "nhead": HEADS,
+            "dim_feedforward": INNER,
+            "dropout": DROPOUT,
+            "batch_first": True,
+        }
         self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**shape), LAYERS, enable_nested_tensor=False)
         self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**shape), LAYERS)
         self.output, self.dropout = nn.Linear(WIDTH, sizes[1]), nn.Dropout(DROPOUT)
         for weight in self.parameters():
-            for matrix in weight.data.split(WIDTH) if weight.shape == (3 * WIDTH, WIDTH) else [weight.data]:
+            for matrix in torch.split(weight.data, WIDTH) if weight.shape == (3 * WIDTH, WIDTH) else [weight.data]:
                 if matrix.dim() > 1:
                     nn.init.xavier_uniform_(matrix)
 
@@ -57,7 +64,7 @@ class Plain(nn.Module):
         return scores
 
     def _embedded(self, tokens: Tensor, side: int) -> Tensor:
-        place_ND = self.places[side].weight[: tokens.shape[1]]
+        place_ND = self.places[side].get_parameter("weight")[: tokens.shape[1]]
         embedded: Tensor = self.dropout(self.words[side](tokens) * math.sqrt(WIDTH) + place_ND)
         return embedded
 
@@ -124,7 +131,7 @@ def main() -> None:
         model.train()
         for source, target in batches(numbered(train, known), chance):
             optimizer.zero_grad()
-            loss_of(model, source, target).backward()
+            loss_of(model, source, target).backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
         model.eval()

@@ -92,7 +92,8 @@ class PlainBlock(nn.Module):
         heads = self.qkv(self.norms[0](x)).view(rows, length, 3, HEADS, DIM // HEADS).permute(2, 0, 3, 1, 4)
         seen = F.scaled_dot_product_attention(heads[0], heads[1], heads[2], is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(rows, length, DIM))
-        return x + self.down(F.gelu(self.up(self.norms[1](x))))
+        mixed: Tensor = x + self.down(F.gelu(self.up(self.norms[1](x))))
+        return mixed
 
 
 class PlainGpt(nn.Module):
@@ -138,7 +139,7 @@ def plain(_: Recipe, prepared: Prepared) -> Contender:
             rows = torch.stack([stream[begin : begin + BLOCK + 1] for begin in begins.tolist()])
             loss = F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             for group in optimizer.param_groups:
                 group["lr"] = rate(done)

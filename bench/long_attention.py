@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 from transduce.models.block import BlockConfig, EncoderBlock
-from transduce.nn.attention.multi_head import Heads
+from transduce.nn.attention.multi_head import MultiHeadAttention
 from transduce.nn.initialization import initialize
 
 LENGTHS = (1024, 2048, 4096)
@@ -85,7 +85,7 @@ def steps(name: str, length: int, count: int) -> list[float]:
     initialize(blocks, seed=1)
     if name == "full_plain":
         for module in blocks.modules():
-            if isinstance(module, Heads):  # attention that is listened to makes its weights
+            if isinstance(module, MultiHeadAttention):  # a hooked attention computes its weights
                 module.weight.register_forward_hook(lambda *_: None)
     trained = [parameter for parameter in blocks.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, fused=True)
@@ -96,7 +96,7 @@ def steps(name: str, length: int, count: int) -> list[float]:
         hidden = text
         for block in blocks:
             hidden = block(hidden, None)
-        hidden.square().mean().backward()
+        hidden.square().mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         took.append(time.process_time() - began)

@@ -21,9 +21,9 @@ from typing import Any
 from measuring import require_files
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-import transduce
 from transduce.evaluation.metrics import bleu_metric, chrf_metric
 from transduce.evaluation.significance import compare, interval
+from transduce.inference.load import load_translator
 
 TOKENISED = bleu_metric("none")
 """The files are tokenised already; this is multi-bleu.perl's number."""
@@ -65,16 +65,16 @@ def main() -> None:
     answers: dict[str, list[str]] = {}
     found: dict[str, dict[str, Any]] = {}
     for run, is_raw in [*((run, False) for run in options.tokenised), *((run, True) for run in options.raw)]:
-        wishes = {"length_penalty": options.alpha, "beam_size": options.beam} if is_raw else {}
-        said = transduce.load(*run.split("+")).translate(sources[is_raw], split=False, **wishes)
-        answers[run] = tokenised(said) if is_raw else said
+        search = {"length_penalty": options.length_penalty, "beam_size": options.beam_size} if is_raw else {}
+        translations = load_translator(*run.split("+")).translate(sources[is_raw], split=False, **search)
+        answers[run] = tokenised(translations) if is_raw else translations
         score, around = TOKENISED.score(answers[run], reference), interval(TOKENISED, answers[run], reference)
         print(f"{run}: {score}  (95 % interval {around.low:.2f} to {around.high:.2f})")
         found[run] = {"bleu": round(score.value, 2), "signature": score.signature}
         if is_raw:
             for metric in (bleu_metric(), chrf_metric()):
-                print(f"{run}, raw text: {metric.score(said, raw_reference)}")
-                found[run][metric.name] = round(metric.score(said, raw_reference).value, 2)
+                print(f"{run}, raw text: {metric.score(translations, raw_reference)}")
+                found[run][metric.name] = round(metric.score(translations, raw_reference).value, 2)
     first, *others = answers
     for other in others:
         test = compare(TOKENISED, answers[other], answers[first], reference)

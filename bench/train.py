@@ -111,7 +111,8 @@ def torch_nn(size: Size) -> Callable[[PairBatch], None]:
     criterion = torch.nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1)
 
     def embed(tokens: torch.Tensor) -> torch.Tensor:
-        return dropout(embedding(tokens) * size.dim**0.5 + positions[: tokens.shape[1]])
+        embedded: torch.Tensor = dropout(embedding(tokens) * size.dim**0.5 + positions[: tokens.shape[1]])
+        return embedded
 
     def update(batch: PairBatch) -> None:
         entered, expected = batch.target[:, :-1], batch.target[:, 1:]
@@ -149,7 +150,7 @@ def hf_marian(size: Size) -> Callable[[PairBatch], None]:
         loss = F.cross_entropy(
             logits.reshape(-1, VOCABULARY), expected.reshape(-1), ignore_index=PAD, label_smoothing=0.1
         )
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return update

@@ -16,9 +16,10 @@ from typing import Any
 
 from measuring import train_or_resume
 
-import transduce
 from transduce.data.synthetic import SyntheticTask
+from transduce.inference.load import load_translator
 from transduce.inference.search.options import Request
+from transduce.inference.translator import Translator
 from transduce.recipe import Recipe
 
 LENGTHS = (40, 50, 60, 80, 160, 400)
@@ -58,7 +59,7 @@ def recipe(task: str, model: str, options: argparse.Namespace) -> Recipe:
     )
 
 
-def accuracy(translator: transduce.Translator, task: str, length: int, count: int) -> dict[str, float]:
+def accuracy(translator: Translator, task: str, length: int, count: int) -> dict[str, float]:
     """Accuracy on new sources of one length."""
     asked = SyntheticTask(task=task, size=count, seed=777, min_length=length, max_length=length, symbols=10)  # type: ignore[arg-type]
     pairs = list(asked.pairs())
@@ -68,9 +69,9 @@ def accuracy(translator: transduce.Translator, task: str, length: int, count: in
     answers = translator.engine.translate(requests)  # a translator would cut long texts into parts
     right, whole, forced = 0, 0, 0
     for pair, (answer, *_) in zip(pairs, answers, strict=True):
-        wanted, said = pair.target.split(), translator.target.decode(answer.tokens).split()
-        right += sum(one == other for one, other in zip(wanted, said, strict=False))
-        whole += wanted == said
+        expected, written = pair.target.split(), translator.target.decode(answer.tokens).split()
+        right += sum(one == other for one, other in zip(expected, written, strict=False))
+        whole += expected == written
     for scored in translator.score([(pair.source, pair.target) for pair in pairs]):
         assert scored is not None
         forced += sum(scored.hits[:length])
@@ -92,7 +93,7 @@ def main() -> None:
     for task in options.tasks:
         for model in options.models:
             learning = partial(recipe, task, model, options)
-            translator = transduce.load(train_or_resume(learning, options.folder / f"{task}-{model}"))
+            translator = load_translator(train_or_resume(learning, options.folder / f"{task}-{model}"))
             scores = {length: accuracy(translator, task, length, options.count) for length in options.lengths}
             found.setdefault(task, {})[model] = scores
             shown = ", ".join(

@@ -29,7 +29,7 @@ class Machine(NamedTuple):
     peak: float
     """TFLOP/s of matrix products, dense."""
     share: float
-    count: int
+    devices: int
     price: float
     """Of one for an hour."""
 
@@ -54,7 +54,7 @@ def operations(name: str) -> float:
 
 def hours(machine: Machine, work: float) -> float:
     """Return the hours that a machine takes."""
-    return work / (machine.count * machine.peak * 1e12 * machine.share) / 3600
+    return work / (machine.devices * machine.peak * 1e12 * machine.share) / 3600
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
     print("\n| machine | peak, TFLOP/s | share | base | big |\n|---|---|---|---|---|")
     for machine in machines:
         times = [hours(machine, found) for found in work.values()]
-        bills = [f"{time:,.1f} h, {time * machine.count * machine.price:,.0f}" for time in times]
+        bills = [f"{time:,.1f} h, {time * machine.devices * machine.price:,.0f}" for time in times]
         print(f"| {machine.name} | {machine.peak:g} | {machine.share:.0%} | {bills[0]} | {bills[1]} |")
     print(
         json.dumps(

@@ -46,6 +46,9 @@ from transduce.storage.layout import (
 from transduce.storage.manifest import check_format, verify, write_manifest
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
 
+RENAMED_NOTES = {"opens_with": "prompt_start"}
+"""Notes that the first folders of format 2 have under another name."""
+
 
 @dataclass(frozen=True)
 class ModelFolder:
@@ -138,8 +141,12 @@ def describe_model(folder: Path, hash_up_to: int | None = None) -> Description:
             f"{folder}: the model vocabularies have {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
             f"{source.size:,} and {target.size:,}; copy all files from the same folder"
         )
-    notes = table.get("notes", {})
-    return Description(folder, config, sizes, source, target, notes if isinstance(notes, dict) else {})
+    return Description(folder, config, sizes, source, target, _read_notes(table.get("notes")))
+
+
+def _read_notes(found: Any) -> Table:
+    notes: Table = found if isinstance(found, dict) else {}
+    return {RENAMED_NOTES.get(name, name): note for name, note in notes.items()}
 
 
 def load_model(folder: Path) -> ModelFolder:

@@ -66,24 +66,24 @@ def test_the_quickstart_learns_to_reverse(quickstart: tuple[Path, str]) -> None:
 def test_a_file_is_translated_line_by_line(quickstart: tuple[Path, str], tmp_path: Path) -> None:
     source, output = tmp_path / "in.txt", tmp_path / "out.txt"
     source.write_text("a b\n\nc d e\n", encoding="utf-8")
-    said = run_example("translate_file.py", quickstart[0], source, output)
+    message = run_example("translate_file.py", quickstart[0], source, output)
     assert output.read_text(encoding="utf-8").splitlines() == ["b a", "", "e d c"]
-    assert said.startswith("3 lines, 1 of them empty, 0 translated in parts\n0 source tokens were unknown")
+    assert message.startswith("3 lines, 1 of them empty, 0 translated in parts\n0 source tokens were unknown")
 
 
 def test_attention_is_looked_into(quickstart: tuple[Path, str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
-    said = run_example("inspect_attention.py", quickstart[0], "a b c d", tmp_path)
-    assert said.count("sharpness") == 6  # encoder, decoder, cross; two heads each
-    assert said.count("chosen with") == 5
+    message = run_example("inspect_attention.py", quickstart[0], "a b c d", tmp_path)
+    assert message.count("sharpness") == 6  # encoder, decoder, cross; two heads each
+    assert message.count("chosen with") == 5
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "attention.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_two_models_are_compared(tmp_path: Path) -> None:
-    said = run_example("compare_two_models.py", tmp_path)
-    assert said.count("perplexity") == 2
-    assert said.count("p = ") == 2
+    message = run_example("compare_two_models.py", tmp_path)
+    assert message.count("perplexity") == 2
+    assert message.count("p = ") == 2
 
 
 def test_a_model_of_ones_own_learns_what_it_can(tmp_path: Path) -> None:
@@ -99,9 +99,9 @@ def test_heads_of_a_language_model_are_looked_into(tmp_path: Path) -> None:
     config = gpt_mini().but(model_dim=16, num_heads=2, ffn_dim=16, num_layers=2)
     model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=1)
     save_model(tmp_path / "model", ModelFolder(model, config, tokenizer, tokenizer), "a card")
-    said = run_example("inspect_language_model.py", tmp_path / "model").splitlines()
-    assert sum(line.endswith("%") for line in said) == 4 * 5
-    assert len([line for line in said if line.startswith("  layer")]) == 4  # two layers of two heads
+    message = run_example("inspect_language_model.py", tmp_path / "model").splitlines()
+    assert sum(line.endswith("%") for line in message) == 4 * 5
+    assert len([line for line in message if line.startswith("  layer")]) == 4  # two layers of two heads
 
 
 def test_pictures_are_captioned_and_drawn(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_pictures_are_captioned_and_drawn(tmp_path: Path) -> None:
     model = build(config, VocabularySizes(letters.size, words.size), seed=1)
     notes = {"search": {"method": "greedy", "max_length": 5}}
     save_model(tmp_path / "model", ModelFolder(model, config, letters, words, notes), "a card")
-    said = run_example("caption_pictures.py", tmp_path / "model", tmp_path).splitlines()
-    assert len(said) == 3 and all(line.split(": ")[0].split()[0] in ("a", "an") for line in said)
+    message = run_example("caption_pictures.py", tmp_path / "model", tmp_path).splitlines()
+    assert len(message) == 3 and all(line.split(": ")[0].split()[0] in ("a", "an") for line in message)
     assert len((tmp_path / "picture-3.txt").read_text().strip()) == 32 * 32
     assert (tmp_path / "picture-3.svg").read_text(encoding="utf-8").startswith("<svg ")

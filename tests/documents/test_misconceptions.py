@@ -184,13 +184,13 @@ def test_where_cross_attention_gets_its_queries_keys_and_values() -> None:
     assert kept is not None
     keys = kept.keys
     assert len(keys) == 2 and not torch.allclose(keys[0], keys[1])
-    block, heard = model.decoder[1], []
-    block.cross_attention.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0]))
+    block, recorded = model.decoder[1], []
+    block.cross_attention.register_forward_pre_hook(lambda _, inputs: recorded.append(inputs[0]))
     read = torch.randn(1, 4, SMALL.model_dim)
     block(read, memory.states, None, model.target_relative_positions(torch.arange(4)[None], torch.arange(4)[None]))
     expected = block.self_attention_residual(read, lambda states: block.self_attention(states, causal=True))
-    torch.testing.assert_close(heard[0], expected)
-    assert not torch.allclose(heard[0], read)
+    torch.testing.assert_close(recorded[0], expected)
+    assert not torch.allclose(recorded[0], read)
 
 
 def test_sharing_matrices_exchanges_nothing_and_mixing_does() -> None:

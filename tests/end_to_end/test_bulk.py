@@ -113,12 +113,12 @@ def test_a_kill_at_any_moment_changes_not_a_byte(
             with (place / f"{output}.part").open("ab") as file:
                 file.write(b"torn")
         assert run(typed(name)) == 0, world
-        said = capsys.readouterr().err
+        printed = capsys.readouterr().err
         assert (place / output).read_bytes() == whole, world
         assert left(place) == {output}
-        assert said.endswith(notes)
-        went_on.add(said.removesuffix(notes))
-    assert len(went_on) >= 3 and all(said == "" or said.startswith("note: resumed at ") for said in went_on)
+        assert printed.endswith(notes)
+        went_on.add(printed.removesuffix(notes))
+    assert len(went_on) >= 3 and all(printed == "" or printed.startswith("note: resumed at ") for printed in went_on)
     read = gzip.decompress(whole) if output.endswith(".gz") else whole
     assert read.count(b"\n") == text.count("\n") or name in ("n-best", "srt")
 
@@ -139,13 +139,13 @@ def test_windows_do_not_show(small_windows: Path, monkeypatch: pytest.MonkeyPatc
 def test_counts_do_not_depend_on_windows(
     small_windows: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = []
+    printed = []
     for lines in (1, 4, 512):
         monkeypatch.setattr(job, "TORCH_WINDOW", lines)
         assert run(["translate", "run", "x.txt", "--output", "out.txt", "--engine", "torch", "--threads", "1"]) == 0
-        said.append(capsys.readouterr().err)
-    assert said[0] == said[1] == said[2]
-    assert "empty lines: 2 (11 lines" in said[0] and "unknown source tokens: " in said[0]
+        printed.append(capsys.readouterr().err)
+    assert printed[0] == printed[1] == printed[2]
+    assert "empty lines: 2 (11 lines" in printed[0] and "unknown source tokens: " in printed[0]
 
 
 def test_ctranslate2_answers_two_windows_at_a_time_in_order(
@@ -153,15 +153,15 @@ def test_ctranslate2_answers_two_windows_at_a_time_in_order(
 ) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
     Path("x.txt").write_text("".join(f"{line}\n" for line in LINES * 20))
-    said = []
+    printed = []
     for lines, threads in ((3, "1"), (7, "1"), (512, "1")):
         monkeypatch.setattr(job, "CTRANSLATE2_WINDOW", (lines, lines))
         command = ["translate", "run", "x.txt", "--greedy", "--engine", "ctranslate2", "--workers", "2"]
         assert run([*command, "--threads", threads, "--output", "out.txt"]) == 0
-        said.append((Path("out.txt").read_bytes(), capsys.readouterr().err))
-    assert said[0] == said[1] == said[2]
+        printed.append((Path("out.txt").read_bytes(), capsys.readouterr().err))
+    assert printed[0] == printed[1] == printed[2]
     assert run(["translate", "run", "x.txt", "--greedy", "--engine", "torch", "--threads", "1"]) == 0
-    assert capsys.readouterr() == (said[0][0].decode(), said[0][1])
+    assert capsys.readouterr() == (printed[0][0].decode(), printed[0][1])
 
 
 @pytest.mark.parametrize(("output", "content"), [("out.txt", b""), ("out.txt.gz", gzip.compress(b"", mtime=0))])
@@ -239,7 +239,7 @@ def test_only_what_is_left_is_translated(begun: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "reason"),
     [
         (["--greedy"], "another --greedy"),
         (["--beam-size", "3"], "another --beam-size"),
@@ -250,13 +250,13 @@ def test_only_what_is_left_is_translated(begun: Path, monkeypatch: pytest.Monkey
         (["--format", "tsv", "--field", "1"], "another --field"),
     ],
 )
-def test_a_part_is_not_gone_on_with_by_other_wishes(
-    options: list[str], said: str, begun: Path, capsys: pytest.CaptureFixture[str]
+def test_a_partial_output_is_not_resumed_with_other_options(
+    options: list[str], reason: str, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = Path("out.txt.part").read_bytes()
     assert run([*typed("plain"), *options]) == 73
     message = complaint(capsys.readouterr())
-    assert f"out.txt.part: was started with {said}; give the same as before, or delete out.txt.part and " in message
+    assert f"out.txt.part: was started with {reason}; give the same as before, or delete out.txt.part and " in message
     assert message.endswith("out.txt.progress.json to start over")
     assert Path("out.txt.part").read_bytes() == before
     assert run(typed("plain")) == 0
@@ -289,7 +289,7 @@ def test_a_part_is_not_gone_on_with_from_another_input_or_model(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "reason"),
     [
         ("out.txt.progress.json", "{", "is not valid JSON"),
         ("out.txt.progress.json", "{}", "not the progress of a translation"),
@@ -297,12 +297,12 @@ def test_a_part_is_not_gone_on_with_from_another_input_or_model(
         ("out.txt.part", "x", "has 1 bytes instead of"),
     ],
 )
-def test_what_is_damaged_or_a_stranger_s_is_refused_and_stays(
-    name: str, content: str, said: str, begun: Path, capsys: pytest.CaptureFixture[str]
+def test_what_is_damaged_or_a_stranger_s_is_rejected_and_stays(
+    name: str, content: str, reason: str, begun: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path(name).write_text(content)
     assert run(typed("plain")) == 73
-    assert f"{name}: " in (message := complaint(capsys.readouterr())) and said in message and "delete" in message
+    assert f"{name}: " in (message := complaint(capsys.readouterr())) and reason in message and "delete" in message
     assert Path(name).read_text() == content
     assert left(begun) == {"out.txt.part", "out.txt.progress.json"}
 

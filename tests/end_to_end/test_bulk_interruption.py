@@ -46,11 +46,11 @@ def test_real_signals_and_a_second_process(place: Path, capsys: pytest.CaptureFi
             assert "out.txt: another process is writing it; wait for it to end" in complaint(capsys.readouterr())
             process.send_signal(signal.SIGCONT)
         process.send_signal(number)
-        found, said = ended(process)
+        found, message = ended(process)
         assert found == code
-        assert ("resumed at line" in said) is (done > 0)
+        assert ("resumed at line" in message) is (done > 0)
         if number != signal.SIGKILL:
-            assert said.splitlines()[-2].startswith("note: the translations so far are in out.txt.part")
+            assert message.splitlines()[-2].startswith("note: the translations so far are in out.txt.part")
         done = _segments(place)
         assert not (place / "out.txt").exists()
     assert run(command) == 0

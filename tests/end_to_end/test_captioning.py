@@ -49,7 +49,7 @@ def test_a_picture_is_read_whole_and_an_empty_line_stays_empty(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "a dog",
@@ -61,7 +61,7 @@ def test_a_picture_is_read_whole_and_an_empty_line_stays_empty(folder: Path) -> 
     ],
     ids=["words", "short", "long", "unknown"],
 )
-def test_what_is_no_picture_is_refused_wherever_it_comes_from(folder: Path, text: str, said: str) -> None:
+def test_what_is_no_picture_is_rejected_wherever_it_comes_from(folder: Path, text: str, message: str) -> None:
     captioner = transduce.load(folder)
     for ask in (
         lambda: captioner(text),
@@ -70,7 +70,7 @@ def test_what_is_no_picture_is_refused_wherever_it_comes_from(folder: Path, text
         lambda: captioner.region_attention(text),
         lambda: list(captioner.stream(text)),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             ask()
 
 
@@ -100,7 +100,7 @@ def test_inspect_draws_the_picture_for_each_word(
     assert "has 4 pixels" in capsys.readouterr().err
 
 
-def test_a_corpus_without_pictures_is_refused_before_training(tmp_path: Path) -> None:
+def test_a_corpus_without_pictures_is_rejected_before_training(tmp_path: Path) -> None:
     changes = [
         f"data.{split}={{task='reverse', size=20, seed={seed}}}" for seed, split in enumerate(("train", "validation"))
     ]

@@ -50,7 +50,7 @@ def test_a_run_that_ended_by_its_patience_is_not_made_longer(tmp_path: Path) -> 
     assert (tmp_path / "run" / "recipe.toml").read_bytes() == before
 
 
-def test_a_schedule_that_ended_with_the_run_leaps_and_that_is_said(tmp_path: Path) -> None:
+def test_a_schedule_that_ended_with_the_run_jumps_with_a_warning(tmp_path: Path) -> None:
     train(recipe(training={"updates": 10, "schedule": "cosine"}), tmp_path / "run")
     listener = Listener()
     train(recipe(training={"schedule": "cosine"}), tmp_path / "run", resume=True, reporter=listener)
@@ -93,6 +93,6 @@ def test_a_run_whose_journal_is_gone_goes_on_without_it(tmp_path: Path) -> None:
     listener = Listener()
     train(recipe(), tmp_path / "run", resume=True, reporter=listener)
     train(recipe(), tmp_path / "whole", resume=True)
-    assert any("is missing" in said and "from update 10" in said for said in listener.warnings)
+    assert any("is missing" in message and "from update 10" in message for message in listener.warnings)
     assert sha256(tmp_path / "run" / WEIGHTS) == sha256(tmp_path / "whole" / WEIGHTS)
     assert [line["event"] for line in read_journal(tmp_path / "run" / "journal.jsonl")][:2] == ["longer", "update"]

@@ -26,14 +26,14 @@ def test_a_reader_takes_what_fits_and_its_head_is_new(tmp_path: Path) -> None:
     tables = merge(TABLES, {"data": {"objective": "tag", "train": {"path": str(tmp_path / "tag")}}})
     del tables["tokenizer"], tables["model"]
     changes: Table = {"initial_checkpoint": str(tmp_path / "read"), "freeze": ["[!h]*"], "updates": 3}
-    heard: list[str] = []
+    recorded: list[str] = []
 
     class Listening:
         def __getattr__(self, name: str) -> object:
-            return lambda said: heard.append(said) if name == "warn" else None
+            return lambda message: recorded.append(message) if name == "warn" else None
 
     train(recipe(tmp_path, merge(tables, {"training": changes})), tmp_path / "tags", reporter=Listening())  # type: ignore[arg-type]
-    assert any("weights loaded" in said and "new (head." in said for said in heard)
+    assert any("weights loaded" in message and "new (head." in message for message in recorded)
     old, now = (load_file(tmp_path / run / "model/model.safetensors") for run in ("read", "tags"))
     same = [name for name in now if name in old and not name.startswith("head.")]
     assert len(same) > 10 and all(torch.equal(now[name], old[name]) for name in same)

@@ -185,7 +185,7 @@ def test_there_is_nothing_to_extend_without_a_beginning(new: Path, capsys: pytes
     assert "--init-from" in complaint(capsys.readouterr())
 
 
-def test_a_corpus_of_other_tokens_is_refused(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corpus_of_other_tokens_is_rejected(new: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["prepare", "--source", "a.txt", "--target", "b.txt", "--tokenizer", "byte", "--output", "other"]) == 0
     capsys.readouterr()
     assert (

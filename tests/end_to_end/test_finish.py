@@ -35,8 +35,8 @@ def test_a_stopped_run_becomes_a_model_and_can_go_on_as_if_it_never_had(
     train(wanted, tmp_path / "whole")
     stopped(wanted, tmp_path / "run", 12, monkeypatch)
     train(wanted, tmp_path / "run", resume=True, finish=True)
-    said = read_journal(tmp_path / "run" / "journal.jsonl")[-1]
-    assert said["event"] == "final" and set(said["updates"]) <= {5, 10, 12}
+    message = read_journal(tmp_path / "run" / "journal.jsonl")[-1]
+    assert message["event"] == "final" and set(message["updates"]) <= {5, 10, 12}
     assert load_translator(tmp_path / "run").translate(["a b"])
     early = sha256(tmp_path / "run" / WEIGHTS)
     train(wanted, tmp_path / "run", resume=True)

@@ -39,10 +39,10 @@ def copier(name: str, limit: int | None = None) -> Translator:
     target = source if name == "marian" else target  # one table, but other pieces
 
     def row(tokens: Prefix, prefix: Prefix) -> Tensor:
-        said = tokens[source.count_tags(tokens) :]
+        message = tokens[source.count_tags(tokens) :]
         place = len(prefix) - target.count_tags(prefix)
         score_V = torch.full((target.size,), -20.0)
-        score_V[said[place] if place < len(said) else target.end] = 0.0
+        score_V[message[place] if place < len(message) else target.end] = 0.0
         return score_V.log_softmax(dim=-1)
 
     model = Pointer(row, target.size, limit, start_token=target.start)

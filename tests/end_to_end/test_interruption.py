@@ -64,9 +64,9 @@ def test_a_run_stopped_twice_ends_as_if_it_never_had_been(place: Path, capsys: p
     assert "another process" in complaint(capsys.readouterr())
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGCONT)
-    code, said = ended(process)
+    code, message = ended(process)
     assert code == 130
-    assert said.startswith("stopped at update ") and "`transduce train --resume stopped`" in said
+    assert message.startswith("stopped at update ") and "`transduce train --resume stopped`" in message
 
     process = start("train", "--resume", "stopped")
     wait_until(has(journal, '"event": "validation"'), process)
@@ -115,12 +115,12 @@ def test_ctrl_c_before_the_first_update_leaves_nothing(
     assert not (place / "new").exists()
 
 
-@pytest.mark.parametrize(("number", "said"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
-def test_prepare_that_is_stopped_leaves_nothing(place: Path, number: signal.Signals, said: str) -> None:
+@pytest.mark.parametrize(("number", "message"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_prepare_that_is_stopped_leaves_nothing(place: Path, number: signal.Signals, message: str) -> None:
     process = start("prepare", "--source", "-", "--target", "b.txt", "--output", "new", stdin=subprocess.PIPE)
     wait_until(lambda: (place / ".new.writing/work").exists(), process)
     process.send_signal(number)
-    assert ended(process) == (128 + number, said)
+    assert ended(process) == (128 + number, message)
     assert not [path for path in place.iterdir() if "new" in path.name]
 
 
@@ -167,10 +167,10 @@ def test_standard_output_on_a_full_disk_is_a_sentence(place: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         process = start("prepare", "--source", "a.txt", "--target", "b.txt", "--output", "new", stdout=full)
         assert process.stderr
-        said = process.stderr.read().decode()
+        message = process.stderr.read().decode()
         process.stderr.close()
     assert process.wait(PATIENCE) == 74
-    assert complaint(("", said)) == "error: standard output: No space left on device"
+    assert complaint(("", message)) == "error: standard output: No space left on device"
 
 
 def test_closed_streams_are_no_reason_to_fail(place: Path) -> None:
@@ -191,8 +191,8 @@ def little_room(place: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("little_room")
 def test_a_full_disk_while_training_leaves_no_half_checkpoint(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--recipe", "recipe.toml", "--output", "new"]) == 74
-    said = complaint(capsys.readouterr())
-    assert "update-00000010: " in said and "File too large" in said
+    message = complaint(capsys.readouterr())
+    assert "update-00000010: " in message and "File too large" in message
     assert list((place / "new/checkpoints").iterdir()) == []
 
 
@@ -207,7 +207,7 @@ def test_a_full_disk_while_training_leaves_no_half_checkpoint(place: Path, capsy
         "positions --output new.png",
     ],
 )
-def test_a_full_disk_is_said_so_and_leaves_nothing(
+def test_a_full_disk_is_reported_and_leaves_nothing(
     command: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "long").write_text("".join(f"a b c d e {row}\n" for row in range(600)))  # 8,290 bytes; more come out
@@ -223,7 +223,7 @@ def test_a_folder_that_somebody_trains_in_is_busy(place: Path, capsys: pytest.Ca
             assert "another process" in complaint(capsys.readouterr())
 
 
-def test_a_file_that_may_not_be_read_is_said_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_read_permission_is_an_error(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything; run the tests as another user to remove this skip")
     (place / "a.txt").chmod(0)

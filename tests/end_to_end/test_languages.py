@@ -206,7 +206,7 @@ def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
     change_config(notes={"tags": {"place": "target", "target_tokens": tags, "source_tokens": tags}})(
         many / "many/model"
     )
-    said = []
+    message = []
     for engine in ("torch", "ctranslate2"):
         assert (
             run(
@@ -224,10 +224,10 @@ def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
             )
             == 0
         )
-        said.append(capsys.readouterr())
-    assert said[0].out == said[1].out
-    assert "it searches with" not in said[1].err
-    assert "PyTorch was used instead of CTranslate2" in said[1].err
+        message.append(capsys.readouterr())
+    assert message[0].out == message[1].out
+    assert "it searches with" not in message[1].err
+    assert "PyTorch was used instead of CTranslate2" in message[1].err
 
 
 def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
@@ -270,7 +270,7 @@ def test_all_corpora_say_their_language_or_none(many: Path) -> None:
         read_recipe(Path("half.toml"))
 
 
-def test_a_language_that_a_prepared_corpus_lacks_is_refused(many: Path) -> None:
+def test_a_language_that_a_prepared_corpus_lacks_is_rejected(many: Path) -> None:
     corpus = PreparedPairs(prepared="many", target_language="reverse")
     assert len(list(corpus.pairs())) == 10
     with pytest.raises(DataError, match="has no pairs into 'klingon'"):

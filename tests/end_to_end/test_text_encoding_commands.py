@@ -113,8 +113,8 @@ def test_json_is_what_python_says(readers: Path, tmp_path: Path, capsys: pytest.
     first, blank = lines(capsys)
     reader = transduce.load(readers / "classify")
     assert isinstance(reader, transduce.TextEncoder)
-    (said,) = reader.predict(["the film was fine"])
-    assert json.loads(first) == said._asdict()  # type: ignore[union-attr]
+    (message,) = reader.predict(["the film was fine"])
+    assert json.loads(first) == message._asdict()  # type: ignore[union-attr]
     assert blank == "null"
 
 
@@ -254,11 +254,11 @@ def test_a_reader_shows_where_it_looked(readers: Path, tmp_path: Path, capsys: p
     assert run(["inspect", str(readers / "classify"), "the film", "--kind", "cross", "--output", output]) == 2
 
 
-def test_the_wrong_verb_is_told_which_is_the_right_one(
+def test_the_wrong_command_names_the_right_one(
     readers: Path, place: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     reader = str(readers / "tag")
-    for arguments, said in (
+    for arguments, message in (
         (["translate", reader], "`transduce predict"),
         (["score", reader, "--source", "a.txt", "--target", "b.txt"], "`transduce predict"),
         (["evaluate", reader, "--source", "a.txt", "--target", "b.txt"], "--source"),
@@ -279,10 +279,10 @@ def test_the_wrong_verb_is_told_which_is_the_right_one(
         typed(b"a\n")
         assert run(arguments) > 0
         error = capsys.readouterr().err
-        assert said in error and error.count("\n") == 1 and error.startswith("error: "), (arguments, error)
+        assert message in error and error.count("\n") == 1 and error.startswith("error: "), (arguments, error)
 
 
-def test_lines_that_are_no_questions_are_refused(
+def test_lines_that_are_no_questions_are_rejected(
     readers: Path, typed: Callable[[bytes], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed(b"no tab here\n")

@@ -138,7 +138,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(prepared: Prepar
     assert (tmp_path / "killed/journal.jsonl").read_bytes() == (tmp_path / "whole/journal.jsonl").read_bytes()
 
 
-def test_a_damaged_newest_checkpoint_is_said_and_the_run_goes_on_from_the_one_before(
+def test_a_damaged_newest_checkpoint_is_reported_and_the_run_resumes_from_the_one_before(
     prepared: Prepared, tmp_path: Path
 ) -> None:
     whole = trainer(prepared, tmp_path / "whole")

@@ -118,5 +118,5 @@ def test_a_finished_run_says_all_that_is_needed_to_answer_and_can_be_resumed(
     before = (folder / "model" / "model.safetensors").read_bytes()
     train(resume_recipe(folder), folder, resume=True)
     assert (folder / "model" / "model.safetensors").read_bytes() == before
-    said = load_text_encoder(folder).predict(["Anna went to the attic. Where is Anna?"])
-    assert said[0].label in (*PLACES, LIST)  # type: ignore[union-attr]
+    message = load_text_encoder(folder).predict(["Anna went to the attic. Where is Anna?"])
+    assert message[0].label in (*PLACES, LIST)  # type: ignore[union-attr]

@@ -99,10 +99,10 @@ def recipe(corpus: Path, **changes: Table) -> Recipe:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_was_stopped_ends_with_the_same_bytes(kind: str, corpus: Path, tmp_path: Path) -> None:
-    whole, heard = tmp_path / "whole", Listener()
+    whole, recorded = tmp_path / "whole", Listener()
     wanted = recipe(corpus, **merge(KINDS[kind], {"training": {"updates": 60, "validate_every": 30}}))
-    train(wanted, whole, reporter=heard)
-    assert heard.steps[-1].epoch > 0  # blocks have moved
+    train(wanted, whole, reporter=recorded)
+    assert recorded.steps[-1].epoch > 0  # blocks have moved
     stopped = tmp_path / "stopped"
     for update in (13, 44):
         stop = StopAt(update=update)
@@ -130,12 +130,12 @@ class Deaf:
 
 @pytest.fixture(scope="module")
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Listener]:
-    heard = Listener()
-    return train(recipe(corpus), tmp_path_factory.mktemp("run") / "run", reporter=heard), heard
+    recorded = Listener()
+    return train(recipe(corpus), tmp_path_factory.mktemp("run") / "run", reporter=recorded), recorded
 
 
 def test_validation_is_the_loss_over_every_token_and_its_bits_over_the_bytes(trained: tuple[Path, Listener]) -> None:
-    folder, heard = trained
+    folder, recorded = trained
     contents = load_model(folder)
     prepared = load_prepared(folder / DATA, block_size=BLOCK)
     assert prepared.validation is not None and prepared.report.validation is not None
@@ -153,18 +153,18 @@ def test_validation_is_the_loss_over_every_token_and_its_bits_over_the_bytes(tra
     assert count == prepared.report.validation.target.tokens == text.characters + prepared.report.validation.kept
     assert final["event"] == "final" and final["loss"] == pytest.approx(loss / count, rel=1e-5)
     assert final["bits_per_byte"] == pytest.approx(loss / math.log(2) / text.bytes, rel=1e-5)
-    best = next(found for found in heard.validations if found.loss == min(one.loss for one in heard.validations))
+    best = next(found for found in recorded.validations if found.loss == min(one.loss for one in recorded.validations))
     assert best.perplexity == pytest.approx(math.exp(best.loss)) and best.scores == {}
 
 
 def test_samples_are_continuations_of_validation_text(trained: tuple[Path, Listener], corpus: Path) -> None:
-    _, heard = trained
+    _, recorded = trained
     text = corpus.read_text()
-    for found in heard.validations:
+    for found in recorded.validations:
         assert len(found.samples) == 3
         assert all(sample.source and sample.source in text for sample in found.samples)
         assert any(sample.translation for sample in found.samples)
-    assert heard.plans[0].rows == "blocks"
+    assert recorded.plans[0].rows == "blocks"
 
 
 def test_the_card_says_what_the_model_is_for(trained: tuple[Path, Listener]) -> None:
@@ -250,7 +250,7 @@ def test_what_does_not_fit_is_one_sentence(changes: Table, sentence: str, corpus
     assert "\n" not in str(caught.value)
 
 
-def test_a_language_model_refuses_pairs() -> None:
+def test_a_language_model_rejects_pairs() -> None:
     with pytest.raises(SettingsError, match="gpt is a language model"):
         Recipe.from_tables({"data": {"train": {"task": "copy", "size": 9}}, "model": {"preset": "gpt_mini"}}, "a test")
 

@@ -110,8 +110,8 @@ def test_a_reader_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
     corpora: dict[str, tuple[Recipe, Prepared]], task: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = trainer(corpora, task, tmp_path / "whole", **changes)
-    heard = run(whole)
-    assert heard.validations[0].loss > 0 and len(heard.validations) == 3
+    recorded = run(whole)
+    assert recorded.validations[0].loss > 0 and len(recorded.validations) == 3
     listener = StopAt(update=7)
     with pytest.raises(Interrupted):
         run(trainer(corpora, task, tmp_path / "parts", **changes), listener, listener.interruption)
@@ -225,8 +225,8 @@ def test_readers_learn_what_they_are_taught_and_the_folder_says_it_again(
     assert again[metric] >= least
 
 
-def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    for changes, said in (
+def test_settings_that_do_not_fit_are_rejected_in_a_sentence(tmp_path: Path) -> None:
+    for changes, message in (
         ({"model": {"name": "transformer", "model_dim": 14, "num_heads": 2, "ffn_dim": 19}}, "is for text encoders"),
         ({"model": {"head": "span"}}, "needs model.head = 'labels'"),
         ({"data": {"max_length": 99}}, "exceeds the model's 17 learned positions"),
@@ -239,7 +239,7 @@ def test_settings_that_do_not_fit_are_refused_in_a_sentence(tmp_path: Path) -> N
             tables["model"] = {}
         path = tmp_path / "a.tsv"
         data = {"data": {"objective": "classify", "train": {"path": str(path)}}}
-        with pytest.raises(SettingsError, match=said):
+        with pytest.raises(SettingsError, match=message):
             Recipe.from_tables(merge(merge(tables, data), changes), "a test")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="encodes texts and writes none"):
         Recipe.from_tables({"data": {"train": {"source": "a", "target": "b"}}, "model": {"preset": "bert_mini"}}, "it")

@@ -44,8 +44,8 @@ def answer(model: AnyTransducer, asked: list[list[int]], end: int, **options: ob
 def end(case: Case, model: AnyTransducer) -> int:
     """The end token: what this untrained model likes to say, so that some of its answers end and some do not."""
     found = answer(model, sources(case), end=0, method="greedy")
-    said = Counter(token for hypotheses in found for token in hypotheses[0].tokens)
-    return said.most_common(1)[0][0] if said else 0
+    message = Counter(token for hypotheses in found for token in hypotheses[0].tokens)
+    return message.most_common(1)[0][0] if message else 0
 
 
 def test_a_beam_of_one_is_greedy(case: Case, model: AnyTransducer, end: int) -> None:
@@ -68,9 +68,9 @@ def test_the_score_of_an_answer_is_the_score_of_its_tokens_forced_through_forwar
         assert len(hypotheses) == 3
         for hypothesis in hypotheses:
             (scored,) = score_targets(model, [source], [hypothesis.tokens], SOURCE, Specials(PAD, START, end))
-            said = scored.token_scores if hypothesis.ended else scored.token_scores[:-1]
-            assert hypothesis.log_probability == pytest.approx(sum(said), **NEAR)
-            divided = sum(said) / LENGTH_PENALTIES[penalty](len(said), 0.7)
+            message = scored.token_scores if hypothesis.ended else scored.token_scores[:-1]
+            assert hypothesis.log_probability == pytest.approx(sum(message), **NEAR)
+            divided = sum(message) / LENGTH_PENALTIES[penalty](len(message), 0.7)
             assert hypothesis.score == pytest.approx(divided, **NEAR)
             ended += hypothesis.ended
     assert ended, "the law must be tried on answers with an end too"

@@ -88,8 +88,8 @@ def test_a_text_alone_is_read_as_in_a_batch(model: EncoderModel) -> None:
         alone = model(tokens[part], allowed[part], segments[part])
         torch.testing.assert_close(together.states[part], alone.states, **EXACT)
         if model.head is not None:
-            said, said_alone = model.head(together), model.head(alone)
-            mine = said[part] if said.dim() == 3 else said[row : row + 1]
+            message, said_alone = model.head(together), model.head(alone)
+            mine = message[part] if message.dim() == 3 else message[row : row + 1]
             torch.testing.assert_close(mine, said_alone, **EXACT)
 
 
@@ -101,7 +101,7 @@ def test_what_stands_in_the_padding_does_not_matter(model: EncoderModel) -> None
     torch.testing.assert_close(first.states[allowed], second.states[allowed], **EXACT)
 
 
-def test_the_second_text_is_told_from_the_first(model: EncoderModel) -> None:
+def test_the_second_text_is_distinguished_from_the_first(model: EncoderModel) -> None:
     tokens, allowed, segments = draw()
     apart, one = model(tokens, allowed, segments), model(tokens, allowed)
     assert (apart.states[:1] - one.states[:1]).abs().max() > 1e-3
@@ -109,7 +109,7 @@ def test_the_second_text_is_told_from_the_first(model: EncoderModel) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert_mini", "neural_gpu"])
-def test_a_text_beyond_those_that_are_told_apart_counts_as_the_last_of_them(name: str) -> None:
+def test_a_text_beyond_the_distinguished_ones_counts_as_the_last_of_them(name: str) -> None:
     model = build(preset(name)[1].but(segments=1), SIZES, 1).double().eval()
     tokens, allowed, segments = draw()
     with torch.no_grad():
@@ -128,13 +128,13 @@ def test_every_token_hears_of_every_other(model: EncoderModel) -> None:
 def test_listening_changes_nothing_and_weights_add_up_to_one(model: EncoderModel) -> None:
     tokens, allowed, segments = draw()
     quiet = model(tokens, allowed, segments).states
-    with record(model) as heard:
+    with record(model) as recorded:
         loud = model(tokens, allowed, segments).states
     torch.testing.assert_close(loud[allowed], quiet[allowed], **EXACT)
     hops = model.config.hops if isinstance(model, MemoryNetwork) else 0
-    assert len(heard) == (2 if isinstance(model, Bert) else isinstance(model, UniversalEncoder) or hops)
+    assert len(recorded) == (2 if isinstance(model, Bert) else isinstance(model, UniversalEncoder) or hops)
     looks = (segments * allowed).amax(1) if model.attends_to_facts else torch.ones(len(LENGTHS))  # no facts, no look
-    for weight_BHQM in heard.values():
+    for weight_BHQM in recorded.values():
         if isinstance(model, MemoryNetwork) and model.config.empty_facts:  # the rest is on facts that are not there
             assert bool(((weight_BHQM.sum(-1)[:, 0, 0] > 0) == (looks > 0)).all()) and weight_BHQM.sum(-1).max() < 1
             continue

@@ -144,7 +144,7 @@ def test_scores_and_gradients_are_those_of_transformers(
         ({"id2label": {"0": "LABEL_0"}}, "regression"),
     ],
 )
-def test_what_is_not_one_label_of_several_is_refused(settings: dict[str, Any], says: str) -> None:
+def test_what_is_not_one_label_of_several_is_rejected(settings: dict[str, Any], says: str) -> None:
     setup = transformers.BertConfig(num_labels=3).to_dict() | {"architectures": [CLASSES["labels"]]}
     assert BERT.read(Settings(setup, "config.json"), InMemoryWeights({})).num_labels == 3
     with pytest.raises(ModelFolderError, match=says):

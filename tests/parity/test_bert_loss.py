@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers", reason="compares with transfo
 SIZES = (2, 7, 29, 3)
 
 
-def wishes(kind: str, pieces: int, allowed: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def options(kind: str, pieces: int, allowed: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     """What is wanted, in our form and in theirs."""
     generator = torch.Generator().manual_seed(11)
     rows, width = allowed.shape
@@ -60,7 +60,7 @@ def test_the_loss_is_theirs(kind: str) -> None:
     tokens, allowed, segments = batch(pair.pieces, left=False)
     if kind == "span":  # they let padding compete for the answer, we do not: without padding both are the same
         tokens, segments, allowed = tokens[:1, :7], segments[:1, :7], allowed[:1, :7]
-    wanted, theirs = wishes(kind, pair.pieces, allowed)
+    wanted, theirs = options(kind, pair.pieces, allowed)
     expected = pair.theirs(tokens, attention_mask=allowed.long(), token_type_ids=segments, **theirs).loss
     hidden = int((wanted[:, 1:] >= 0).sum())
     asked = {"labels": len(tokens), "span": 2 * len(tokens)}.get(kind, hidden)
@@ -73,7 +73,7 @@ def test_the_loss_is_theirs(kind: str) -> None:
 def test_the_loss_of_a_batch_is_the_sum_of_its_parts(kind: str) -> None:
     pair = twins(kind, torch.float64, SIZES)
     tokens, allowed, segments = batch(pair.pieces, left=False)
-    wanted, _ = wishes(kind, pair.pieces, allowed)
+    wanted, _ = options(kind, pair.pieces, allowed)
     whole = encoder_batch(tokens, allowed, segments, wanted, 17)
     parts = [whole.part(start, start + 1) for start in range(len(tokens))]
     with torch.no_grad():

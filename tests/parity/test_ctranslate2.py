@@ -54,8 +54,8 @@ def folder(config: TransformerConfig, seed: int = 1) -> ModelFolder:
     with torch.no_grad():
         for token in (known.pad, known.start):
             model.output.weight[token] = 0.0
-        said = TorchEngine(model, known.specials, known.specials).translate(requests(method="greedy", max_length=20))
-        ((common, _),) = Counter(token for (answer,) in said for token in answer.tokens[2:]).most_common(1)
+        message = TorchEngine(model, known.specials, known.specials).translate(requests(method="greedy", max_length=20))
+        ((common, _),) = Counter(token for (answer,) in message for token in answer.tokens[2:]).most_common(1)
         model.output.weight[known.end] = 1.02 * model.output.weight[common]
         if model.output.bias is not None:
             model.output.bias[known.end] = model.output.bias[common]
@@ -68,10 +68,10 @@ def engines(contents: ModelFolder) -> tuple[TorchEngine, CTranslate2Engine]:
     return TorchEngine(contents.model, specials, specials), fast
 
 
-def requests(**wishes: object) -> list[Request]:
+def requests(**given: object) -> list[Request]:
     known = tokenizer("bpe")
     options = SearchOptions.from_table(
-        {"length_normalization": "power", "stop_rule": "beam_finished", **wishes}, "a test"
+        {"length_normalization": "power", "stop_rule": "beam_finished", **given}, "a test"
     )
     texts = [
         "the quick brown fox",
@@ -109,16 +109,16 @@ def test_both_engines_say_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes", [{"min_length": 5}, {"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
+    "given", [{"min_length": 5}, {"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
 )
-def test_options_mean_the_same_to_both(wishes: dict[str, float]) -> None:
+def test_options_mean_the_same_to_both(given: dict[str, float]) -> None:
     slow, fast = engines(folder(BASE))
-    assert compare(slow, fast, requests(method="greedy", max_extra=20, **wishes)) >= 3
-    assert compare(slow, fast, requests(beam_size=4, length_penalty=1.0, max_extra=20, **wishes)) >= 3
+    assert compare(slow, fast, requests(method="greedy", max_extra=20, **given)) >= 3
+    assert compare(slow, fast, requests(beam_size=4, length_penalty=1.0, max_extra=20, **given)) >= 3
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("given", "message"),
     [
         ({"length_normalization": "gnmt"}, "no length normalization 'gnmt'"),
         ({"stop_rule": "exact"}, "no stop rule 'exact'"),
@@ -127,13 +127,13 @@ def test_options_mean_the_same_to_both(wishes: dict[str, float]) -> None:
         ({"max_length": 4096}, "was given 4,096 positions"),
     ],
 )
-def test_what_it_would_do_in_another_way_is_refused(wishes: dict[str, object], said: str) -> None:
-    (reason, *_) = [request_rejection(request) for request in requests(**wishes)]
+def test_what_it_would_do_in_another_way_is_rejected(given: dict[str, object], message: str) -> None:
+    (reason, *_) = [request_rejection(request) for request in requests(**given)]
     assert reason is not None
-    assert said in reason
+    assert message in reason
 
 
-def test_models_that_it_cannot_express_are_refused(tmp_path: Path) -> None:
+def test_models_that_it_cannot_express_are_rejected(tmp_path: Path) -> None:
     recurrent = Rnn(RnnConfig(embedding_dim=7, hidden_dim=13), VocabularySizes(11, 11))
     assert "not Rnn" in str(model_rejection(recurrent))
     contents = folder(BASE.but(key_dim=13, value_dim=11))

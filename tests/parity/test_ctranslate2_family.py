@@ -76,7 +76,7 @@ def test_a_reader_gives_the_same_vectors(activation: Any, tmp_path: Path) -> Non
     np.testing.assert_allclose(np.array(found.pooler_output)[0], expected.pooled[0].numpy(), rtol=0, atol=2e-4)
 
 
-def test_what_the_engine_cannot_express_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_what_the_engine_cannot_express_is_rejected_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no shaw positions in such a model"):
         export(folder(llama_mini().but(**SMALL, positions="shaw")), tmp_path / "out")
     with pytest.raises(SettingsError, match="without a head"):

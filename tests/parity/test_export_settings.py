@@ -122,12 +122,14 @@ def said_by_both(config: Config, folder: Path, pad: int = 0) -> tuple[Tensor, Te
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_every_setting_arrives_or_is_refused(name: str, tmp_path: Path) -> None:
+def test_every_setting_arrives_or_is_rejected(name: str, tmp_path: Path) -> None:
     arrived = 0
     for config in changed(BASES[name]):
         both = said_by_both(config, tmp_path)
         if both is not None:
-            torch.testing.assert_close(*both, rtol=0, atol=1e-4, msg=lambda told, config=config: f"{config!r}: {told}")
+            torch.testing.assert_close(
+                *both, rtol=0, atol=1e-4, msg=lambda reported, config=config: f"{config!r}: {reported}"
+            )
             arrived += 1
     assert arrived > 3
 
@@ -139,7 +141,7 @@ def test_positions_do_not_depend_on_which_token_pads(pad: int, tmp_path: Path) -
     torch.testing.assert_close(*both, rtol=0, atol=1e-4)
 
 
-def test_what_would_be_read_as_another_model_is_refused() -> None:
+def test_what_would_be_read_as_another_model_is_rejected() -> None:
     sizes = {"hidden_size": 12, "num_attention_heads": 2, "intermediate_size": 20, "num_hidden_layers": 2}
     relu = {**sizes, "max_position_embeddings": 64, "hidden_act": "relu", "architectures": ["BertForMaskedLM"]}
     with pytest.raises(ModelFolderError, match="hidden_act = 'relu'"):

@@ -51,12 +51,12 @@ SIDES: dict[str, Any] = {
 
 def model_of(folder: Path, **settings: Any) -> Any:
     """A model of `transformers` for the tokenizer in a folder, random weights, saved beside it."""
-    said = json.loads((folder / "config.json").read_text())
+    message = json.loads((folder / "config.json").read_text())
     kind = {"marian": "MarianMT", "m2m_100": "M2M100", "t5": "T5", "gpt2": "GPT2", "llama": "Llama", "bert": "Bert"}
-    config = transformers.AutoConfig.for_model(**{**said, **settings})
+    config = transformers.AutoConfig.for_model(**{**message, **settings})
     ending = {"marian": "Model", "m2m_100": "ForConditionalGeneration", "t5": "ForConditionalGeneration"}
     ending |= {"gpt2": "LMHeadModel", "llama": "ForCausalLM", "bert": "Model"}
-    model = getattr(transformers, kind[said["model_type"]] + ending[said["model_type"]])(config).eval()
+    model = getattr(transformers, kind[message["model_type"]] + ending[message["model_type"]])(config).eval()
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(3)
         for name, parameter in model.named_parameters():
@@ -67,7 +67,7 @@ def model_of(folder: Path, **settings: Any) -> Any:
     return model
 
 
-def said_by_transformers(model: Any, tokenizer: Any, text: str, **wishes: Any) -> str:
+def said_by_transformers(model: Any, tokenizer: Any, text: str, **options: Any) -> str:
     read = tokenizer(text, return_tensors="pt")
     config = model.config
     framing = {config.pad_token_id, getattr(config, "decoder_start_token_id", None)} - {None, config.eos_token_id}
@@ -79,7 +79,7 @@ def said_by_transformers(model: Any, tokenizer: Any, text: str, **wishes: Any) -
         num_beams=1,
         max_new_tokens=12,
         bad_words_ids=never,
-        **wishes,
+        **options,
     )[0]
     return str(tokenizer.decode(found, skip_special_tokens=True))
 
@@ -217,9 +217,9 @@ def test_what_was_trained_here_translates_the_same_there(name: str, tmp_path: Pa
     assert len(set(found)) > 1
 
 
-@pytest.mark.parametrize("opens_with", ["end", "start", "nothing"])
-def test_what_was_trained_here_goes_on_the_same_there_and_comes_back(opens_with: str, tmp_path: Path) -> None:
-    notes = {"search": {"method": "greedy", "max_length": 12}, "opens_with": opens_with}
+@pytest.mark.parametrize("prompt_start", ["end", "start", "nothing"])
+def test_what_was_trained_here_goes_on_the_same_there_and_comes_back(prompt_start: str, tmp_path: Path) -> None:
+    notes = {"search": {"method": "greedy", "max_length": 12}, "prompt_start": prompt_start}
     tokenizer = train_tokenizer("bpe", [*TEXTS] * 3, TokenizerConfig(vocab_size=300))
     config = gpt_mini().but(model_dim=16, num_heads=2, ffn_dim=24, num_layers=2, max_positions=64)
     contents = ModelFolder(_drawn(config, tokenizer.size), config, tokenizer, tokenizer, notes)
@@ -257,9 +257,9 @@ def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path
         with torch.no_grad():
             chance = theirs(**known(*texts, return_tensors="pt")).logits.softmax(dim=-1).max()
         for one in (TextEncoder(contents), back):
-            (said,) = one.predict([list(texts)])
-            assert isinstance(said, LabelPrediction)
-            assert said.probability == pytest.approx(float(chance), abs=1e-6)
+            (message,) = one.predict([list(texts)])
+            assert isinstance(message, LabelPrediction)
+            assert message.probability == pytest.approx(float(chance), abs=1e-6)
 
 
 def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> None:
@@ -276,20 +276,20 @@ def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> N
     assert not habits.keys() & import_model(tmp_path / "theirs", tmp_path / "again").notes.keys()
 
 
-def test_what_no_architecture_of_theirs_has_is_refused() -> None:
-    for config, said in (
+def test_what_no_architecture_of_theirs_has_is_rejected() -> None:
+    for config, message in (
         (TransformerConfig(activation="swiglu"), "activation = swiglu"),
         (TransformerConfig(norm="pre", positions="rotary", model_dim=16, num_heads=2), "positions = rotary"),
         (llama_mini().but(positions="alibi"), "positions = alibi"),
         (gpt_mini().but(norm="post"), "norm = post"),
         (RnnConfig(), "rnn"),
     ):
-        with pytest.raises(SettingsError, match=said):
+        with pytest.raises(SettingsError, match=message):
             choose_architecture(config)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"model_type": "mamba"}, "model_type = 'mamba' cannot be imported"),
         ({"n_embd": "wide"}, "n_embd must be an integer"),
@@ -304,20 +304,20 @@ def test_what_no_architecture_of_theirs_has_is_refused() -> None:
     ],
     ids=str,
 )
-def test_settings_that_do_not_fit_are_refused_by_name_and_nothing_is_written(
-    change: dict[str, Any], said: str, tmp_path: Path
+def test_settings_that_do_not_fit_are_rejected_by_name_and_nothing_is_written(
+    change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     folder = folders.gpt2(tmp_path / "theirs")
     model_of(folder, n_embd=16, n_head=2, n_layer=2, n_positions=64)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **change}))
-    with pytest.raises(ModelFolderError, match=said):
+    with pytest.raises(ModelFolderError, match=message):
         import_model(folder, tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"architectures": [["BertModel"]]}, "architectures = "),
         ({"id2label": {"no": "x", "yes": "y"}}, "id2label must number its labels"),
@@ -325,7 +325,9 @@ def test_settings_that_do_not_fit_are_refused_by_name_and_nothing_is_written(
     ],
     ids=str,
 )
-def test_a_readers_settings_that_make_no_sense_are_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_readers_settings_that_make_no_sense_are_rejected(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     folder = folders.bert(tmp_path / "theirs")
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     theirs = model_of(folder, **sizes, max_position_embeddings=64)
@@ -335,7 +337,7 @@ def test_a_readers_settings_that_make_no_sense_are_refused(change: dict[str, Any
     (folder / "config.json").write_text(json.dumps({**config, "id2label": {"0": "x", "1": "y"}}))
     import_model(folder, tmp_path / "good")
     (folder / "config.json").write_text(json.dumps({**config, "id2label": {"0": "x", "1": "y"}, **change}))
-    with pytest.raises(ModelFolderError, match=said):
+    with pytest.raises(ModelFolderError, match=message):
         import_model(folder, tmp_path / "ours")
 
 
@@ -357,7 +359,7 @@ QUERY, KEY = "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn
     ],
     ids=str,
 )
-def test_weights_of_any_shape_but_the_right_one_are_refused(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_weights_of_any_shape_but_the_right_one_are_rejected(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     folder = _small_llama(tmp_path)
     weights = load_file(folder / WEIGHTS)
     save_file({**weights, name: torch.ones(shape)}, folder / WEIGHTS)
@@ -366,7 +368,7 @@ def test_weights_of_any_shape_but_the_right_one_are_refused(name: str, shape: tu
     assert "\n" not in str(refused.value) and not (tmp_path / "ours").exists()
 
 
-def test_parts_of_wrong_sizes_are_refused_though_they_add_up(tmp_path: Path) -> None:
+def test_parts_of_wrong_sizes_are_rejected_though_they_add_up(tmp_path: Path) -> None:
     """Queries of two heads and keys of one have together as many rows as queries of one and keys of two."""
     folder = _small_llama(tmp_path)
     weights = load_file(folder / WEIGHTS)
@@ -375,7 +377,7 @@ def test_parts_of_wrong_sizes_are_refused_though_they_add_up(tmp_path: Path) -> 
         import_model(folder, tmp_path / "ours")
 
 
-def test_rotary_positions_that_are_no_table_are_refused(tmp_path: Path) -> None:
+def test_rotary_positions_that_are_no_table_are_rejected(tmp_path: Path) -> None:
     folder = _small_llama(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "rope_parameters": "default"}))

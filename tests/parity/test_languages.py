@@ -45,10 +45,10 @@ def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Pa
         expected = score_TV.gather(1, wanted[0][:, None])[:, 0].tolist()
         assert scored.token_scores == pytest.approx(expected, abs=1e-4)
         found.append(scored.log_probability)
-        wishes = {"forced_bos_token_id": known.get_lang_id(target)}
-        said = [said_by_transformers(theirs, known, text, **wishes) for text in TEXTS]
+        options = {"forced_bos_token_id": known.get_lang_id(target)}
+        message = [said_by_transformers(theirs, known, text, **options) for text in TEXTS]
         # the forced token counts as one of twelve there, and is a prefix here
-        assert ours.translate(TEXTS, method="greedy", max_length=11, split=False) == said
+        assert ours.translate(TEXTS, method="greedy", max_length=11, split=False) == message
     assert len({round(score, 3) for score in found}) == 3, "languages that change nothing prove nothing"
     with pytest.raises(SettingsError, match="does not translate into 'klingon'; available: af, am"):
         ours.translate(TEXTS, target_language="klingon")
@@ -65,12 +65,12 @@ def test_nllb_begins_with_the_language_that_is_asked_for(tmp_path: Path) -> None
     for source, target in (("eng_Latn", "deu_Latn"), ("eng_Latn", "fra_Latn"), ("deu_Latn", "eng_Latn")):
         known = nllb_tokenizer(folder, source)
         first = known.convert_tokens_to_ids(target)
-        said = [said_by_transformers(theirs, known, text, forced_bos_token_id=first) for text in TEXTS]
+        message = [said_by_transformers(theirs, known, text, forced_bos_token_id=first) for text in TEXTS]
         assert (
             ours.translate(
                 TEXTS, method="greedy", max_length=11, split=False, target_language=target, source_language=source
             )
-            == said
+            == message
         )
         ours.languages.select(target, source)
         (scored,) = ours.score([(TEXTS[0], "two words")])
@@ -112,12 +112,12 @@ def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) 
     for target in ("deu", "fra"):
         tagged = [f">>{target}<< {text}" for text in TEXTS]
         assert known(tagged[0]).input_ids[0] == known.convert_tokens_to_ids(f">>{target}<<")
-        said = [said_by_transformers(theirs, known, text, min_new_tokens=9) for text in tagged]
+        message = [said_by_transformers(theirs, known, text, min_new_tokens=9) for text in tagged]
         assert (
             ours.translate(TEXTS, method="greedy", min_length=9, max_length=12, split=False, target_language=target)
-            == said
+            == message
         )
-        assert ours.translate(tagged, method="greedy", min_length=9, max_length=12, split=False) == said
+        assert ours.translate(tagged, method="greedy", min_length=9, max_length=12, split=False) == message
         ours.languages.select(target, None)
         (scored,) = ours.score([(TEXTS[0], "two words")])
         assert scored is not None

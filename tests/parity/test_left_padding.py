@@ -99,6 +99,6 @@ def test_an_m2m100_counts_places_by_real_tokens_so_that_its_side_of_padding_is_n
 
 
 @pytest.mark.parametrize("name", ["t5", "t5-gated"])
-def test_only_distances_are_heard_of_in_a_t5_so_that_the_side_of_padding_is_nothing(name: str) -> None:
+def test_a_t5_depends_on_distances_only_so_that_the_side_of_padding_is_irrelevant(name: str) -> None:
     _, left, right = scores(NAMES[name])
     torch.testing.assert_close(left, right, rtol=0.0, atol=2e-5)

@@ -35,9 +35,9 @@ class Program(nn.Module):
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         read = self.source(source) * math.sqrt(14) + sinusoids(source.shape[1], 14)
-        said = self.target(target) * math.sqrt(14) + sinusoids(target.shape[1], 14)
+        message = self.target(target) * math.sqrt(14) + sinusoids(target.shape[1], 14)
         mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], dtype=torch.float64)
-        scores: torch.Tensor = self.out(self.core(read, said, tgt_mask=mask, tgt_is_causal=True))
+        scores: torch.Tensor = self.out(self.core(read, message, tgt_mask=mask, tgt_is_causal=True))
         return scores
 
 
@@ -105,7 +105,7 @@ def test_a_vocabulary_is_of_characters_or_of_words(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_vocabulary_that_does_not_fit_is_refused(vocabulary: dict[str, object], says: str, tmp_path: Path) -> None:
+def test_a_vocabulary_that_does_not_fit_is_rejected(vocabulary: dict[str, object], says: str, tmp_path: Path) -> None:
     folder = program_folder(tmp_path / "theirs")
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
     with pytest.raises(ModelFolderError, match=says):

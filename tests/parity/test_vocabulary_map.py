@@ -49,15 +49,15 @@ class Listed:
 
 @pytest.mark.parametrize("name", ["the paper's", "with biases"])
 @pytest.mark.parametrize(
-    "wishes", [{}, {"min_length": 5}, {"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
+    "given", [{}, {"min_length": 5}, {"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.2}, {"max_length": 9}]
 )
-def test_both_engines_choose_among_the_same_tokens(name: str, wishes: dict[str, float]) -> None:
+def test_both_engines_choose_among_the_same_tokens(name: str, given: dict[str, float]) -> None:
     """One request at a time: CTranslate2 unites the lists of a batch."""
     listed = shortlist()
     slow, fast = engines(folder(CONFIGS[name]), listed)
     answered = 0
     for method in ({"method": "greedy"}, {"beam_size": 4, "length_penalty": 1.0, "n_best": 2}):
-        for request in requests(max_extra=20, **method, **wishes):
+        for request in requests(max_extra=20, **method, **given):
             answered += compare(Listed(slow, listed), fast, [request])  # type: ignore[arg-type]
     assert answered >= 6
 
@@ -86,7 +86,7 @@ def test_the_map_is_written_as_ctranslate2_reads_it(tmp_path: Path) -> None:
     assert "vmap.txt" in (tmp_path / "exported" / "manifest.json").read_text()
 
 
-def test_pieces_with_spaces_are_refused(tmp_path: Path) -> None:
+def test_pieces_with_spaces_are_rejected(tmp_path: Path) -> None:
     characters, pieces = tokenizer("character"), tokenizer("bpe")
     for pair, side in (((characters, pieces), "source"), ((pieces, characters), "target")):
         with pytest.raises(SettingsError, match=f"the {side}'s character tokenizer has pieces with spaces"):
@@ -95,19 +95,19 @@ def test_pieces_with_spaces_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_shortlist_is_used_with_either_engine() -> None:
-    listed, said = shortlist(), []
+    listed, message = shortlist(), []
     for name in ("torch", "ctranslate2"):
         engine = SelectedEngine(folder(BASE))
         engine.use(name)  # type: ignore[arg-type]
         engine.use_shortlist(listed)
         asked = requests(beam_size=4, max_extra=20, min_length=4)
-        said.append([engine.translate([request])[0][0].tokens for request in asked])
+        message.append([engine.translate([request])[0][0].tokens for request in asked])
         assert engine.fallback_reason is None
-        for request, tokens in zip(asked, said[-1], strict=True):
+        for request, tokens in zip(asked, message[-1], strict=True):
             assert {*tokens} <= {*listed.of(request.source).tolist()}
         engine.use_shortlist(None)
-        assert [answer[0].tokens for answer in engine.translate(asked)] != said[-1]
-    assert said[0] == said[1]
+        assert [answer[0].tokens for answer in engine.translate(asked)] != message[-1]
+    assert message[0] == message[1]
 
 
 def test_ctranslate2_is_not_used_with_a_shortlist_that_cannot_be_exported(monkeypatch: pytest.MonkeyPatch) -> None:

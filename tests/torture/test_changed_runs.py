@@ -145,7 +145,7 @@ CHANGES: dict[str, tuple[Callable[[Run], None], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_changed_since_the_checkpoint_is_refused_before_the_first_update(
+def test_what_changed_since_the_checkpoint_is_rejected_before_the_first_update(
     name: str, run: Run, tally: Tally
 ) -> None:
     change, sides = CHANGES[name]
@@ -184,7 +184,7 @@ def test_a_stale_lock_of_one_who_was_killed_is_none(
     tally("stale locks passed over", 1)
 
 
-def test_a_second_trainer_is_refused_and_the_first_does_not_notice(run: Run, whole: Run, tally: Tally) -> None:
+def test_a_second_trainer_is_rejected_and_the_first_does_not_notice(run: Run, whole: Run, tally: Tally) -> None:
     first = run.fork_server.start(*run.command)
     timing = run.folder / "timing.jsonl"
     size = timing.stat().st_size
@@ -218,7 +218,7 @@ def closed(half: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("what", ["a new run", "going on", "going on without the lock"])
-def test_a_folder_without_write_permission_is_refused_before_the_first_update(
+def test_a_folder_without_write_permission_is_rejected_before_the_first_update(
     what: str, closed: Path, fork_server: ForkServer, tally: Tally
 ) -> None:
     plan = {"user": NOBODY} if os.geteuid() == 0 else {}  # root may write anywhere

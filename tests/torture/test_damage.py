@@ -148,7 +148,7 @@ def test_a_file_that_the_manifest_does_not_know_does_no_harm(run: Run) -> None:
     assert run.checkpoints.latest() == (NEWEST, [])
 
 
-def test_when_none_is_whole_the_run_is_refused_and_left_as_it_is(run: Run) -> None:
+def test_when_none_is_whole_the_run_is_rejected_and_left_as_it_is(run: Run) -> None:
     for update in run.checkpoints.updates():
         cut(run.checkpoints.path(update))
     before = run.result()

@@ -96,7 +96,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.torture
-def test_a_disk_without_room_for_the_checkpoints_is_refused_before_the_first_update(
+def test_a_disk_without_room_for_the_checkpoints_is_rejected_before_the_first_update(
     small_disk: Path, fork_server: ForkServer, whole: Run, place: Path
 ) -> None:
     shutil.copy(place / "recipe.toml", small_disk)

@@ -91,15 +91,15 @@ def killed(
     train = ("train", "--recipe", place / "recipe.toml", "--output", place / "run")
     command = torchrun("tests.torture.killed_rank", place / "plan.json", *train, restarts=restarts)
     other, note = place / f"process-0-{1 - rank}", place / "note"
-    with (place / "said").open("w") as said:
-        process = subprocess.Popen(command, env=environment(), stdout=said, stderr=said)
+    with (place / "message").open("w") as message:
+        process = subprocess.Popen(command, env=environment(), stdout=message, stderr=message)
         began, seconds = time.monotonic(), None
         while process.poll() is None:
-            assert time.monotonic() - began < PATIENCE, (place / "said").read_text()
+            assert time.monotonic() - began < PATIENCE, (place / "message").read_text()
             if seconds is None and note.exists() and not alive(other):
                 seconds = time.time() - note.stat().st_mtime
             time.sleep(0.02)
-    assert note.exists(), f"the moment never came: {(place / 'said').read_text()}"
+    assert note.exists(), f"the moment never came: {(place / 'message').read_text()}"
     left = [path.name for path in place.glob("process-*") if alive(path)]
     assert left == []
     return process.returncode, time.time() - note.stat().st_mtime if seconds is None else seconds
@@ -111,7 +111,7 @@ def test_a_run_outlives_the_death_of_a_rank(
     rank: int, moment: str, call: int, whole: Path, place: Path, tally: Tally
 ) -> None:
     code, seconds = killed(place, rank, moment, call, restarts=1)
-    assert code == 0, (place / "said").read_text()
+    assert code == 0, (place / "message").read_text()
     assert (place / "process-1-0").exists(), "it was never started again"
     assert seconds < SOON
     assert differences(result(place / "run"), result(whole)) == []
@@ -125,9 +125,9 @@ def test_a_run_outlives_the_death_of_a_rank(
 def test_a_run_outlives_a_rank_that_is_frozen(rank: int, whole: Path, place: Path) -> None:
     """Nothing closes its connections: the other hears that it fell silent, and `torchrun` kills it."""
     code, seconds = killed(place, rank, "gradient", 14, restarts=1, number=signal.SIGSTOP)
-    said = (place / "said").read_text()
-    assert code == 0, said
-    assert f"rank {rank} was not heard of for 20 seconds" in said
+    message = (place / "message").read_text()
+    assert code == 0, message
+    assert f"rank {rank} was not heard of for 20 seconds" in message
     assert seconds < SOON
     assert differences(result(place / "run"), result(whole)) == []
 
@@ -135,10 +135,10 @@ def test_a_run_outlives_a_rank_that_is_frozen(rank: int, whole: Path, place: Pat
 @pytest.mark.torture
 def test_without_restarts_nobody_is_left_and_the_run_can_be_resumed(whole: Path, place: Path) -> None:
     code, seconds = killed(place, FOLLOWER, "gradient", 14, restarts=0)
-    said = (place / "said").read_text()
+    message = (place / "message").read_text()
     assert code != 0
     assert seconds < SOON
-    assert "another rank has gone" in said or "stopped at update" in said
+    assert "another rank has gone" in message or "stopped at update" in message
     run(torchrun("transduce", "train", "--resume", place / "run"))
     assert differences(result(place / "run"), result(whole)) == []
 

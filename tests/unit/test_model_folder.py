@@ -125,7 +125,7 @@ def changed_config(folder: Path, change: Callable[[dict[str, object]], object]) 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda table: table.update(format=3), "format 3"),
         (lambda table: table.pop("format"), "format 1"),
@@ -142,18 +142,18 @@ def changed_config(folder: Path, change: Callable[[dict[str, object]], object]) 
     ],
     ids=range(12),
 )
-def test_settings_that_do_not_fit_the_rest_are_refused(
-    copy: Path, change: Callable[[dict[str, object]], object], said: str
+def test_settings_that_do_not_fit_the_rest_are_rejected(
+    copy: Path, change: Callable[[dict[str, object]], object], message: str
 ) -> None:
     changed_config(copy, change)
     with pytest.raises(ModelFolderError) as refusal:
         load_model(copy)
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
     assert str(refusal.value).startswith(str(copy))
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda weights: weights.pop("output.weight"), "'output.weight' is missing (1 in all)"),
         (lambda weights: weights.update(extra=torch.zeros(3)), "'extra' (1 in all)"),
@@ -161,8 +161,8 @@ def test_settings_that_do_not_fit_the_rest_are_refused(
     ],
     ids=["missing", "foreign", "shape"],
 )
-def test_weights_of_another_model_are_refused_and_nothing_is_copied(
-    saved: Path, change: Callable[[dict[str, torch.Tensor]], object], said: str
+def test_weights_of_another_model_are_rejected_and_nothing_is_copied(
+    saved: Path, change: Callable[[dict[str, torch.Tensor]], object], message: str
 ) -> None:
     model, _ = small(VocabularySizes(9, 11))
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -170,7 +170,7 @@ def test_weights_of_another_model_are_refused_and_nothing_is_copied(
     change(weights)
     with pytest.raises(ModelFolderError) as refusal:
         put_weights(model, weights, saved)
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
 
 
@@ -206,7 +206,7 @@ def test_a_run_stands_for_the_model_in_it(saved: Path, tmp_path: Path) -> None:
     assert find_model(tmp_path / "run" / "model") == tmp_path / "run" / "model"
 
 
-def test_a_folder_that_has_no_model_is_refused_for_what_it_is(tmp_path: Path) -> None:
+def test_a_folder_that_has_no_model_is_rejected_for_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match="no such folder"):
         find_model(tmp_path / "nowhere")
     with pytest.raises(ModelFolderError, match="neither a run nor a model folder"):
@@ -216,7 +216,7 @@ def test_a_folder_that_has_no_model_is_refused_for_what_it_is(tmp_path: Path) ->
         find_model(tmp_path)
 
 
-def test_a_file_that_is_no_safetensors_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_safetensors_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(b"\x80\x04\x95 a pickle")
     with pytest.raises(ModelFolderError, match="not a safetensors file"):
         load_weights(tmp_path / "weights")

@@ -69,7 +69,7 @@ def test_a_recipe_written_and_read_back_is_the_same(tables: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "message"),
     [
         ({"date": {}}, "recipe.toml has no table 'date'; did you mean 'data'?"),
         ({"data": {"train": TASK}, "traning": {}}, "has no table 'traning'; did you mean 'training'?"),
@@ -92,13 +92,13 @@ def test_a_recipe_written_and_read_back_is_the_same(tables: dict[str, Any]) -> N
     ],
     ids=range(18),
 )
-def test_what_makes_no_sense_is_refused_with_the_file_and_a_suggestion(
-    tmp_path: Path, tables: dict[str, Any], said: str
+def test_what_makes_no_sense_is_rejected_with_the_file_and_a_suggestion(
+    tmp_path: Path, tables: dict[str, Any], message: str
 ) -> None:
     path = write(tmp_path, tables | ({"training": {}} if "data" in tables and "training" not in tables else {}))
     with pytest.raises(SettingsError) as refusal:
         read_recipe(path)
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 def test_the_command_line_goes_over_the_file_and_the_file_over_the_preset(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_preset_with_one_matrix_gives_way_to_two_vocabularies_and_a_person_doe
     assert joint.model.tied_embeddings == "all" and "two vocabularies" not in str(reasons)
 
 
-def test_a_language_model_of_one_position_is_refused_as_what_it_is(tmp_path: Path) -> None:
+def test_a_language_model_of_one_position_is_rejected_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text\n")
     base = {"data": {"train": {"text": str(tmp_path / "a.txt")}}}
     for more in ([], ["data.block_size=2"]):
@@ -172,7 +172,7 @@ def test_a_file_with_any_of_the_three_tables_is_taken_as_it_is(tmp_path: Path) -
     assert found.model == TransformerConfig()
 
 
-def test_a_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_broken_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(MissingInput):
         read_recipe(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("[data\n")
@@ -241,14 +241,14 @@ def test_the_filled_in_recipe_of_a_run_gives_the_same_run_to_the_last_byte(first
 def test_a_run_stopped_by_signals_and_resumed_is_the_same_run_to_the_last_byte(
     first: Path, tmp_path: Path, stops: list[int]
 ) -> None:
-    run, said = tmp_path / "run", []
+    run, message = tmp_path / "run", []
     started = resume_recipe(first)
     for place, _ in enumerate(stops):
         with pytest.raises(Interrupted) as stop:
             train(started, run, resume=place > 0, reporter=Impatient(stops=stops))
-        said.append(str(stop.value))
+        message.append(str(stop.value))
         assert stop.value.exit_code == 143
-    assert [f"stopped at update {update}" in text for update, text in zip(stops, said, strict=True)] == [True] * len(
+    assert [f"stopped at update {update}" in text for update, text in zip(stops, message, strict=True)] == [True] * len(
         stops
     )
     train(resume_recipe(run), run, resume=True)

@@ -46,9 +46,9 @@ def test_a_run_that_was_killed_is_the_same_run_after_resuming(
         prepare(recipe.data, recipe.tokenizer, prepared)
         files.unlink()
     recipe = replace(recipe, training=recipe.training.but(ema_decay=0.9))
-    said = list(verify_resume(recipe, tmp_path / "run", prepared, updates=60))
-    assert "killed after update 30" in said[1]
-    assert [line.partition(":")[0] for line in said[2:]] == [
+    message = list(verify_resume(recipe, tmp_path / "run", prepared, updates=60))
+    assert "killed after update 30" in message[1]
+    assert [line.partition(":")[0] for line in message[2:]] == [
         "average.safetensors",
         "model.safetensors",
         "optimizer.safetensors",

@@ -111,7 +111,7 @@ class PairBatch(Batch):
     """(B), tokens that the model predicts in each row: real ones with the end, without the start."""
 
     @property
-    def target_asked(self) -> Tensor:
+    def is_predicted(self) -> Tensor:
         """Which tokens after the first the model predicts; the others are padding.  -> (B T)."""
         place_T = torch.arange(self.target.shape[1] - 1, device=self.target.device)
         return place_T < self.target_lengths[:, None]

@@ -140,7 +140,7 @@ def _of_generator(generator: Generator, text: str) -> SelfAttentionMaps:
     tokens = generator.tokenizer.encode(text)
     if len(tokens) < 2:
         raise SettingsError(f"a text of {len(tokens)} tokens has no attention map; give longer lines")
-    start = [] if generator.opens_with is None else [generator.opens_with]
+    start = [] if generator.prompt_start is None else [generator.prompt_start]
     tokens = [*start, *tokens][: generator.model.max_target]
     token_1N = torch.tensor([[*tokens, 0]])
     with torch.no_grad(), eval_mode(generator.model), record(generator.model) as recorded:

@@ -102,11 +102,11 @@ class Generator:
         self.counts = GenerationCounts()
 
     @property
-    def opens_with(self) -> int | None:
-        """The token before a document: the end token of another one, unless the folder's notes say `opens_with` "start"
-        or "nothing", as for a model that was trained elsewhere."""
+    def prompt_start(self) -> int | None:
+        """The token before a prompt: the end token of another document, unless the note `prompt_start` of the folder is
+        "start" or "nothing", as for some imported models."""
         tokens = {"end": self.tokenizer.end, "start": self.tokenizer.start, "nothing": None}
-        return tokens.get(str(self.notes.get("opens_with", "end")), self.tokenizer.end)
+        return tokens.get(str(self.notes.get("prompt_start", "end")), self.tokenizer.end)
 
     def __call__(self, prompt: str = "") -> str:
         """Continue one text, or begin one."""
@@ -225,7 +225,7 @@ class Generator:
         tokens = self.tokenizer.encode(prompt)
         self.counts.prompts += 1
         self.counts.unknown += self.tokenizer.count_unknown(tokens)
-        first = self.opens_with
+        first = self.prompt_start
         if first is None and not tokens:  # the model must read a token before it can write one
             first = self.tokenizer.end
         tokens, limit = [*([] if first is None else [first]), *tokens], self.model.max_target

@@ -194,7 +194,7 @@ def _frame(contents: ModelFolder) -> Frame:
     if not isinstance(contents.model, LanguageModel):
         return "append end"
     known: dict[str, Frame] = {"start": "prepend start", "nothing": "none"}
-    return known.get(str(contents.notes.get("opens_with")), "prepend end")
+    return known.get(str(contents.notes.get("prompt_start")), "prepend end")
 
 
 def _further(contents: ModelFolder) -> Table:

@@ -89,7 +89,7 @@ def _from_folder(path: Path, source_language: str | None, target_language: str |
         tokenizers = import_tokenizers(folder, sizes, source_language, target_language)
     table = folder.table(GENERATION) if folder.find(GENERATION) is not None else folder.config
     notes: Table = {"source_language": source_language, "target_language": target_language}
-    notes |= {"opens_with": _prompt_start(tokenizers[1])}
+    notes |= {"prompt_start": _prompt_start(tokenizers[1])}
     if getattr(config, "head", None) in ("labels", "tags"):
         notes["labels"] = _labels(settings)
     notes |= _encoder_notes(settings)
@@ -114,7 +114,7 @@ def _from_gguf(path: Path) -> ModelFolder:
             "skipped": tuple(sorted(token for token in codec.special if token < sizes.target)),
         }
         tokenizer = ImportedTokenizer(ImportedConfig.from_table(known, "its tokens"), codec)
-    notes = {"opens_with": "start" if file.adds_start else "nothing"}
+    notes = {"prompt_start": "start" if file.adds_start else "nothing"}
     return _build(source, config, sizes, weight_map, (tokenizer, tokenizer), {}, notes)
 
 
@@ -202,7 +202,7 @@ def _build(
         notes["search"] = read_search(generation, model)
     kept = {name: value for name, value in notes.items() if value is not None}
     if not isinstance(model, LanguageModel):
-        kept.pop("opens_with", None)
+        kept.pop("prompt_start", None)
     return ModelFolder(model.eval(), config, *tokenizers, notes=kept)
 
 

@@ -69,7 +69,7 @@ class InitialCheckpoint:
     @property
     def tokenizers(self) -> GivenTokenizers:
         """Its tokenizers, for preparing a corpus."""
-        source, target, tags = self.found.source_tokenizer, self.found.target_tokenizer, self.spoken.tags
+        source, target, tags = self.found.source_tokenizer, self.found.target_tokenizer, self.languages.tags
         if tags is None:
             return GivenTokenizers(source, target)
         return GivenTokenizers(
@@ -79,7 +79,7 @@ class InitialCheckpoint:
         )
 
     @property
-    def spoken(self) -> ModelLanguages:
+    def languages(self) -> ModelLanguages:
         """The languages that the model translates between."""
         found = self.found
         return model_languages(found.notes, found.source_tokenizer, found.target_tokenizer, self.name)

@@ -22,7 +22,7 @@ def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_
     Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With
     `r_drop` there are two forward passes with different dropout, whose predictions should agree.
     """
-    real_BT = batch.target_asked  # not by the pad token: an imported tokenizer may pad with the end token
+    real_BT = batch.is_predicted  # not by the pad token: an imported tokenizer may pad with the end token
     output_N = batch.target[:, 1:][real_BT]
 
     def forward(number: int) -> Tensor:

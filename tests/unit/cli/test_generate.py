@@ -88,7 +88,7 @@ def test_impossible_options_are_rejected(writer: str, capsys: Capture) -> None:
     check_rejected(capsys, cases, "generate", writer, codes=(2, 66))
 
 
-def test_the_wrong_verb_is_told_the_right_one(writer: str, place: Path, capsys: Capture) -> None:
+def test_the_wrong_command_names_the_right_one(writer: str, place: Path, capsys: Capture) -> None:
     assert run(["generate", "run", "x"]) == 2
     assert "`transduce translate run`" in complaint(capsys.readouterr())
     for verb in (["translate", writer, "a.txt"], ["score", writer, "--source", "a.txt", "--target", "b.txt"]):
@@ -128,8 +128,8 @@ def test_train_on_text_and_go_on_with_it(tmp_path: Path, monkeypatch: pytest.Mon
     options = [word for setting in settings for word in ("--set", setting)]
     corpus = ["--text", "corpus.txt", "--document", "file", "--preset", "gpt_mini"]
     assert run(["train", *corpus, *options, "--output", "run"]) == 0
-    said = capsys.readouterr().err
-    assert "chosen: 1,360 characters of text" in said and "bits per byte" in said and "blocks" in said
+    message = capsys.readouterr().err
+    assert "chosen: 1,360 characters of text" in message and "bits per byte" in message and "blocks" in message
     assert run(["generate", "run", "once", "--seed", "1", "--max-length", "30"]) == 0
     assert capsys.readouterr().out.startswith("once")
     assert run(["report", "run"]) == 0
@@ -146,7 +146,7 @@ def test_train_on_text_and_go_on_with_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert "--document needs plain text" in capsys.readouterr().err
 
 
-def test_a_language_model_is_told_what_it_can_be_asked(writer: str, tmp_path: Path, capsys: Capture) -> None:
+def test_commands_for_other_tasks_reject_a_language_model(writer: str, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "text").write_text("the cat sat\n")
     assert run(["score", writer, "--text", str(tmp_path / "text"), "--target-language", "de"]) == 2
     assert "--text and --target-language" in complaint(capsys.readouterr())

@@ -43,7 +43,7 @@ def test_what_is_printed_cannot_steer_the_terminal(place: Path, capsys: pytest.C
     assert shown.startswith(r"a \x1b[2J\u202e b  →  ")
 
 
-def test_of_a_long_text_the_first_part_is_looked_at_and_that_is_said(
+def test_of_a_long_text_the_first_part_is_inspected_with_a_note(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["inspect", "run", "a b " * 300]) == 0

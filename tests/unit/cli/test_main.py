@@ -130,8 +130,12 @@ def test_a_very_long_sentence_is_cut_in_the_middle(
 ) -> None:
     fail_with(DataError("begin" + "x" * 10**6 + "end"), monkeypatch)
     assert run(["positions"]) == 65
-    said = complaint(capsys.readouterr())
-    assert said.startswith("error: beginxxx") and said.endswith("xxxend") and len(said) < LONGEST_MESSAGE + 20
+    expected_message = complaint(capsys.readouterr())
+    assert (
+        expected_message.startswith("error: beginxxx")
+        and expected_message.endswith("xxxend")
+        and len(expected_message) < LONGEST_MESSAGE + 20
+    )
 
 
 def test_unexpected_errors_are_one_line_too(

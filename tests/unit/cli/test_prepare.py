@@ -38,7 +38,7 @@ def test_a_terminal_gets_one_line_that_is_gone_at_the_end(monkeypatch: pytest.Mo
     assert terminal.getvalue() == "\r\x1b[Kreading train: 7\r\x1b[Ktokenising: 11\r\x1b[K"
 
 
-def test_what_is_not_said_of_the_tokenizer_is_chosen_as_training_chooses_it(
+def test_tokenizer_settings_that_are_not_given_are_chosen_as_in_training(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [f"{' '.join(str(row * row % 7919))}\t{' '.join(str(row))}\n" for row in range(100)]

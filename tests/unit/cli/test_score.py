@@ -52,19 +52,19 @@ def test_its_own_n_best_list_keeps_its_order(pairs: Path, capsys: pytest.Capture
 
 
 def test_an_ensemble_of_a_model_with_itself_changes_nothing(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
+    message = []
     for more in ([], ["--ensemble", "run"]):
         assert run(["score", "run", "--source", "source.txt", "--target", "target.txt", *more]) == 0
         assert run(["translate", "run", "source.txt", *more]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
+        message.append(capsys.readouterr().out)
+    assert message[0] == message[1]
 
 
 def test_what_most_samples_agree_with_is_one_of_them(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wishes = ["--seed", "1", "--min-length", "2"]
-    assert run(["translate", "run", "source.txt", "--sample", "--n-best", "16", *wishes]) == 0
+    options = ["--seed", "1", "--min-length", "2"]
+    assert run(["translate", "run", "source.txt", "--sample", "--n-best", "16", *options]) == 0
     drawn = [line.split(" ||| ")[:2] for line in capsys.readouterr().out.splitlines()]
-    assert run(["translate", "run", "source.txt", "--mbr", "16", *wishes]) == 0
+    assert run(["translate", "run", "source.txt", "--mbr", "16", *options]) == 0
     for number, text in enumerate(capsys.readouterr().out.splitlines()):
         assert not text or [str(number), text] in drawn
 

@@ -15,10 +15,10 @@ from transduce.text.shortlist import Shortlist
 
 def test_a_run_gives_a_shortlist_and_says_what_it_covers(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shortlist", "run"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"counted      2\d\d pairs", said[0])
-    assert said[-1] == "shortlist    run/shortlist.safetensors"
-    covered = next(line for line in said if line.startswith("covered"))
+    message = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"counted      2\d\d pairs", message[0])
+    assert message[-1] == "shortlist    run/shortlist.safetensors"
+    covered = next(line for line in message if line.startswith("covered"))
     assert re.search(r"100.00 % of the reference tokens, 100.0 % of whole references \(\d+ pairs\)", covered)
     translator = transduce.load("run")
     known = Shortlist.load("run/shortlist.safetensors", translator.source, translator.target)
@@ -29,9 +29,9 @@ def test_a_run_gives_a_shortlist_and_says_what_it_covers(place: Path, capsys: py
 
 def test_a_small_list_covers_less(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shortlist", "run", "--per-token", "1", "--frequent", "0", "--output", "small"]) == 0
-    said = capsys.readouterr().out
-    assert "4 for all" in said
-    share = re.search(r"covered +([\d.]+) %", said)
+    message = capsys.readouterr().out
+    assert "4 for all" in message
+    share = re.search(r"covered +([\d.]+) %", message)
     assert share is not None
     assert 50.0 < float(share[1]) <= 100.0
     assert Path("small").is_file()
@@ -44,9 +44,9 @@ def test_another_corpus_is_counted_where_it_is_given(place: Path, capsys: pytest
     assert run(["shortlist", "run", *files]) == 0
     assert "counted      250 pairs" in capsys.readouterr().out
     assert run(["shortlist", "run/model", *files]) == 0
-    said = capsys.readouterr().out
-    assert "counted      248 pairs" in said
-    assert "100.0 % of whole references (2 pairs)" in said
+    message = capsys.readouterr().out
+    assert "counted      248 pairs" in message
+    assert "100.0 % of whole references (2 pairs)" in message
 
 
 def test_pairs_with_an_empty_side_are_counted(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_a_corpus_too_small_to_hold_anything_out_is_not_measured(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["run/model"], 66, "run/model: "),
         (["run", "--source", "a.txt"], 2, "source"),
@@ -77,11 +77,11 @@ def test_a_corpus_too_small_to_hold_anything_out_is_not_measured(
         (["nowhere"], 66, "nowhere: "),
     ],
 )
-def test_what_cannot_be_counted_is_refused(
-    words: list[str], code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_counted_is_rejected(
+    words: list[str], code: int, message: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["shortlist", *words]) == code
-    assert said in complaint(capsys.readouterr())
+    assert message in complaint(capsys.readouterr())
     assert not Path("run/shortlist.safetensors").exists()
 
 
@@ -92,7 +92,7 @@ def test_translations_are_made_of_candidates(engine: str, place: Path, capsys: p
     files = ["--source", "a.only", "--target", "a.only", "--frequent", "1"]
     assert run(["shortlist", "run", *files, "--output", "list"]) == 0
     capsys.readouterr()
-    wishes = [
+    options = [
         "--min-length",
         "3",
         "--stop-rule",
@@ -102,7 +102,7 @@ def test_translations_are_made_of_candidates(engine: str, place: Path, capsys: p
         "--engine",
         engine,
     ]
-    assert run(["translate", "run", "a.txt", "--shortlist", "list", *wishes]) == 0
+    assert run(["translate", "run", "a.txt", "--shortlist", "list", *options]) == 0
     first, second = ({*line.split()} - {"<unk>"} for line in capsys.readouterr().out.splitlines())
     assert first | second <= {*"abcde"}
     if engine == "torch":
@@ -110,7 +110,7 @@ def test_translations_are_made_of_candidates(engine: str, place: Path, capsys: p
         assert second <= {*"ade"}
 
 
-def test_a_foreign_or_damaged_shortlist_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_foreign_or_damaged_shortlist_is_rejected(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["translate", "run", "a.txt", "--shortlist", "a.txt"]) == 65
     assert "a.txt: is not a shortlist" in complaint(capsys.readouterr())
     assert run(["export", "run", "--to", "ctranslate2", "--output", "out", "--shortlist", "missing"]) == 66

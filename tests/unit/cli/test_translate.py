@@ -53,10 +53,10 @@ def test_as_many_lines_come_out_as_go_in(
     shown = capsys.readouterr()
     count = lines.count(b"\n") + (not lines.endswith(b"\n") and lines != b"")
     assert shown.out.count("\n") == count and "\r" not in shown.out
-    said = [line for line in shown.err.splitlines() if "cut off" not in line]
+    message = [line for line in shown.err.splitlines() if "cut off" not in line]
     if notes is not None:
-        assert len(said) == len(notes)
-        assert all(line.startswith("note: ") and note in line for line, note in zip(said, notes, strict=True))
+        assert len(message) == len(notes)
+        assert all(line.startswith("note: ") and note in line for line, note in zip(message, notes, strict=True))
     for number, line in enumerate(lines.split(b"\n")[:count]):
         assert bool(line.strip(b" \t\r")) or shown.out.split("\n")[number] == ""
 
@@ -149,7 +149,7 @@ def test_a_stranger_s_file_in_the_model_folder_is_never_read(place: Path, capsys
     assert capsys.readouterr().out == expected
 
 
-def test_lone_surrogates_are_refused_in_python_too(trained: Path) -> None:
+def test_lone_surrogates_are_rejected_in_python_too(trained: Path) -> None:
     translator = transduce.load(trained)
     with pytest.raises(DataError, match="lone surrogate"):
         translator("a \ud800")
@@ -157,7 +157,9 @@ def test_lone_surrogates_are_refused_in_python_too(trained: Path) -> None:
         translator.attention("a \udfff")
 
 
-def test_answers_begin_as_wished_and_lack_what_is_forbidden(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_translations_begin_with_the_prefix_and_lack_what_is_forbidden(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All lines of the file begin alike, or each as the same line of another file; an empty prefix is none."""
     lines = Path("a.txt").read_text().splitlines()
     plain = transduce.load("run").translate(lines)
@@ -171,17 +173,17 @@ def test_answers_begin_as_wished_and_lack_what_is_forbidden(place: Path, capsys:
     assert run(["translate", "run", "a.txt", "--min-length", "3"]) == 0
     word, *_ = capsys.readouterr().out.split()
     assert run(["translate", "run", "a.txt", "--min-length", "3", "--forbid", word]) == 0
-    said = capsys.readouterr().out.split()
-    assert said and word not in said
+    message = capsys.readouterr().out.split()
+    assert message and word not in message
 
 
 def test_a_sample_is_repeatable_by_its_seed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
+    message = []
     for seed in ("1", "1", "2"):
         assert run(["translate", "run", "a.txt", "--sample", "--seed", seed, "--n-best", "7"]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1] != said[2]
-    assert len(said[0].splitlines()) == 7 * len(Path("a.txt").read_text().splitlines())
+        message.append(capsys.readouterr().out)
+    assert message[0] == message[1] != message[2]
+    assert len(message[0].splitlines()) == 7 * len(Path("a.txt").read_text().splitlines())
 
 
 def test_impossible_options_are_rejected(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,11 +222,11 @@ def test_impossible_options_are_rejected(place: Path, capsys: pytest.CaptureFixt
 
 def test_ctranslate2_searches_where_it_does_what_was_asked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
-    said = {}
+    message = {}
     for engine in ("torch", "ctranslate2", "auto"):
         assert run(["translate", "run", "a.txt", "--greedy", "--min-length", "3", "--engine", engine]) == 0
-        said[engine] = capsys.readouterr()
-    assert said["torch"] == said["ctranslate2"] == said["auto"]
+        message[engine] = capsys.readouterr()
+    assert message["torch"] == message["ctranslate2"] == message["auto"]
     assert run(["translate", "run", "a.txt", "--greedy", "--int8"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
     assert run(["translate", "run", "a.txt", "--int8", "--engine", "torch"]) == 2
@@ -242,10 +244,10 @@ def test_ctranslate2_searches_in_its_own_way_where_it_was_asked_for(
     known = capsys.readouterr()
     assert "note: CTranslate2" not in known.err
     assert run([*beam, "--engine", "ctranslate2"]) == 0
-    said = capsys.readouterr()
-    assert said.out == known.out
+    message = capsys.readouterr()
+    assert message.out == known.out
     rules = "--length-normalization power --stop-rule beam_finished\n"
-    assert "note: CTranslate2 " in said.err and rules in said.err
+    assert "note: CTranslate2 " in message.err and rules in message.err
     assert run([*beam, "--int8"]) == 0
     assert rules in capsys.readouterr().err
     assert run([*beam, "--int8", "--length-normalization", "gnmt"]) == 0
@@ -278,7 +280,7 @@ def test_a_model_is_exported_once_and_whole(place: Path, capsys: pytest.CaptureF
     assert "out/small: exists" in complaint(capsys.readouterr())
 
 
-def test_an_export_says_which_wishes_are_lost_on_the_way(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_export_reports_which_search_options_are_lost(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["export", "run", "--to", "huggingface", "--output", "theirs"]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("note: search.length_normalization = 'gnmt'")
@@ -295,18 +297,18 @@ def test_documents_are_translated_in_place(place: Path, capsys: pytest.CaptureFi
     translate = transduce.load("run").translate
     Path("film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na b c\n\n")
     assert run(["translate", "run", "film.srt", "--min-length", "2"]) == 0
-    (said,) = translate(["a b c"], min_length=2)
-    assert capsys.readouterr().out == f"1\n00:00:01,000 --> 00:00:02,000\n{said}\n\n"
+    (message,) = translate(["a b c"], min_length=2)
+    assert capsys.readouterr().out == f"1\n00:00:01,000 --> 00:00:02,000\n{message}\n\n"
     Path("film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\n<b>a</b> b <i>c</i> d\n\n")
     assert run(["translate", "run", "film.srt", "--min-length", "2"]) == 0
     shown = capsys.readouterr().out
     assert all(shown.count(tag) == 1 for tag in ("<b>", "</b>", "<i>", "</i>"))
     Path("rows.tsv").write_text("1\ta b c\tx\n2\t\ty\n")
     assert run(["translate", "run", "rows.tsv", "--field", "2", "--min-length", "2"]) == 0
-    assert capsys.readouterr().out == f"1\t{said}\tx\n2\t\ty\n"
+    assert capsys.readouterr().out == f"1\t{message}\tx\n2\t\ty\n"
     Path("rows.jsonl").write_text('{"id": "Cafe\u0301", "text": "a b c"}\n', encoding="utf-8")
     assert run(["translate", "run", "rows.jsonl", "--field", "text", "--min-length", "2"]) == 0
-    assert capsys.readouterr().out == f'{{"id": "Cafe\u0301", "text": "{said}"}}\n'
+    assert capsys.readouterr().out == f'{{"id": "Cafe\u0301", "text": "{message}"}}\n'
     assert run(["translate", "run", "film.srt", "--n-best", "2"]) == 2
     assert "srt" in complaint(capsys.readouterr())
     assert run(["translate", "run", "rows.tsv"]) == 2

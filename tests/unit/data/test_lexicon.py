@@ -40,8 +40,8 @@ def by_hand(sources: list[list[int]], targets: list[list[int]], rounds: int) -> 
     return {(one, token): value for (one, token), value in count.items() if one is not None}
 
 
-def learned(sources: list[list[int]], targets: list[list[int]], **wishes: object) -> Lexicon:
-    return learn_lexicon(Ragged.of(sources), Ragged.of(targets), SOURCES, TARGETS, **wishes)  # type: ignore[arg-type]
+def learned(sources: list[list[int]], targets: list[list[int]], **options: object) -> Lexicon:
+    return learn_lexicon(Ragged.of(sources), Ragged.of(targets), SOURCES, TARGETS, **options)  # type: ignore[arg-type]
 
 
 def counts(found: Lexicon) -> dict[tuple[int, int], float]:

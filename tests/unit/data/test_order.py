@@ -115,7 +115,7 @@ def test_a_batch_has_no_more_rows_than_it_may() -> None:
     assert [len(rows) for rows in both.cut(made)] == [5, 5, 2]
 
 
-def test_an_empty_corpus_and_an_impossible_budget_are_refused() -> None:
+def test_an_empty_corpus_and_an_impossible_budget_are_rejected() -> None:
     nothing = np.zeros(0, dtype=np.int64)
     with pytest.raises(DataError, match="without pairs"):
         BatchSampler(nothing, nothing, 10, 1)

@@ -194,7 +194,7 @@ def test_large_files_are_hashed_only_when_asked(prepared: Path, monkeypatch: pyt
     ["", "null", "[1]", "{}", "[" * 100_000, '{"kind": "something else"}'],
     ids=["empty", "null", "list", "bare", "deep", "foreign"],
 )
-def test_a_manifest_that_is_none_is_refused(prepared: Path, manifest: str) -> None:
+def test_a_manifest_that_is_none_is_rejected(prepared: Path, manifest: str) -> None:
     (prepared / "manifest.json").write_text(manifest)
     with pytest.raises(DataError, match=r"manifest\.json"):
         load_prepared(prepared)
@@ -207,7 +207,7 @@ def test_another_format_is_rejected_with_advice(prepared: Path, number: int) -> 
         load_prepared(prepared)
 
 
-def test_other_folders_are_refused(tmp_path: Path) -> None:
+def test_other_folders_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(MissingInput, match="no such folder"):
         load_prepared(tmp_path / "nothing")
     with pytest.raises(TransduceError, match="not a prepared corpus"):

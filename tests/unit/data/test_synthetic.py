@@ -49,8 +49,8 @@ def test_repeat_copy_repeats_as_often_as_asked() -> None:
 def test_associative_recall_asks_for_the_item_that_followed() -> None:
     made = pairs_of("associative_recall", min_length=2, max_length=6, symbols=64)
     for source, target in made:
-        told, _, asked = " ".join(source).partition(" ? ")
-        items = [item.strip() for item in told.split(":")[1:]]
+        reported, _, asked = " ".join(source).partition(" ? ")
+        items = [item.strip() for item in reported.split(":")[1:]]
         assert " ".join(target) in {items[at + 1] for at, item in enumerate(items[:-1]) if item == asked}
     assert {source.count(":") for source, _ in made} == {2, 3, 4, 5, 6}
 
@@ -67,7 +67,7 @@ def test_pairs_depend_on_the_settings_alone() -> None:
     assert pairs_of("sort", seed=3)[:50] == pairs_of("sort", seed=3, size=50)
 
 
-def test_impossible_tasks_are_refused_with_their_reason() -> None:
+def test_impossible_tasks_are_rejected_with_their_reason() -> None:
     for table, reason in (
         ({"task": "copy", "size": 5, "min_length": 9, "max_length": 3}, "min_length 9 is above max_length 3"),
         ({"task": "recall", "size": 5, "max_length": 9, "symbols": 3}, "recall needs as many symbols"),
@@ -89,7 +89,7 @@ def test_the_longest_numbers_can_be_added() -> None:
     assert int(left.replace(" ", "")) + int(right.replace(" ", "")) == int(pair.target.replace(" ", ""))
 
 
-def test_a_language_that_cannot_be_a_tag_is_refused_where_it_would_be_one() -> None:
+def test_a_language_that_cannot_be_a_tag_is_rejected_where_it_would_be_one() -> None:
     pairs, named = {"path": "a.tsv"}, {"path": "b.tsv", "target_language": "fr"}
     assert TranslationConfig.from_table({"train": pairs, "target_language": "German (Austria)"}, "it").languages == []
     with pytest.raises(SettingsError, match=r"target_language 'German \(Austria\)'"):

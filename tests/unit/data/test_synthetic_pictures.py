@@ -69,9 +69,11 @@ def test_a_caption_says_what_the_pixels_show(which: str) -> None:
         first, second = (np.argwhere(pixels == letters[words[place]]) for place in places)
         assert np.ptp(first, axis=0).min() > np.ptp(second, axis=0).max(), "the large one is named first"
         down, right = (second.min(axis=0) + second.max(axis=0) - first.min(axis=0) - first.max(axis=0)) / 2
-        said = " ".join(words[places[0] + 2 : places[1] - 1])
-        assert {"above": down, "below": -down, "left of": right, "right of": -right}[said] >= max(abs(down), abs(right))
-        relations.add(said)
+        message = " ".join(words[places[0] + 2 : places[1] - 1])
+        assert {"above": down, "below": -down, "left of": right, "right of": -right}[message] >= max(
+            abs(down), abs(right)
+        )
+        relations.add(message)
     assert relations == {"above", "below", "left of", "right of"}
 
 
@@ -97,7 +99,7 @@ def test_shapes_of_one_size_fill_it_and_differ(size: int) -> None:
     assert drawn["triangle"][0] == (size // 2, size // 2 + 1) and drawn["triangle"][-1] == (0, size)
 
 
-def test_a_recipe_can_name_drawn_pictures_and_nonsense_is_refused() -> None:
+def test_a_recipe_can_name_drawn_pictures_and_nonsense_is_rejected() -> None:
     data = TranslationConfig.from_table({"train": {"pictures": "seen", "size": 3}}, "a test")
     assert isinstance(data.train, SyntheticPictures) and data.train.name == "seen pictures (seed 1)"
     single = scenes("seen", 30, max_shapes=1)

@@ -15,14 +15,14 @@ from transduce.evaluation.significance import interval, intervals
 def test_label_scores_are_those_counted_by_hand() -> None:
     """cat: 2 hits of 3 said and 2 true, F1 0.8; dog: 1 of 1 and 2, 2/3; bird: said never, 0."""
     gold = ["cat", "cat", "dog", "dog", "bird"]
-    said = ["cat", "cat", "dog", "cat", "dog"]
-    found = score_predictions("classify", gold, said)
+    message = ["cat", "cat", "dog", "cat", "dog"]
+    found = score_predictions("classify", gold, message)
     assert found["label_accuracy"] == found["micro_f1"] == pytest.approx(3 / 5)
     cat, dog = 2 * 2 / (3 + 2), 2 * 1 / (2 + 2)
     assert found["macro_f1"] == pytest.approx((cat + dog + 0.0) / 3)
 
 
-def test_a_label_that_is_said_and_never_true_counts_in_the_mean() -> None:
+def test_a_label_that_is_predicted_and_never_true_counts_in_the_mean() -> None:
     assert score_predictions("classify", ["a", "a"], ["a", "b"])["macro_f1"] == pytest.approx((2 / 3 + 0.0) / 2)
 
 
@@ -35,8 +35,8 @@ def test_spans_are_those_of_conll() -> None:
 def test_the_example_of_seqeval_has_its_published_score() -> None:
     """The example on seqeval's front page: F1 0.50."""
     gold = [["O", "O", "O", "B-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
-    said = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
-    found = score_predictions("tag", gold, said)
+    message = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    found = score_predictions("tag", gold, message)
     assert found["span_f1"] == pytest.approx(0.5)
     assert found["word_accuracy"] == pytest.approx(0.8)
 
@@ -76,16 +76,18 @@ EXAMPLES: dict[str, tuple[list[Any], list[Any]]] = {
 
 @pytest.mark.parametrize("task", EXAMPLES)
 def test_an_example_that_is_drawn_several_times_counts_as_if_it_stood_there_as_often(task: str) -> None:
-    gold, said = EXAMPLES[task]
+    gold, message = EXAMPLES[task]
     drawn = [0, 3, 3, 4, 2, 3, 0]
     weights = np.bincount(drawn, minlength=5).astype(np.float64)
-    found = SCORERS[task](gold, said).scores(weights)
-    assert found == pytest.approx(score_predictions(task, [gold[row] for row in drawn], [said[row] for row in drawn]))
+    found = SCORERS[task](gold, message).scores(weights)
+    assert found == pytest.approx(
+        score_predictions(task, [gold[row] for row in drawn], [message[row] for row in drawn])
+    )
 
 
 def test_the_interval_of_a_share_is_that_of_the_binomial_distribution() -> None:
-    gold, said = ["a"] * 900, ["a"] * 720 + ["b"] * 180
-    middle = intervals(SCORERS["classify"](gold, said).scores, 900, samples=2000)["label_accuracy"]
+    gold, message = ["a"] * 900, ["a"] * 720 + ["b"] * 180
+    middle = intervals(SCORERS["classify"](gold, message).scores, 900, samples=2000)["label_accuracy"]
     assert middle.score == pytest.approx(0.8)
     half = 1.96 * (0.8 * 0.2 / 900) ** 0.5
     assert middle.high - middle.low == pytest.approx(2 * half, rel=0.1)
@@ -93,8 +95,8 @@ def test_the_interval_of_a_share_is_that_of_the_binomial_distribution() -> None:
 
 
 def test_the_interval_of_right_labels_is_that_of_right_translations() -> None:
-    gold, said = EXAMPLES["classify"]
-    middle = intervals(SCORERS["classify"](gold, said).scores, 5, samples=200)["label_accuracy"]
-    other = interval(METRICS["exact_match"], said, [[true] for true in gold], samples=200)
+    gold, message = EXAMPLES["classify"]
+    middle = intervals(SCORERS["classify"](gold, message).scores, 5, samples=200)["label_accuracy"]
+    other = interval(METRICS["exact_match"], message, [[true] for true in gold], samples=200)
     scale = other.score / middle.score
     assert (other.low, other.high) == pytest.approx((scale * middle.low, scale * middle.high))

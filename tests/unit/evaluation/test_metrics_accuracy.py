@@ -95,12 +95,12 @@ def test_an_empty_answer_is_all_deletions_and_nonsense_may_pass_one() -> None:
     assert phoneme_error_rate(["A B C D E"], [["K"]]) == 5
 
 
-def test_references_that_are_all_empty_are_refused() -> None:
+def test_references_that_are_all_empty_are_rejected() -> None:
     with pytest.raises(DataError, match="every reference is empty"):
         phoneme_error_rate(["A", ""], [[""], [""]])
 
 
-def test_unequal_and_empty_corpora_are_refused() -> None:
+def test_unequal_and_empty_corpora_are_rejected() -> None:
     for rate in (exact_match, word_error_rate, phoneme_error_rate):
         with pytest.raises(DataError, match="2 hypotheses but 1"):
             rate(["a", "b"], [["a"]])

@@ -71,7 +71,7 @@ def test_a_plain_string_is_one_reference_and_not_many_letters() -> None:
     assert check_references(["x"], ["whole"]) == [("whole",)]
 
 
-def test_tokenised_text_is_said_in_the_score_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_tokenised_text_is_noted_in_the_score_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     lines = [f"number {i} ." for i in range(103)]
     with caplog.at_level(logging.DEBUG):
         score = bleu(lines, [[line] for line in lines])
@@ -81,12 +81,12 @@ def test_tokenised_text_is_said_in_the_score_and_not_logged(caplog: pytest.LogCa
     assert bleu(lines[:99], [[line] for line in lines[:99]]).warning == ""
 
 
-def test_an_unknown_tokenizer_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_tokenizer_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(SettingsError, match="did you mean '13a'"):
         bleu_metric("13")
 
 
-def test_a_tokenizer_that_cannot_be_downloaded_is_said_before_anything_is_scored(
+def test_a_tokenizer_that_cannot_be_downloaded_is_reported_before_anything_is_scored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -116,7 +116,7 @@ def test_a_tokenizer_whose_package_is_missing_is_one_sentence() -> None:
         (["a", "b"], [["a"], []], "sentence 2 has no reference"),
     ],
 )
-def test_corpora_that_cannot_be_scored_are_refused(
+def test_corpora_that_cannot_be_scored_are_rejected(
     hypotheses: list[str], references: list[list[str]], says: str
 ) -> None:
     for metric in (bleu, chrf):

@@ -29,6 +29,6 @@ def test_json_has_no_infinity() -> None:
 
 
 @pytest.mark.parametrize("tokens", [0, -3])
-def test_no_tokens_are_refused(tokens: int) -> None:
+def test_no_tokens_are_rejected(tokens: int) -> None:
     with pytest.raises(DataError, match="at least one token"):
         perplexity(1.0, tokens)

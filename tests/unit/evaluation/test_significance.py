@@ -114,7 +114,7 @@ def test_one_sentence_has_an_interval_without_width() -> None:
     assert (one.low, one.high, one.mean) == (0.5, 0.5, 0.5)
 
 
-def test_nonsense_is_refused() -> None:
+def test_nonsense_is_rejected() -> None:
     with pytest.raises(SettingsError, match="0 bootstrap samples"):
         interval(EXACT_MATCH, ["a"], [["a"]], samples=0)
     with pytest.raises(SettingsError, match="seed = -1"):

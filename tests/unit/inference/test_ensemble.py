@@ -80,7 +80,7 @@ def test_a_model_with_itself_has_its_own_scores() -> None:
     torch.testing.assert_close(twice, model.logits(hidden), rtol=1e-5, atol=1e-5)
 
 
-def test_models_of_different_vocabularies_are_refused() -> None:
+def test_models_of_different_vocabularies_are_rejected() -> None:
     with pytest.raises(SettingsError, match="must have the same vocabularies"):
         Ensemble([Toy(random_table(1)), Toy(random_table(1, 7), 7)])
 

@@ -56,7 +56,7 @@ def test_only_the_end_of_a_long_prompt_is_read_and_that_is_counted() -> None:
     long = "and the dog lay down " * 5
     found = generator.generate([long, "a"], method="greedy", max_length=10)
     assert (generator.counts.prompts, generator.counts.shortened) == (2, 1)
-    bare = Generator(writer(notes={"opens_with": "nothing"}))
+    bare = Generator(writer(notes={"prompt_start": "nothing"}))
     kept = WINDOW - 10
     assert bare.generate([long[-kept:]], method="greedy", max_length=10) == found[:1]
     assert bare.counts.shortened == 0
@@ -64,7 +64,7 @@ def test_only_the_end_of_a_long_prompt_is_read_and_that_is_counted() -> None:
 
 def test_what_stands_before_a_prompt_is_the_end_of_a_document_unless_the_folder_says_otherwise() -> None:
     answers = {
-        first: Generator(writer(notes={"opens_with": first})).generate(["the c"], method="greedy", max_length=8)
+        first: Generator(writer(notes={"prompt_start": first})).generate(["the c"], method="greedy", max_length=8)
         for first in ("end", "start", "nothing")
     }
     assert Generator(writer()).generate(["the c"], method="greedy", max_length=8) == answers["end"]
@@ -72,7 +72,7 @@ def test_what_stands_before_a_prompt_is_the_end_of_a_document_unless_the_folder_
 
 
 def test_a_document_may_open_with_token_0() -> None:
-    contents = writer(notes={"opens_with": "start"})
+    contents = writer(notes={"prompt_start": "start"})
     contents.target_tokenizer.start = 0
     generator = Generator(contents)
     context = [0, *generator.tokenizer.encode("the c")]
@@ -84,11 +84,11 @@ def test_a_document_may_open_with_token_0() -> None:
 
 
 @pytest.mark.parametrize("kind", ["character", "byte", "bpe", "word"])
-@pytest.mark.parametrize("wishes", [{"method": "greedy"}, {"seed": 3}, {"seed": 5, "top_k": 7, "temperature": 1.3}])
-def test_a_stream_says_the_same_piece_by_piece(kind: str, wishes: dict[str, object]) -> None:
+@pytest.mark.parametrize("given", [{"method": "greedy"}, {"seed": 3}, {"seed": 5, "top_k": 7, "temperature": 1.3}])
+def test_a_stream_says_the_same_piece_by_piece(kind: str, given: dict[str, object]) -> None:
     generator = Generator(writer(kind))
-    options = generator.options(max_length=60, **wishes)
-    (whole,) = generator.generate(["the cat"], max_length=60, **wishes)
+    options = generator.options(max_length=60, **given)
+    (whole,) = generator.generate(["the cat"], max_length=60, **given)
     pieces = list(generator.stream("the cat", options))
     assert "".join(pieces) == whole
     assert len(pieces) > 3

@@ -52,7 +52,7 @@ def test_an_n_best_list_is_read_in_the_form_that_translate_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["a b"], "list:1: is not of the form"),
         (["0 ||| a", "x ||| b"], "list:2: is not of the form"),
@@ -60,6 +60,6 @@ def test_an_n_best_list_is_read_in_the_form_that_translate_writes() -> None:
         (["0 ||| a", "1 ||| b", "0 ||| c"], "line 0 are not next to each other"),
     ],
 )
-def test_a_list_of_another_form_is_refused(lines: list[str], said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_a_list_of_another_form_is_rejected(lines: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         list(read_nbest(lines, "list"))

@@ -33,9 +33,9 @@ def test_the_end_token_is_scored_last_and_the_rows_are_those_of_the_table() -> N
         SOURCES, TARGETS, score_targets(Toy(row), SOURCES, TARGETS, SPECIALS, SPECIALS), strict=True
     ):
         rows = [row((*source, END), target[:place]) for place in range(len(target) + 1)]
-        said = (*target, END)
-        assert scored.token_scores == pytest.approx([float(r[t]) for r, t in zip(rows, said, strict=True)], rel=1e-5)
-        assert scored.hits == [int(r.argmax()) == t for r, t in zip(rows, said, strict=True)]
+        message = (*target, END)
+        assert scored.token_scores == pytest.approx([float(r[t]) for r, t in zip(rows, message, strict=True)], rel=1e-5)
+        assert scored.hits == [int(r.argmax()) == t for r, t in zip(rows, message, strict=True)]
 
 
 def test_scoring_leaves_no_gradient_behind() -> None:

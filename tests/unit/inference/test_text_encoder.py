@@ -60,10 +60,10 @@ def test_a_label_is_the_likeliest_with_its_probability(tokenizer: Tokenizer) -> 
     state: Encoding = model.model(framed["input_ids"], framed["attention_mask"].bool(), framed["token_type_ids"])
     assert model.model.head is not None
     expected = model.model.head(state).softmax(dim=-1)[0]
-    (said,) = model.predict([(TEXTS[0], "eine katze")])
-    assert isinstance(said, LabelPrediction)
-    assert said.label == "abc"[int(expected.argmax())]
-    assert said.probability == pytest.approx(float(expected.max().detach()))
+    (message,) = model.predict([(TEXTS[0], "eine katze")])
+    assert isinstance(message, LabelPrediction)
+    assert message.label == "abc"[int(expected.argmax())]
+    assert message.probability == pytest.approx(float(expected.max().detach()))
 
 
 def test_tags_are_one_for_each_word_however_long_the_sentence(tokenizer: Tokenizer) -> None:
@@ -150,7 +150,7 @@ def test_windows_do_not_multiply_however_much_they_should_overlap(tokenizer: Tok
     assert len(context_windows(tokenizer, "wo ?", context, 17, 1000)) <= tokens / (room // 4) + 1
 
 
-def test_no_answer_is_said_only_where_that_was_taught(tokenizer: Tokenizer) -> None:
+def test_no_answer_is_predicted_only_where_that_was_trained(tokenizer: Tokenizer) -> None:
     nowhere = Pointing([tokenizer.start])
     for taught, expected in ((False, True), (True, False)):
         engine = EncoderEngine(Echo(nowhere, 30), tokenizer, allow_no_answer=taught)
@@ -209,7 +209,7 @@ def test_attention_of_a_pair_is_shown_by_layer_and_head(tokenizer: Tokenizer) ->
     assert maps.translation in "abc"
 
 
-def test_what_a_reader_cannot_be_asked_is_said(tokenizer: Tokenizer) -> None:
+def test_what_a_text_encoder_cannot_predict_is_an_error(tokenizer: Tokenizer) -> None:
     with pytest.raises(SettingsError, match="has no head"):
         reader(tokenizer, "none").predict(TEXTS)
     with pytest.raises(SettingsError, match="one text or a pair"):

@@ -194,7 +194,7 @@ def test_an_option_that_makes_no_sense_is_rejected(option: dict[str, int], messa
     assert message in str(refusal.value)
 
 
-def test_one_text_where_lines_belong_is_refused() -> None:
+def test_one_text_where_lines_belong_is_rejected() -> None:
     """A string is a sequence of strings too: without a word each letter would be translated."""
     with pytest.raises(SettingsError, match="lines"):
         copier("word").translate("dog")
@@ -241,7 +241,7 @@ def test_public_names_are_loaded_when_they_are_used() -> None:
         transduce.lode
 
 
-def test_a_sampling_wish_alone_chooses_to_sample(run: Path) -> None:
+def test_a_sampling_option_alone_selects_sampling(run: Path) -> None:
     translator = transduce.load(run)
     assert translator.options(top_k=3).method == "sample"
     assert translator.options(beam_size=3).method == "beam"
@@ -257,7 +257,7 @@ def test_a_prefix_is_for_the_first_part_of_a_line_that_is_cut() -> None:
     assert [list(request.prefix) for request in requests] == [first, [], [], second]
 
 
-def test_a_forbidden_word_that_was_said_in_other_pieces_is_counted() -> None:
+def test_a_forbidden_word_that_was_written_in_other_pieces_is_counted() -> None:
     """A model of characters forbids the spelling that its tokenizer gives, at the start of a word or within one."""
     translator = copier("bpe")
     assert translator.translate(["ten small cats sleep"], forbid=["cats"]) != ["ten small cats sleep"]
@@ -292,10 +292,10 @@ def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() ->
     assert (translator.options(n_best=3).method, translator.options(n_best=3).temperature) == ("sample", 0.7)
 
 
-@pytest.mark.parametrize("wish", [{"forbid": "dog"}, {"prefixes": "the"}])
-def test_one_text_where_several_belong_is_refused(wish: dict[str, str]) -> None:
+@pytest.mark.parametrize("given_option", [{"forbid": "dog"}, {"prefixes": "the"}])
+def test_one_text_where_several_belong_is_rejected(given_option: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="must be lists"):
-        copier("word").translate(["the dog"], **wish)
+        copier("word").translate(["the dog"], **given_option)
 
 
 def test_words_cannot_be_forbidden_letter_by_letter() -> None:
@@ -311,26 +311,26 @@ def test_a_space_where_a_long_line_ends_asks_the_model_nothing() -> None:
 
 
 def test_a_prefix_does_not_use_up_the_length_of_an_answer() -> None:
-    (said,) = copier("word").translate(["the lazy dog"], prefixes=["the " * 80 + "the"], max_length=2)
-    assert len(said.split()) in (81, 82, 83)
+    (expected_message,) = copier("word").translate(["the lazy dog"], prefixes=["the " * 80 + "the"], max_length=2)
+    assert len(expected_message.split()) in (81, 82, 83)
 
 
 def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path) -> None:
     """Line by line: one of them has a prefix. A minimum above the usual maximum raises it, in both engines."""
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")
-    said = []
+    expected_message = []
     for engine in ("torch", "ctranslate2"):
         translator = transduce.load(run)
         translator.use(engine)  # type: ignore[arg-type]
         lines = ["a b c", "c d", "e"]
-        said.append(translator.translate(lines, prefixes=["", "a b", ""], method="greedy", max_length=6))
-        said[-1] += translator.translate(["a"], min_length=70, method="greedy")
+        expected_message.append(translator.translate(lines, prefixes=["", "a b", ""], method="greedy", max_length=6))
+        expected_message[-1] += translator.translate(["a"], min_length=70, method="greedy")
         assert (translator.engine.fallback_reason is None) == (engine == "torch")
         translator.use("torch")
         assert translator.engine.fallback_reason is None
-    assert said[0] == said[1]
-    assert said[0][1].startswith("a b")
-    assert len(said[0][3].split()) >= 70
+    assert expected_message[0] == expected_message[1]
+    assert expected_message[0][1].startswith("a b")
+    assert len(expected_message[0][3].split()) >= 70
 
 
 def test_models_of_different_tokenizers_do_not_answer_together(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ LINES = st.lists(st.sampled_from(WORDS_OF_TEXT), min_size=1, max_size=8).map(" "
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_term_is_said_where_its_word_is_read_and_nowhere_else(kind: str) -> None:
+def test_a_term_is_written_where_its_word_is_read_and_nowhere_else(kind: str) -> None:
     translator = copier(kind)
     terms = {"fox": "dog", "quick brown": "old", "quick": "ten"}
     read, unread = translator.translate(["the quick brown fox jumps", "ten small cats"], terms=terms, beam_size=8)
@@ -45,7 +45,7 @@ def test_a_term_is_found_where_no_space_stands_around_it() -> None:
     assert translator.counts.missing == 0
 
 
-def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
+def test_a_term_for_which_there_is_no_room_is_reported_as_missing() -> None:
     translator = copier("bpe")
     ((answer,),) = translator.translate(["the fox"], n_best=1, terms={"fox": "while ten small cats"}, max_length=2)
     assert answer.missing == ("while ten small cats",)
@@ -53,7 +53,7 @@ def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("option", "message"),
     [
         ({"terms": {"fox": "dog"}, "method": "greedy"}, "terms need beam search"),
         ({"terms": {"fox": " "}}, "is empty"),
@@ -61,12 +61,12 @@ def test_a_term_for_which_there_is_no_room_is_said_to_be_missing() -> None:
         ({"keep": ["("]}, "regular expression"),
     ],
 )
-def test_wishes_that_make_no_sense_are_refused(wish: dict[str, object], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        copier("bpe").translate(["the fox"], **wish)
+def test_options_that_make_no_sense_are_rejected(option: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        copier("bpe").translate(["the fox"], **option)
 
 
-def test_a_term_that_the_model_cannot_write_is_refused() -> None:
+def test_a_term_that_the_model_cannot_write_is_rejected() -> None:
     with pytest.raises(SettingsError, match="'zebra' cannot be required"):
         copier("word").translate(["the fox"], terms={"fox": "zebra"})
 
@@ -184,10 +184,10 @@ def test_coverage_does_not_depend_on_threads() -> None:
     assert answers == ["the quick fox", "ten cats"] * 9
 
 
-@pytest.mark.parametrize("wish", ["(?i)sku-[0-9]+", "(a)b"])
-def test_expressions_that_cannot_be_put_together_are_refused(wish: str) -> None:
+@pytest.mark.parametrize("option", ["(?i)sku-[0-9]+", "(a)b"])
+def test_expressions_that_cannot_be_put_together_are_rejected(option: str) -> None:
     with pytest.raises(SettingsError, match="regular expression"):
-        copier("bpe").translate(["the fox"], keep=["{[a-z]*}", wish])
+        copier("bpe").translate(["the fox"], keep=["{[a-z]*}", option])
 
 
 def test_terms_and_groups_are_not_for_one_beam() -> None:

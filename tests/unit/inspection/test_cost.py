@@ -163,12 +163,12 @@ def test_a_model_of_hundreds_of_billions_of_parameters_is_counted_without_buildi
 
 
 @pytest.mark.parametrize("sizes", [(0, 5), (5, -3), (5, 10**12)])
-def test_impossible_vocabularies_are_refused(sizes: tuple[int, int]) -> None:
+def test_impossible_vocabularies_are_rejected(sizes: tuple[int, int]) -> None:
     with pytest.raises(SettingsError, match="vocabulary size"):
         estimate(CONFIG, VocabularySizes(*sizes), WORK)
 
 
-def test_a_length_past_the_learned_positions_is_refused() -> None:
+def test_a_length_past_the_learned_positions_is_rejected() -> None:
     config = CONFIG.but(positions="learned", max_positions=12)
     with pytest.raises(SettingsError, match=r"target of 13 tokens does not fit .* 12 positions"):
         estimate(config, SIZES, WORK)

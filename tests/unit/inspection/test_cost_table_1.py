@@ -35,6 +35,6 @@ def test_a_window_over_the_whole_sequence_is_full_attention() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"length": 0}, {"model_dim": -1}, {"window": 0}, {"kernel": 1}])
-def test_nonsense_is_refused(wrong: dict[str, int]) -> None:
+def test_nonsense_is_rejected(wrong: dict[str, int]) -> None:
     with pytest.raises(SettingsError):
         table_1(**{"length": 5, "model_dim": 3, **wrong})

@@ -81,7 +81,7 @@ def test_a_label_is_short_and_visible() -> None:
     assert picture.printable("w" * 99) == "w" * 17 + "…"
 
 
-def test_without_matplotlib_the_way_to_get_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingInput, match=r"matplotlib is not installed; pip install 'transduce\[plot\]'"):
         picture.draw_attention(np.eye(3), "abc", "abc", "t")

@@ -32,7 +32,7 @@ def test_products_depend_on_distance_alone_and_are_greatest_on_the_diagonal() ->
 
 
 @pytest.mark.parametrize(("length", "dim"), [(0, 8), (8, 0), (-3, 8), (8, 4097), (10**30, 8)])
-def test_impossible_sizes_are_refused(length: int, dim: int) -> None:
+def test_impossible_sizes_are_rejected(length: int, dim: int) -> None:
     with pytest.raises(SettingsError, match="1 to 4096"):
         encodings(length, dim)
 
@@ -68,6 +68,11 @@ def test_bad_options_end_in_one_sentence_and_write_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["positions", *arguments]) == code
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith("error: ") and told.err.count("\n") == 1 and says in told.err
+    reported = capsys.readouterr()
+    assert (
+        reported.out == ""
+        and reported.err.startswith("error: ")
+        and reported.err.count("\n") == 1
+        and says in reported.err
+    )
     assert list(tmp_path.iterdir()) == []

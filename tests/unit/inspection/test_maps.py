@@ -33,17 +33,17 @@ def test_layers_and_heads_count_from_one(maps: AttentionMaps) -> None:
 
 
 @pytest.mark.parametrize(("layer", "head"), [(0, 1), (1, 0), (6, 1), (1, 4), (-1, 1)])
-def test_a_layer_or_head_that_is_not_there_is_refused(maps: AttentionMaps, layer: int, head: int) -> None:
+def test_a_layer_or_head_that_is_not_there_is_rejected(maps: AttentionMaps, layer: int, head: int) -> None:
     with pytest.raises(SettingsError, match=r"no (layer|head) -?\d"):
         maps.head("cross", layer, head)
 
 
-def test_an_unknown_kind_is_refused_with_a_suggestion(maps: AttentionMaps) -> None:
+def test_an_unknown_kind_is_rejected_with_a_suggestion(maps: AttentionMaps) -> None:
     with pytest.raises(SettingsError, match="did you mean 'decoder'"):
         maps.mean("decodr")  # type: ignore[arg-type]
 
 
-def test_a_head_without_its_layer_is_refused(maps: AttentionMaps, tmp_path: Path) -> None:
+def test_a_head_without_its_layer_is_rejected(maps: AttentionMaps, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="needs a layer"):
         maps.save_png(tmp_path / "map.png", head=2)
 
@@ -63,7 +63,7 @@ def test_a_notebook_shows_the_whole_page_in_a_frame_that_reaches_nothing() -> No
     assert html.unescape(found[1]) == maps.to_html()
 
 
-def test_a_page_that_cannot_be_written_is_refused_and_leaves_nothing(maps: AttentionMaps, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_rejected_and_leaves_nothing(maps: AttentionMaps, tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "missing" / "page.html", tmp_path / ("long" * 99)):
         with pytest.raises(CannotCreate):
             maps.save_html(place)

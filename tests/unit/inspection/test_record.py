@@ -42,18 +42,20 @@ def nobody_listens(model: AnyTransducer) -> bool:
 
 def test_paths_say_which_tap_and_names_choose_among_them() -> None:
     model = small_transformer()
-    with record(model, ["weight", "residual"]) as heard, torch.no_grad():
+    with record(model, ["weight", "residual"]) as recorded, torch.no_grad():
         model(TARGET_1T, model.encode(SOURCE_1S, REAL_1S))
-    assert {path.rpartition(".")[2] for path in heard} == {"weight", "residual"}
-    assert sum(path.endswith("weight") for path in heard) == ENCODER_LAYERS + 2 * DECODER_LAYERS
-    assert sum(path.endswith("residual") for path in heard) == ENCODER_LAYERS + DECODER_LAYERS
+    assert {path.rpartition(".")[2] for path in recorded} == {"weight", "residual"}
+    assert sum(path.endswith("weight") for path in recorded) == ENCODER_LAYERS + 2 * DECODER_LAYERS
+    assert sum(path.endswith("residual") for path in recorded) == ENCODER_LAYERS + DECODER_LAYERS
 
 
-def test_every_tap_is_heard_with_its_shape() -> None:
+def test_every_hook_point_is_recorded_with_its_shape() -> None:
     model = small_transformer(key_dim=5, value_dim=2)
-    with record(model, ["query", "key", "value", "score", "weight"]) as heard:
+    with record(model, ["query", "key", "value", "score", "weight"]) as recorded:
         model(TARGET_1T, model.encode(SOURCE_1S, REAL_1S))
-    shapes = {path.rpartition(".")[2]: tuple(value.shape) for path, value in heard.items() if "decoder.4.cross" in path}
+    shapes = {
+        path.rpartition(".")[2]: tuple(value.shape) for path, value in recorded.items() if "decoder.4.cross" in path
+    }
     assert shapes == {
         "query": (1, HEADS, STEPS, 5),
         "key": (1, HEADS, SOURCE_LENGTH, 5),
@@ -61,7 +63,7 @@ def test_every_tap_is_heard_with_its_shape() -> None:
         "score": (1, HEADS, STEPS, SOURCE_LENGTH),
         "weight": (1, HEADS, STEPS, SOURCE_LENGTH),
     }
-    assert not any(value.requires_grad for value in heard.values())
+    assert not any(value.requires_grad for value in recorded.values())
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -79,9 +81,9 @@ def test_listening_does_not_change_the_answer(norm: str, padded: bool) -> None:
 
 def test_padding_gets_no_weight_and_rows_still_sum_to_one() -> None:
     model = small_transformer()
-    with record(model) as heard, torch.no_grad():
+    with record(model) as recorded, torch.no_grad():
         model(TARGET_1T.expand(2, -1), model.encode(PADDED_2S, PADDED_ALLOWED_2S))
-    for path, weight_BHQM in heard.items():
+    for path, weight_BHQM in recorded.items():
         torch.testing.assert_close(weight_BHQM.sum(-1), torch.ones(weight_BHQM.shape[:-1]))
         if path.startswith("encoder.") or "cross_attention" in path:
             assert (weight_BHQM[0, :, :, 4] == 0).all() and (weight_BHQM[1, :, :, 4] > 0).all()
@@ -105,7 +107,7 @@ def test_a_failing_replay_leaves_the_model_as_it_was() -> None:
     assert [module.training for module in model.modules()] == modes
 
 
-def test_an_unknown_tap_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_tap_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(SettingsError, match="did you mean 'weight'"), record(small_transformer(), ["weigth"]):
         pass
 
@@ -147,9 +149,9 @@ def test_a_row_is_what_was_looked_at_when_its_token_was_chosen(attention: str | 
     with torch.no_grad():
         state = model.start(model.encode(SOURCE_1S, REAL_1S))
         for t, token in enumerate(TARGET_TOKENS[:-1]):
-            with record(model) as heard:
+            with record(model) as recorded:
                 _, state = model.step(torch.tensor([token]), state)
-            stepped_LHS = np.stack([heard[path][0, :, 0] for path in heard if "cross_attention" in path])
+            stepped_LHS = np.stack([recorded[path][0, :, 0] for path in recorded if "cross_attention" in path])
             np.testing.assert_allclose(weights_LHTS[:, :, t], stepped_LHS, atol=1e-6)
 
 
@@ -188,6 +190,6 @@ def test_a_diverged_model_gives_no_maps() -> None:
 
 def test_a_recording_can_be_made_of_a_memory_alone() -> None:
     model = small_transformer()
-    with record(model) as heard:
+    with record(model) as recorded:
         memory: Memory = model.encode(SOURCE_1S, REAL_1S)
-    assert len(heard) == ENCODER_LAYERS and memory.states.shape[1] == SOURCE_LENGTH
+    assert len(recorded) == ENCODER_LAYERS and memory.states.shape[1] == SOURCE_LENGTH

@@ -102,7 +102,7 @@ def test_a_way_that_was_given_up_is_not_shown(tmp_path: Path) -> None:
     assert [note.event for note in found.notes] == ["rolled_back"]
 
 
-def test_a_folder_without_a_journal_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_folder_without_a_journal_is_rejected_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError, match=r"is not a run \(no journal.jsonl\)"):
         read_run(tmp_path)
     with pytest.raises(MissingInput, match="no such folder"):

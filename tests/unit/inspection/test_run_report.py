@@ -215,7 +215,7 @@ def test_what_is_not_finite_is_left_out_of_curves_and_written_in_tables(tmp_path
     assert run["checks"]["rows"] == [["4", "inf", "", "0.75", "0.3", ""]]
 
 
-def test_a_damaged_recipe_or_report_is_said(finished: Path) -> None:
+def test_a_damaged_recipe_or_report_is_an_error(finished: Path) -> None:
     (finished / "data" / "report.json").write_text("{")
     with pytest.raises(ModelFolderError, match=r"report\.json"):
         read_run(finished)
@@ -268,7 +268,7 @@ def test_the_command_writes_the_page(finished: Path, tmp_path: Path, capsys: pyt
     assert sorted(path for path in finished.rglob("*")) == before
 
 
-def test_the_command_refuses_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_rejects_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     output = tmp_path / "page.html"
     assert run_command(["report", str(tmp_path / "empty"), "--output", str(output)]) == 65

@@ -108,14 +108,14 @@ def test_the_default_splitting_is_as_falcons_and_not_as_gpt2s(tmp_path: Path) ->
     assert pieces != [piece for piece, _ in pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)]
 
 
-def test_as_many_heads_of_keys_as_of_queries_need_not_be_said(tmp_path: Path) -> None:
+def test_as_many_key_heads_as_query_heads_is_the_default(tmp_path: Path) -> None:
     fields = {**FIELDS, "llama.attention.head_count_kv": None}
     shapes = {**SHAPES, "blk.0.attn_k.weight": (DIM, DIM), "blk.0.attn_v.weight": (DIM, DIM)}
     assert import_model(put(tmp_path / "small.gguf", fields, shapes), tmp_path / "ours").model.sizes.target == SIZE
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"llama.embedding_length": "wide"}, "hidden_size must be an integer, not 'wide'"),
         ({"llama.embedding_length": None}, "hidden_size must be an integer, not None"),
@@ -142,18 +142,18 @@ def test_as_many_heads_of_keys_as_of_queries_need_not_be_said(tmp_path: Path) ->
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_fields_that_make_no_sense_are_refused_and_nothing_is_written(
-    change: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_fields_that_make_no_sense_are_rejected_and_nothing_is_written(
+    change: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = put(tmp_path / "odd.gguf", {**FIELDS, **change}, SHAPES)
     assert run(["import", str(path), "--output", str(tmp_path / "ours")]) == 65
     error = capsys.readouterr().err
-    assert said in error and str(path) in error and error.count("\n") == 1, error
+    assert message in error and str(path) in error and error.count("\n") == 1, error
     assert not (tmp_path / "ours").exists()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"unnamed": (3,)}, "unexpected weight 'unnamed'"),
         ({"blk.0.attn_q.weight": (DIM - 1, DIM)}, "does not fit 2 heads"),
@@ -163,14 +163,14 @@ def test_fields_that_make_no_sense_are_refused_and_nothing_is_written(
     ],
     ids=str,
 )
-def test_weights_of_other_shapes_are_refused(change: dict[str, tuple[int, ...]], said: str, tmp_path: Path) -> None:
+def test_weights_of_other_shapes_are_rejected(change: dict[str, tuple[int, ...]], message: str, tmp_path: Path) -> None:
     path = put(tmp_path / "odd.gguf", FIELDS, {**SHAPES, **change})
-    with pytest.raises(ModelFolderError, match=said):
+    with pytest.raises(ModelFolderError, match=message):
         import_model(path, tmp_path / "ours")
 
 
 @pytest.mark.parametrize("kept", [0, 3, 24, 200, 5000, -1])
-def test_a_file_that_is_cut_short_is_refused(kept: int, tmp_path: Path) -> None:
+def test_a_file_that_is_cut_short_is_rejected(kept: int, tmp_path: Path) -> None:
     path = put(tmp_path / "cut.gguf", FIELDS, SHAPES)
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ModelFolderError, match="not a complete GGUF file"):

@@ -33,7 +33,7 @@ def test_a_stack_ends_with_a_norm_where_its_sums_were_not_normalised_or_where_it
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"num_heads": 8, "key_value_heads": 3}, "num_heads 8 .* key_value_heads 3"),
         ({"positions": "rotary", "model_dim": 14, "num_heads": 2}, "even key_dim, not 7"),
@@ -44,13 +44,13 @@ def test_a_stack_ends_with_a_norm_where_its_sums_were_not_normalised_or_where_it
     ],
     ids=str,
 )
-def test_heads_and_positions_that_do_not_fit_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_heads_and_positions_that_do_not_fit_are_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         BlockConfig.from_table(settings, "recipe.toml: model")
 
 
 @pytest.mark.parametrize(
-    ("config", "settings", "said"),
+    ("config", "settings", "message"),
     [
         (
             BlockConfig,
@@ -70,10 +70,10 @@ def test_heads_and_positions_that_do_not_fit_are_refused(settings: dict[str, Any
     ],
     ids=str,
 )
-def test_attention_that_cannot_go_together_with_other_settings_is_refused_in_one_sentence(
-    config: type[BlockConfig], settings: dict[str, Any], said: str
+def test_attention_that_cannot_go_together_with_other_settings_is_rejected_in_one_sentence(
+    config: type[BlockConfig], settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(SettingsError, match=said) as error:
+    with pytest.raises(SettingsError, match=message) as error:
         config.from_table(settings, "recipe.toml: model")
     assert "\n" not in str(error.value)
 

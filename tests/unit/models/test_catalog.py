@@ -85,7 +85,7 @@ def test_a_preset_may_stand_beside_the_name_of_its_model_only() -> None:
         read_model_table({**table, "name": "rnn"}, "recipe.toml: model")
 
 
-def test_a_refusal_names_the_file_and_the_setting() -> None:
+def test_an_error_names_the_file_and_the_setting() -> None:
     with pytest.raises(
         SettingsError, match=r"^recipe.toml: model: unknown setting 'num_head'; did you mean 'num_heads'\?$"
     ):
@@ -93,7 +93,7 @@ def test_a_refusal_names_the_file_and_the_setting() -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"name": "x"}, {"preset": "x"}, {"name": 3}, {"preset": []}], ids=str)
-def test_nonsense_in_the_place_of_a_name_is_refused(wanted: dict[str, object]) -> None:
+def test_nonsense_in_the_place_of_a_name_is_rejected(wanted: dict[str, object]) -> None:
     with pytest.raises(SettingsError):
         read_model_table(wanted, "recipe.toml: model")
 
@@ -118,6 +118,6 @@ def test_building_leaves_the_global_generator_alone() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_one_matrix_for_two_vocabularies_is_refused() -> None:
+def test_one_matrix_for_two_vocabularies_is_rejected() -> None:
     with pytest.raises(SettingsError, match=r"tied_embeddings = 'all' .* 1,117 and 23 tokens"):
         build(TransformerConfig(**SMALL), VocabularySizes(1117, 23))

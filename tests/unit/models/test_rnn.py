@@ -99,7 +99,7 @@ def test_the_future_does_not_leak(model: Rnn) -> None:
 
 
 @torch.no_grad()
-def test_rows_read_as_many_tokens_as_they_are_told_to(model: Rnn) -> None:
+def test_rows_read_as_many_tokens_as_their_lengths_say(model: Rnn) -> None:
     memory, target = model.encode(*sentences()), targets(8)
     lengths = torch.tensor([3, 0, 1, 5, 2, 2, 0, 4])
     repeated = model.encode(*(part.repeat_interleave(2, dim=0) for part in sentences()))
@@ -244,17 +244,17 @@ def cell_of(cell: nn.RNNCellBase, model: Rnn) -> nn.RNNCellBase:
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["bahdanau", "luong", "luong without feeding"])
 def test_listeners_see_the_weights_of_a_whole_pass_at_once(name: str) -> None:
-    model, heard = model_of(CONFIGS[name]), []
+    model, recorded = model_of(CONFIGS[name]), []
     taps = {path: module for path, module in model.named_modules() if isinstance(module, HookPoint)}
     assert set(taps) == {"decoder.cross_attention.score", "decoder.cross_attention.weight"}
     unheard = model(targets(4), model.encode(*sentences()))
-    handle = taps["decoder.cross_attention.weight"].register_forward_hook(lambda *call: heard.append(call[2]))
+    handle = taps["decoder.cross_attention.weight"].register_forward_hook(lambda *call: recorded.append(call[2]))
     memory = model.encode(*sentences())
     listened = model(targets(4), memory)
     handle.remove()
 
     same(listened, unheard)
-    (weight,) = heard
+    (weight,) = recorded
     assert weight.shape == (4, 1, TARGET_LENGTH, 13)
     same(weight.sum(dim=-1), torch.ones(4, 1, TARGET_LENGTH, dtype=torch.float64))
     assert not weight.masked_select(~memory.allowed[:, None, None]).any()
@@ -300,7 +300,7 @@ def test_presets_go_by_name() -> None:
         ({"hiden_dim": 7}, "unknown setting 'hiden_dim'; did you mean 'hidden_dim'?"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], complaint: str) -> None:
+def test_settings_that_make_no_sense_are_rejected(settings: dict[str, object], complaint: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         RnnConfig.from_table(settings, "recipe.toml [model]")
     assert complaint in str(refusal.value)

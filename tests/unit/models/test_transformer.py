@@ -118,7 +118,7 @@ def test_a_published_preset_never_changes(preset: object, expected: tuple[object
     assert (config.attention_dropout, config.activation_dropout, config.output_bias) == (0.0, 0.0, False)
 
 
-def test_heads_share_the_width_unless_told_otherwise() -> None:
+def test_heads_share_the_width_by_default() -> None:
     assert paper_base().head_dims == (64, 64)
     assert paper_base().but(key_dim=16).head_dims == (16, 64)
     assert paper_base().but(value_dim=3).head_dims == (64, 3)
@@ -150,7 +150,7 @@ def test_heads_share_the_width_unless_told_otherwise() -> None:
     ],
     ids=str,
 )
-def test_a_setting_that_makes_no_sense_is_refused_in_one_sentence(table: dict[str, object], complaint: str) -> None:
+def test_a_setting_that_makes_no_sense_is_rejected_in_one_sentence(table: dict[str, object], complaint: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         TransformerConfig.from_table(table, "recipe.toml: model")
     assert str(refusal.value).startswith("recipe.toml: model")
@@ -224,13 +224,13 @@ def test_dropout_acts_in_training_only() -> None:
 
 def test_listening_to_any_head_does_not_change_the_answer() -> None:
     model = make(num_layers=2).double()
-    before, heard = read(model, 5), []
+    before, recorded = read(model, 5), []
     taps = [module for name, module in model.named_modules() if name.endswith((".weight", ".score", ".residual"))]
     assert len(taps) == 2 * (2 + 1) + 2 * (4 + 1)
     for tap in taps:
-        tap.register_forward_hook(lambda *_: heard.append(1))
+        tap.register_forward_hook(lambda *_: recorded.append(1))
     torch.testing.assert_close(read(model, 5), before, rtol=0, atol=1e-12)
-    assert len(heard) == len(taps)
+    assert len(recorded) == len(taps)
 
 
 def test_every_parameter_learns() -> None:

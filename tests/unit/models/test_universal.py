@@ -119,7 +119,7 @@ def test_positions_that_begin_elsewhere_in_training_begin_at_zero_afterwards() -
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"attention": "window"}, "attention = .*window.*"),
         ({"positions": "rotary"}, "positions = .*rotary.*"),
@@ -127,8 +127,8 @@ def test_positions_that_begin_elsewhere_in_training_begin_at_zero_afterwards() -
     ],
     ids=str,
 )
-def test_what_it_has_not_is_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_what_it_has_not_is_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         UniversalConfig.from_table(settings, "recipe.toml: model")
 
 
@@ -208,9 +208,9 @@ def test_what_thinking_costs_teaches_a_reader_to_halt_sooner() -> None:
     costs = []
     for _ in range(20):
         optimizer.zero_grad()
-        with collect_losses(model.auxiliary_losses) as heard:
+        with collect_losses(model.auxiliary_losses) as recorded:
             model(batch.tokens, batch.allowed, batch.segments)
-        cost = heard[0][1].sum()
+        cost = recorded[0][1].sum()
         cost.backward()
         optimizer.step()
         costs.append(float(cost.detach()))

@@ -32,9 +32,9 @@ def test_parts_rests_and_costs_are_those_of_the_paper() -> None:
     part, real = halting(), torch.tensor([[True, True, True, False]])
     pondering = part.begin(torch.zeros(1, 4, 1, dtype=torch.float64), real)
     thoughts = [torch.full((1, 4, 1), value, dtype=torch.float64) for value in (10.0, 20.0, 40.0)]
-    said = [chances(0.5, 0.95, 0.1, 0.5), chances(0.3, 0.5, 0.1, 0.5), chances(0.4, 0.5, 0.1, 0.5)]
+    message = [chances(0.5, 0.95, 0.1, 0.5), chances(0.3, 0.5, 0.1, 0.5), chances(0.4, 0.5, 0.1, 0.5)]
     for step in range(3):
-        pondering = part(pondering, said[step], thoughts[step], last=step == 2)
+        pondering = part(pondering, message[step], thoughts[step], last=step == 2)
     mixed = [0.5 * 10 + 0.3 * 20 + 0.2 * 40, 10.0, 0.1 * 10 + 0.1 * 20 + 0.8 * 40, 0.0]
     torch.testing.assert_close(pondering.mixed[0, :, 0].tolist(), mixed)
     torch.testing.assert_close(pondering.cost[0].tolist(), [3 + 0.2, 1 + 1.0, 3 + 0.8, 0.0])

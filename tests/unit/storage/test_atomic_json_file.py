@@ -13,7 +13,7 @@ from transduce.storage.atomic import read_json, replace_json, write_json
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"files": 1'])
-def test_json_that_is_no_object_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_json_that_is_no_object_is_rejected(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "some.json").write_bytes(content)
     with pytest.raises(ModelFolderError, match=r"some\.json"):
         read_json(tmp_path / "some.json")

@@ -110,7 +110,7 @@ def test_half_a_line_of_times_is_cut_away_when_the_file_is_opened_again(tmp_path
     assert [line["event"] for line in read_journal(tmp_path / "timing.jsonl")] == [*"a"[: len(whole)], "b"]
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotCreate):
         Journal(tmp_path / "file")

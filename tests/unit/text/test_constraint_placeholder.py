@@ -74,6 +74,6 @@ def test_an_answer_keeps_them_if_it_has_each_as_often() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["(", "x*"])
-def test_an_expression_that_cannot_be_used_is_refused(wrong: str) -> None:
+def test_an_expression_that_cannot_be_used_is_rejected(wrong: str) -> None:
     with pytest.raises(SettingsError, match="regular expression"):
         compile_patterns([wrong])

@@ -80,7 +80,7 @@ def test_a_tsv_line_with_too_few_columns_is_named(tmp_path):
         list(read_pairs(files(path=path)))
 
 
-def test_tsv_from_standard_input_needs_its_format_said(monkeypatch):
+def test_tsv_from_standard_input_needs_its_format(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
     pairs = read_pairs(files(path="-", format="tsv"))
     assert next(pairs) == Pair("a", "b", 1)
@@ -159,7 +159,7 @@ def test_a_bad_jsonl_line_is_named_with_what_is_wrong(tmp_path, line, words):
         ({"path": "a.csv", "format": "csv"}, "format = 'csv'"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_with_a_sentence(settings, words):
+def test_settings_that_make_no_sense_are_rejected_with_a_sentence(settings, words):
     with pytest.raises(SettingsError) as refusal:
         files(**settings)
     assert words in str(refusal.value)

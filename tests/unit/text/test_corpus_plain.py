@@ -82,7 +82,7 @@ def test_white_space_without_end_is_looked_at_a_few_times_only(monkeypatch: pyte
     assert sum(looks) < 40_000
 
 
-def test_a_text_without_white_space_is_cut_for_letters_and_refused_for_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_without_white_space_is_cut_for_letters_and_rejected_for_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "PART_CHARACTERS", 16)
     monkeypatch.setattr(plain, "MAX_CHARACTERS", 50)
     pieces = list(plain._pieces(["acgt" * 30]))

@@ -91,8 +91,8 @@ msgstr[1] ""
 
 
 def test_messages_without_translation_get_a_fuzzy_one() -> None:
-    said = translated("po", CATALOGUE)
-    entries, expected = said.split("\n\n"), CATALOGUE.split("\n\n")
+    message = translated("po", CATALOGUE)
+    entries, expected = message.split("\n\n"), CATALOGUE.split("\n\n")
     assert [entries[place] for place in (0, 1, 4)] == [expected[place] for place in (0, 1, 4)]
     assert entries[2].splitlines() == [
         "#: a.c:2",
@@ -109,7 +109,7 @@ def test_messages_without_translation_get_a_fuzzy_one() -> None:
         'msgstr[0] "ONE FILE"',
         'msgstr[1] "%D FILES"',
     ]
-    assert translated("po", said) == said
+    assert translated("po", message) == message
 
 
 def test_messages_need_no_empty_line_between_them() -> None:
@@ -130,9 +130,9 @@ def test_messages_need_no_empty_line_between_them() -> None:
 def test_columns_and_keys() -> None:
     assert translated("tsv", "a\tb\tc\n\tx\t", "2") == "a\tB\tc\n\tX\t\n"
     row = {"id": 1, "text": "two\nlines ä", "more": ["x"]}
-    said = translated("jsonl", json.dumps(row), "text")
-    assert json.loads(said) == {**row, "text": "TWO\nLINES Ä"}
-    assert list(json.loads(said)) == ["id", "text", "more"]
+    message = translated("jsonl", json.dumps(row), "text")
+    assert json.loads(message) == {**row, "text": "TWO\nLINES Ä"}
+    assert list(json.loads(message)) == ["id", "text", "more"]
 
 
 @pytest.mark.parametrize("kind", ["text", "srt"])
@@ -141,7 +141,7 @@ def test_what_is_not_translated_is_not_changed(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "line", "said"),
+    ("kind", "field", "line", "message"),
     [
         ("tsv", None, "a", "--field"),
         ("tsv", "x", "a", "a number from 1"),
@@ -155,8 +155,8 @@ def test_what_is_not_translated_is_not_changed(kind: str) -> None:
         ("srt", "2", "a", "--field is for tsv and jsonl"),
     ],
 )
-def test_what_cannot_be_read_is_said(kind: str, field: str | None, line: str, said: str) -> None:
-    with pytest.raises((DataError, SettingsError), match=said):
+def test_what_cannot_be_read_is_an_error(kind: str, field: str | None, line: str, message: str) -> None:
+    with pytest.raises((DataError, SettingsError), match=message):
         list(segments(kind, [line], field, "file"))
 
 
@@ -184,5 +184,5 @@ def test_a_tab_in_an_answer_does_not_make_a_column() -> None:
 
 
 def test_a_plural_without_its_original_gets_the_singular() -> None:
-    said = translated("po", 'msgid "a"\nmsgstr[0] ""\nmsgstr[1] ""')
-    assert 'msgstr[0] "A"' in said and 'msgstr[1] "A"' in said
+    message = translated("po", 'msgid "a"\nmsgstr[0] ""\nmsgstr[1] ""')
+    assert 'msgstr[0] "A"' in message and 'msgstr[1] "A"' in message

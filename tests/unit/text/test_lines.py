@@ -68,7 +68,7 @@ def test_a_dash_is_standard_input(monkeypatch, pack):
     assert list(read_lines("-")) == ["größe", "zwei"]
 
 
-def test_closed_standard_input_is_said(monkeypatch):
+def test_closed_standard_input_is_reported(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(MissingInput, match="stdin is closed"):
         list(read_lines("-"))
@@ -97,7 +97,7 @@ def test_a_bad_byte_is_named_with_file_line_and_column(tmp_path):
         (gzip.compress(bytes(range(256))), "looks like a binary file"),
     ],
 )
-def test_what_is_not_utf8_text_is_refused_by_name(tmp_path, content, words):
+def test_what_is_not_utf8_text_is_rejected_by_name(tmp_path, content, words):
     path = written(tmp_path, content)
     with pytest.raises(DataError, match=words) as refusal:
         list(read_lines(path))
@@ -105,7 +105,7 @@ def test_what_is_not_utf8_text_is_refused_by_name(tmp_path, content, words):
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_line_is_read_up_to_the_limit_and_refused_beyond(tmp_path, monkeypatch, pack):
+def test_a_line_is_read_up_to_the_limit_and_rejected_beyond(tmp_path, monkeypatch, pack):
     monkeypatch.setattr(line_module, "MAX_LINE_BYTES", 2**20)
     longest = b"x" * 2**20
     assert [len(line) for line in read_lines(written(tmp_path, pack(longest + b"\r\n" + longest)))] == [2**20] * 2
@@ -148,6 +148,6 @@ def test_normalising_twice_is_normalising_once(text):
 
 
 @pytest.mark.parametrize("text", ["a\ud800", "a\udfffb", "a\ude00\ud83d"])
-def test_half_characters_are_refused_with_their_place(text):
+def test_half_characters_are_rejected_with_their_place(text):
     with pytest.raises(DataError, match=r"here: character 2 is a lone surrogate \(U\+D"):
         normalise(text, "here")

@@ -23,7 +23,7 @@ def test_a_picture_of_known_colours_and_the_right_size_is_read(letters: Tokenize
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("wrb", r"^'wrb': has 3 pixels"),
         ("wrbrw", r"has 5 pixels"),
@@ -32,7 +32,7 @@ def test_a_picture_of_known_colours_and_the_right_size_is_read(letters: Tokenize
         ("wr\nrw", r"pixel 3"),
     ],
 )
-def test_what_is_no_picture_is_refused_with_one_sentence(letters: Tokenizer, text: str, said: str) -> None:
-    with pytest.raises(DataError, match=said) as refusal:
+def test_what_is_no_picture_is_rejected_with_one_sentence(letters: Tokenizer, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message) as refusal:
         check_picture(text, letters.encode(text), letters, side=2)
     assert "\n" not in str(refusal.value)

@@ -30,7 +30,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert found.of([]).tolist() == [0, 1, 2]
 
 
-def test_other_tokenizers_are_refused(tmp_path: Path) -> None:
+def test_other_tokenizers_are_rejected(tmp_path: Path) -> None:
     known, other = tokenizer("bpe"), tokenizer("unigram")
     example(known).save(tmp_path / "list", known, known)
     for pair in ((other, known), (known, other)):
@@ -49,7 +49,7 @@ def test_a_flipped_bit_is_found(place: int, tmp_path: Path) -> None:
         Shortlist.load(tmp_path / "list", known, known)
 
 
-def test_lists_of_a_wrong_size_are_refused(tmp_path: Path) -> None:
+def test_lists_of_a_wrong_size_are_rejected(tmp_path: Path) -> None:
     known = tokenizer("bpe")
     whole = example(known)
     for wrong in (
@@ -65,7 +65,7 @@ def test_lists_of_a_wrong_size_are_refused(tmp_path: Path) -> None:
             Shortlist.load(tmp_path / "list", known, known)
 
 
-def test_what_is_no_shortlist_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_shortlist_is_rejected(tmp_path: Path) -> None:
     known = tokenizer("bpe")
     (tmp_path / "text").write_text("hello")
     (tmp_path / "empty").touch()

@@ -67,12 +67,12 @@ def trainer(prepared: Prepared, folder: Path, model: dict[str, Any] | None = Non
 
 def run(training: Trainer, listener: Silent | None = None, interruption: Interruption | None = None) -> Listener:
     """Train to the end, listening."""
-    heard = listener if isinstance(listener, Listener) else Listener()
+    recorded = listener if isinstance(listener, Listener) else Listener()
     try:
-        training.run(listener or heard, interruption or Interruption())
+        training.run(listener or recorded, interruption or Interruption())
     finally:
         training.close()
-    return heard
+    return recorded
 
 
 @dataclass

@@ -43,7 +43,7 @@ def test_inside_the_model_is_its_average_and_outside_it_is_itself(prepared: Prep
 
 def test_what_is_validated_and_kept_is_the_average(prepared: Prepared, tmp_path: Path) -> None:
     training = trainer(prepared, tmp_path, ema_decay=0.8, updates=10)
-    heard = run(training)
+    recorded = run(training)
     assert training.manager.ema is not None
     updates, _ = put_final_weights(training, Listener())
     kept = load_weights(training.checkpoints.path(updates[0]) / "average.safetensors")
@@ -51,5 +51,5 @@ def test_what_is_validated_and_kept_is_the_average(prepared: Prepared, tmp_path:
     plain = load_weights(training.checkpoints.path(updates[0]) / "model.safetensors")
     assert not all(torch.equal(kept[name], plain[name]) for name in kept)
     assert training.validator is not None
-    best = next(validation for validation in heard.validations if validation.update == updates[0])
+    best = next(validation for validation in recorded.validations if validation.update == updates[0])
     assert training.validator.validate(updates[0]).loss == pytest.approx(best.loss, rel=1e-6)

@@ -45,7 +45,7 @@ def test_progress_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"speed": 3}, {"position": [1, 2, 3, 4]}, {"position": None}], ids=str)
-def test_progress_of_another_version_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+def test_progress_of_another_version_is_rejected(tmp_path: Path, change: dict[str, object]) -> None:
     with pytest.raises(ModelFolderError, match="not written by this version"):
         Progress.from_table(Progress().to_table() | change, tmp_path)
 
@@ -109,7 +109,7 @@ def test_a_checkpoint_that_cannot_be_read_back_is_an_error_at_once(
         Checkpoints(tmp_path).save(model, build_optimizer(model, TrainingConfig()), Progress(update=3), {})
 
 
-def test_a_manifest_that_does_not_list_what_is_read_is_refused(finished: Path) -> None:
+def test_a_manifest_that_does_not_list_what_is_read_is_rejected(finished: Path) -> None:
     checkpoints = Checkpoints(finished)
     manifest = read_json(checkpoints.path(12) / "manifest.json")
     del manifest["files"]["optimizer.safetensors"]
@@ -121,7 +121,7 @@ def test_a_manifest_that_does_not_list_what_is_read_is_refused(finished: Path) -
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
 @pytest.mark.parametrize("change", ["name", "shape", "precision"])
-def test_tensors_of_another_model_are_refused(prepared: Prepared, finished: Path, name: str, change: str) -> None:
+def test_tensors_of_another_model_are_rejected(prepared: Prepared, finished: Path, name: str, change: str) -> None:
     path = Checkpoints(finished).path(12) / name
     tensors = load_weights(path)
     key = max(tensors, key=lambda key: tensors[key].numel())
@@ -168,7 +168,7 @@ def test_a_checkpoint_that_lacks_a_file_is_passed_over(finished: Path) -> None:
     assert (found[0], len(found[1])) == (4, 2)
 
 
-def test_when_no_checkpoint_is_whole_that_is_said(finished: Path) -> None:
+def test_when_no_checkpoint_is_intact_that_is_an_error(finished: Path) -> None:
     checkpoints = Checkpoints(finished)
     for update in (4, 8, 12):
         flip(checkpoints.path(update) / "model.safetensors")
@@ -176,7 +176,7 @@ def test_when_no_checkpoint_is_whole_that_is_said(finished: Path) -> None:
         checkpoints.latest()
 
 
-def test_facts_are_what_the_run_gave_and_a_later_format_is_refused(finished: Path) -> None:
+def test_facts_are_what_the_run_gave_and_a_later_format_is_rejected(finished: Path) -> None:
     checkpoints = Checkpoints(finished)
     assert checkpoints.fingerprint(12) == {"recipe": "of a test"}
     manifest = read_json(checkpoints.path(12) / "manifest.json")

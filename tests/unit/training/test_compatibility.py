@@ -48,7 +48,7 @@ def recipe(tables: dict[str, Any]) -> Recipe:
 
 
 @pytest.mark.parametrize(("tables", "reason"), UNFIT, ids=str)
-def test_what_a_model_cannot_do_is_refused_before_anything_is_prepared(
+def test_what_a_model_cannot_do_is_rejected_before_anything_is_prepared(
     tables: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transduce.run.prepare", lambda *_: pytest.fail("it is prepared"))

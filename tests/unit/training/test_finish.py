@@ -30,13 +30,13 @@ def checkpoint(training: Trainer, update: int) -> dict[str, torch.Tensor]:
 
 def judge(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the validations of the best and of the average say what the test wants."""
-    said = iter(losses)
+    message = iter(losses)
     assert training.validator is not None
     monkeypatch.setattr(
         training.validator,
         "validate",
         lambda update, _: Validation(
-            update=update, loss=next(said), perplexity=1.0, accuracy=0.0, scores={}, samples=()
+            update=update, loss=next(message), perplexity=1.0, accuracy=0.0, scores={}, samples=()
         ),
     )
 
@@ -93,7 +93,7 @@ def test_the_best_window_is_the_neighbours_whose_average_validates_best(prepared
 
 
 @pytest.mark.parametrize("average", [0, 2])
-def test_a_damaged_checkpoint_is_left_out_and_said(prepared: Prepared, tmp_path: Path, average: int) -> None:
+def test_a_damaged_checkpoint_is_left_out_and_reported(prepared: Prepared, tmp_path: Path, average: int) -> None:
     """The best one: of the others, the one that validates best takes its place."""
     training = finished(prepared, tmp_path, average_checkpoints=average)
     best = training.progress.best_update

@@ -43,7 +43,7 @@ def test_taking_all_is_what_load_state_dict_does() -> None:
     assert all(torch.equal(a, b) for a, b in zip(new.parameters(), torchs.parameters(), strict=True))
 
 
-def test_weights_that_are_not_finite_are_refused_before_any_is_taken() -> None:
+def test_weights_that_are_not_finite_are_rejected_before_any_is_taken() -> None:
     new = net(2)
     drawn = new[0].weight.detach().clone()
     with pytest.raises(ModelFolderError, match=r"'1\.bias' holds values that are not finite"):
@@ -51,7 +51,7 @@ def test_weights_that_are_not_finite_are_refused_before_any_is_taken() -> None:
     assert torch.equal(new[0].weight, drawn)
 
 
-def test_a_folder_gives_its_weights_and_one_of_which_nothing_fits_is_refused(
+def test_a_folder_gives_its_weights_and_one_of_which_nothing_fits_is_rejected(
     prepared: Prepared, tmp_path: Path
 ) -> None:
     model, tokenizer = small_model(prepared), prepared.source_tokenizer
@@ -82,7 +82,7 @@ def test_patterns_hold_weights_still_by_any_of_their_names(prepared: Prepared) -
         (["*"], "nothing is left to train"),
     ],
 )
-def test_patterns_that_fit_nothing_or_everything_are_refused(
+def test_patterns_that_fit_nothing_or_everything_are_rejected(
     prepared: Prepared, patterns: list[str], says: str
 ) -> None:
     with pytest.raises(SettingsError, match=says):

@@ -110,7 +110,7 @@ def test_a_run_goes_on_without_the_file_it_began_with_and_not_with_another(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         (["cat 1 2"], "vectors.txt:1: has 2 numbers for 'cat', but the embedding is 3 wide"),
         (["cat 1 2 3", "dog 1 2 3 4"], "vectors.txt:2: has 4 numbers for 'dog', but the embedding is 3 wide"),
@@ -121,14 +121,14 @@ def test_a_run_goes_on_without_the_file_it_began_with_and_not_with_another(tmp_p
     ],
     ids=str,
 )
-def test_a_file_that_does_not_fit_is_refused_with_its_line(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_a_file_that_does_not_fit_is_rejected_with_its_line(tmp_path: Path, lines: list[str], message: str) -> None:
     tokenizer = words()
     with pytest.raises(DataError) as refusal:
         start_from_vectors(embedding(tokenizer), tokenizer, write(tmp_path, *lines))
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_as_missing(tmp_path: Path) -> None:
     tokenizer = words()
     with pytest.raises(MissingInput):
         start_from_vectors(embedding(tokenizer), tokenizer, str(tmp_path / "none.txt"))

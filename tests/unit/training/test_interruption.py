@@ -36,7 +36,7 @@ def test_stopping_ends_the_program_as_that_signal_would(number: signal.Signals) 
 
 
 @pytest.fixture
-def heard() -> Iterator[list[int]]:
+def recorded() -> Iterator[list[int]]:
     """What reaches whoever listened before us."""
     numbers: list[int] = []
     before = {
@@ -47,12 +47,12 @@ def heard() -> Iterator[list[int]]:
         signal.signal(number, handler)
 
 
-def test_a_second_signal_does_what_it_would_have_done_without_us(heard: list[int]) -> None:
+def test_a_second_signal_does_what_it_would_have_done_without_us(recorded: list[int]) -> None:
     with catch_signals():
         signal.raise_signal(signal.SIGINT)
-        assert heard == []
+        assert recorded == []
         signal.raise_signal(signal.SIGTERM)
-    assert heard == [signal.SIGTERM]
+    assert recorded == [signal.SIGTERM]
 
 
 def test_an_impatient_second_ctrl_c_is_a_keyboard_interrupt() -> None:
@@ -65,12 +65,12 @@ def test_an_impatient_second_ctrl_c_is_a_keyboard_interrupt() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_signal_that_should_be_ignored_stays_ignored(heard: list[int]) -> None:
+def test_a_signal_that_should_be_ignored_stays_ignored(recorded: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with catch_signals() as interruption:
         signal.raise_signal(signal.SIGINT)
         assert interruption.wanted is None
-    assert heard == []
+    assert recorded == []
 
 
 def test_the_handlers_of_before_are_back_afterwards_even_after_an_error() -> None:
@@ -81,14 +81,14 @@ def test_the_handlers_of_before_are_back_afterwards_even_after_an_error() -> Non
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_in_another_thread_nothing_is_heard_and_nothing_breaks() -> None:
-    before, heard = signal.getsignal(signal.SIGINT), []
+def test_in_another_thread_signals_are_ignored_and_nothing_breaks() -> None:
+    before, recorded = signal.getsignal(signal.SIGINT), []
 
     def elsewhere() -> None:
         with catch_signals() as interruption:
-            heard.append((interruption.wanted, signal.getsignal(signal.SIGINT) == before))
+            recorded.append((interruption.wanted, signal.getsignal(signal.SIGINT) == before))
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    assert heard == [(None, True)]
+    assert recorded == [(None, True)]

@@ -149,6 +149,6 @@ def test_an_end_token_that_also_fills_up_rows_is_learnt_where_a_text_ends() -> N
     filled_with_end = SPECIALS._replace(pad=SPECIALS.end)
     batch = collate(PairStore.of(SOURCES, TARGETS), np.arange(4), SPECIALS, filled_with_end)
     model = small()
-    assert int(batch.target_asked.sum()) == batch.num_target_tokens
+    assert int(batch.is_predicted.sum()) == batch.num_target_tokens
     expected = by_definition(model, [0, 1, 2, 3], 0.1)
     torch.testing.assert_close(transducer_loss(model, batch, 0.1).smoothed, expected, rtol=0, atol=1e-9)

@@ -72,10 +72,10 @@ def test_running_out_halves_the_slices_and_gives_the_same_weights(
     undisturbed = run(whole)
     short = trainer(prepared, tmp_path / "short", **settings)
     run_out_above(short, 30, monkeypatch)
-    heard = run(short)
+    recorded = run(short)
     assert short.progress.micro_batch_tokens == 24
-    assert [step.tokens for step in heard.steps] == [step.tokens for step in undisturbed.steps]
-    assert any("micro-batches of 24 tokens" in warning for warning in heard.warnings)
+    assert [step.tokens for step in recorded.steps] == [step.tokens for step in undisturbed.steps]
+    assert any("micro-batches of 24 tokens" in warning for warning in recorded.warnings)
     journal = [json.loads(line) for line in (tmp_path / "short/journal.jsonl").read_text().splitlines()]
     halved = [line["micro_batch_tokens"] for line in journal if line["event"] == "out_of_memory"]
     assert halved == [48, 24]
@@ -91,12 +91,12 @@ def test_a_resumed_run_keeps_its_smaller_slices(
     run_out_above(short, 30, monkeypatch)
     with pytest.raises(Interrupted):
         run(short, stop, stop.interruption)
-    last, heard = resumed(prepared, tmp_path, micro_batch_tokens=97)
-    assert heard.steps[0].update == 4
+    last, recorded = resumed(prepared, tmp_path, micro_batch_tokens=97)
+    assert recorded.steps[0].update == 4
     assert last.progress.micro_batch_tokens == 24
 
 
-def test_where_not_even_a_small_slice_fits_that_is_said(
+def test_a_micro_batch_that_never_fits_is_an_error(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = trainer(prepared, tmp_path, micro_batch_tokens=97)
@@ -136,9 +136,9 @@ def test_where_validation_runs_out_it_goes_on_in_smaller_slices(
         return validate(validator, update, micro_batch_tokens)
 
     monkeypatch.setattr(Validator, "validate", refuse)
-    heard = run(training)
+    recorded = run(training)
     assert asked == [(5, 97), (5, 48)]
-    assert [found.update for found in heard.validations] == [5]
+    assert [found.update for found in recorded.validations] == [5]
     assert training.progress.micro_batch_tokens == 48
 
 
@@ -157,9 +157,9 @@ def test_where_memory_ends_between_the_two_moments_of_a_weight_the_update_is_mad
         return zeros(tensor, **options)  # type: ignore[call-overload, no-any-return]
 
     monkeypatch.setattr(torch, "zeros_like", refuse)
-    heard = run(short)
+    recorded = run(short)
     assert len(made) > 4
-    assert any("micro-batches of 48 tokens" in warning for warning in heard.warnings)
+    assert any("micro-batches of 48 tokens" in warning for warning in recorded.warnings)
     for name, tensor in snapshot(whole).items():
         torch.testing.assert_close(snapshot(short)[name], tensor, rtol=1e-5, atol=1e-6, msg=name)
 
@@ -177,9 +177,9 @@ def test_any_other_error_stays_what_it_is(prepared: Prepared, tmp_path: Path, mo
 
 
 def test_the_plan_says_how_much_memory_it_will_take(prepared: Prepared, tmp_path: Path) -> None:
-    training, heard = trainer(prepared, tmp_path, updates=1), Listener()
-    run(training, heard)
-    assert 2**26 < heard.plans[0].memory < 2**34
+    training, recorded = trainer(prepared, tmp_path, updates=1), Listener()
+    run(training, recorded)
+    assert 2**26 < recorded.plans[0].memory < 2**34
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in training.model.parameters())
 
 

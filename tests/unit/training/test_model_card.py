@@ -90,7 +90,7 @@ def test_the_card_does_not_depend_on_where_the_run_stands(prepared: Prepared, tm
 
 
 @pytest.mark.parametrize("pairs", [2, 1000])
-def test_no_more_pairs_are_said_to_be_decoded_than_there_are(prepared: Prepared, pairs: int) -> None:
+def test_no_more_pairs_are_reported_as_decoded_than_there_are(prepared: Prepared, pairs: int) -> None:
     config = TrainingConfig(**TABLES["training"]).but(decode_examples=pairs)
     made = contents(prepared)
     parts = task_for(prepared.data).card(made, prepared)

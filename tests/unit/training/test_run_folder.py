@@ -32,7 +32,7 @@ def test_what_was_left_behind_is_put_right_when_a_run_goes_on(tmp_path: Path, re
         assert names(tmp_path) == {".lock"} | found
 
 
-def test_a_folder_of_somebody_is_refused_untouched(tmp_path: Path) -> None:
+def test_a_folder_of_somebody_is_rejected_untouched(tmp_path: Path) -> None:
     (tmp_path / ".thesis.writing").write_text("mine")
     with pytest.raises(CannotCreate, match="not a run"), locked_run(tmp_path, resume=False):
         pass

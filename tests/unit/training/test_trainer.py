@@ -75,8 +75,8 @@ def test_an_update_that_is_not_finite_is_left_out_and_noted_down(prepared: Prepa
     skipped = [line for line in read_journal(tmp_path / "journal.jsonl") if line["event"] == "skipped"]
     assert [line["update"] for line in skipped] == [1, 4, 5]
     assert {line["norm"] for line in skipped} == {"nan"}
-    said = "skipped update 5: loss or gradient not finite (3 skipped so far)"
-    assert listener.warnings[-1] == said and len(listener.warnings) == 3
+    expected_message = "skipped update 5: loss or gradient not finite (3 skipped so far)"
+    assert listener.warnings[-1] == expected_message and len(listener.warnings) == 3
 
 
 def test_ten_in_a_row_end_the_run_with_advice(prepared: Prepared, tmp_path: Path) -> None:
@@ -106,10 +106,12 @@ def test_a_weight_that_is_not_a_number_ends_the_run(prepared: Prepared, tmp_path
 
 def scripted(training: Trainer, losses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the validations say what the test wants."""
-    said = iter(losses)
+    expected_message = iter(losses)
 
     def validate(update: int, _: int | None = None) -> Validation:
-        return Validation(update=update, loss=next(said), perplexity=1.0, accuracy=0.0, scores={}, samples=())
+        return Validation(
+            update=update, loss=next(expected_message), perplexity=1.0, accuracy=0.0, scores={}, samples=()
+        )
 
     assert training.validator is not None
     monkeypatch.setattr(training.validator, "validate", validate)
@@ -228,11 +230,11 @@ def test_a_loss_that_runs_away_takes_the_run_back_and_past_the_batches(
             if "rolled back to update 10" in message:
                 assert same(snapshot(training), at_ten)
 
-    heard = Look()
-    run(training, heard)
-    assert [step.update for step in heard.steps] == [*range(1, 13), 11, *range(11, 18)]
+    recorded = Look()
+    run(training, recorded)
+    assert [step.update for step in recorded.steps] == [*range(1, 13), 11, *range(11, 18)]
     assert training.progress.rollbacks == 2
-    assert [message for message in heard.warnings if "rolled back" not in message]
+    assert [message for message in recorded.warnings if "rolled back" not in message]
     journal = read_journal(tmp_path / "journal.jsonl")
     events = [line for line in journal if line["event"] == "rolled_back"]
     assert [(line["update"], line["to"]) for line in events] == [(12, 10), (11, 10)]
@@ -247,6 +249,6 @@ def test_without_a_checkpoint_there_is_nowhere_to_go_back_to(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transduce.training.checkpoint.Divergence.observe", lambda _, loss: True)
-    heard = run(trainer(prepared, tmp_path, max_rollbacks=2, updates=3))
-    assert len(heard.warnings) == 3
-    assert all("if it does not recover" in warning for warning in heard.warnings)
+    recorded = run(trainer(prepared, tmp_path, max_rollbacks=2, updates=3))
+    assert len(recorded.warnings) == 3
+    assert all("if it does not recover" in warning for warning in recorded.warnings)

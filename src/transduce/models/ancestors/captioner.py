@@ -136,10 +136,10 @@ class GatedDecoder(nn.Module):
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         """Process the next words of each row.  (R T E) -> the output layer's input (R T E)."""
-        readout, carried, _ = self.look(embedded, source, carried)
+        readout, carried, _ = self.attend(embedded, source, carried)
         return readout, carried
 
-    def look(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried, Tensor]:
+    def attend(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried, Tensor]:
         """The same, with the attention scores of every word.  -> (R T E), …, (R T M)."""
         hidden: list[Tensor] = []
         contexts: list[Tensor] = []
@@ -194,7 +194,7 @@ class Captioner(Transducer[PictureMemory, RnnState]):
         attention = self.decoder.cross_attention
         source = attention.project_memory(memory.states, memory.allowed)
         embedded_BTE = self.word_dropout(self.target_embedding(target))
-        readout_BTE, _, score_BTM = self.decoder.look(embedded_BTE, source, self._first(memory))
+        readout_BTE, _, score_BTM = self.decoder.attend(embedded_BTE, source, self._first(memory))
         if attention.is_hooked:
             attention.run_hooks([self._over_pixels(score_BTM, memory.pixels)], source)
         if self.unevenness.weight > 0:

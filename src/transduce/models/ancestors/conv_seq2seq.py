@@ -90,7 +90,7 @@ def conv_small() -> ConvSeq2SeqConfig:
 class ConvMemory(Memory):
     """Encoder output: `states` are the keys of attention; the values have the source embeddings added."""
 
-    answers: Tensor
+    values: Tensor
     """(B M E), the values of attention."""
 
 
@@ -254,7 +254,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
 
 
 def _projected(memory: ConvMemory) -> ProjectedMemory:
-    return ProjectedMemory(memory.states, memory.answers, memory.allowed)
+    return ProjectedMemory(memory.states, memory.values, memory.allowed)
 
 
 def _largest(lengths: Tensor) -> int:

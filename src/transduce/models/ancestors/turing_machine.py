@@ -163,7 +163,7 @@ class Tape(nn.Module):
         """Whether a hook is attached."""
         return self.read.is_hooked or self.write.is_hooked or self.slots.is_hooked
 
-    def tell(self, moments: list[Moment], read_heads: int) -> None:
+    def run_hooks(self, moments: list[Moment], read_heads: int) -> None:
         """Run the hooks on the states of all steps."""
         weights_BHTN = torch.stack([moment.weights for moment in moments], dim=2)
         self.read(weights_BHTN[:, :read_heads])
@@ -256,7 +256,7 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
             if tape.is_hooked:
                 moments.append(moment)
         if moments and self.heads is not None:
-            tape.tell(moments, self.config.read_heads)
+            tape.run_hooks(moments, self.config.read_heads)
         if not outputs:
             return inputs.new_zeros(len(inputs), 0, self.output.weight.shape[1]), moment
         return torch.stack(outputs, dim=1), moment

@@ -119,11 +119,11 @@ class Pattern(Kernel):
         self.scale = scale
 
     @abstractmethod
-    def sees(self, query: Tensor, key: Tensor) -> Tensor:
+    def attends(self, query: Tensor, key: Tensor) -> Tensor:
         """Whether a query attends to a key, before any causal mask.  (… 1), (M) -> (… M)."""
 
     @abstractmethod
-    def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    def attended_positions(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         """Return the positions that new tokens attend to, and which of them exist.  (R) -> (R M), (R M)."""
 
     @abstractmethod
@@ -140,7 +140,7 @@ class Pattern(Kernel):
 
     def scores(self, query: Tensor, key: Tensor, allowed: Tensor | None, causal: bool) -> Tensor:
         place_N = torch.arange(query.shape[2], device=query.device)
-        allowed_NN = self.sees(place_N[:, None], place_N)
+        allowed_NN = self.attends(place_N[:, None], place_N)
         if causal:
             allowed_NN = allowed_NN & (place_N <= place_N[:, None])
         return pattern_scores(query, key, allowed_NN, allowed, self.scale)
@@ -159,7 +159,7 @@ class Pattern(Kernel):
             put(kept, slot_R, vector, new.is_read, size)
             for kept, vector in zip(past, (new.key, new.value), strict=True)
         )
-        key_RM, exists_RM = self.looks_back(new.position, new.longest)
+        key_RM, exists_RM = self.attended_positions(new.position, new.longest)
         slot_RGM = self.slot(key_RM.clamp(min=0))[:, None].expand(-1, keys.shape[1], -1)
         bias_R1M = minus_infinity(exists_RM, new.query)[:, None]
         return mix_few(new.query, take(keys, slot_RGM), take(values, slot_RGM), bias_R1M, self.scale), (keys, values)
@@ -177,7 +177,7 @@ class Window(Pattern):
         self.window, self.dilation, self.global_tokens = window, dilation, global_tokens
         self.ring = window * dilation + 1
 
-    def sees(self, query: Tensor, key: Tensor) -> Tensor:
+    def attends(self, query: Tensor, key: Tensor) -> Tensor:
         apart = (query - key).abs()
         near = (apart <= self.window * self.dilation) & (apart % self.dilation == 0)
         return near | (key < self.global_tokens) | (query < self.global_tokens)
@@ -207,7 +207,7 @@ class Window(Pattern):
         wide_BHEN = attention_scores(query[:, :, :few], key, real_BN[:, None, None], scale=1.0).softmax(dim=-1)
         return torch.cat([dropout(wide_BHEN) @ value, mixed[:, :, few:]], dim=2)
 
-    def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    def attended_positions(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         steps = torch.arange(min(self.window, longest // self.dilation) + 1, device=position.device)
         near_RM = position[:, None] - steps * self.dilation
         first_E = torch.arange(min(self.global_tokens, longest + 1), device=position.device)
@@ -239,7 +239,7 @@ class Strided(Pattern):
         super().__init__(scale)
         self.stride = stride
 
-    def sees(self, query: Tensor, key: Tensor) -> Tensor:
+    def attends(self, query: Tensor, key: Tensor) -> Tensor:
         apart = (query - key).abs()
         return (apart < self.stride) | (apart % self.stride == 0)
 
@@ -259,7 +259,7 @@ class Strided(Pattern):
         assert weight_BHNA is not None
         return mixed + merge_residues(split_residues(weight_BHNA, stride) @ value_A, length)
 
-    def looks_back(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    def attended_positions(self, position: Tensor, longest: int) -> tuple[Tensor, Tensor]:
         near_S = torch.arange(min(self.stride, longest + 1), device=position.device)
         far_A = self.stride * torch.arange(1, longest // self.stride + 1, device=position.device)
         key_RM = position[:, None] - torch.cat([near_S, far_A])

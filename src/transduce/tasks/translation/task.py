@@ -91,7 +91,7 @@ class TranslationTask(TransducerTask[TranslationConfig]):
         return Defaults(chosen.tables, [*vocabulary_fit(checkpoint, pairs, before), *chosen.reasons])
 
     def languages_from(self, checkpoint: InitialCheckpoint) -> Table:
-        pair = {"source_language": checkpoint.spoken.source, "target_language": checkpoint.spoken.target}
+        pair = {"source_language": checkpoint.languages.source, "target_language": checkpoint.languages.target}
         return {name: language for name, language in pair.items() if language is not None}
 
     def _survey(self, prepared: Prepared | None) -> Survey:

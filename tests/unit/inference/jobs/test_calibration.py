@@ -98,7 +98,7 @@ def test_trials_are_long_enough_to_count_and_few_enough_to_be_short() -> None:
     assert [count for _, count in quick.tried[-9:]] == [4096] + [512, 4096] * 4
 
 
-def test_what_is_far_slower_is_given_up_after_a_glance() -> None:
+def test_what_is_far_slower_is_given_up_after_a_short_trial() -> None:
     machine = Machine({(4, 1): 2000, (2, 2): 200, (1, 4): 200})
     assert calibrate(SAMPLE, MANY, parallelism_choices(Parallelism(4), ctranslate2=True), (), machine) == (
         Parallelism(4),

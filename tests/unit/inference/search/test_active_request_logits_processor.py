@@ -65,13 +65,13 @@ def test_nothing_ends_too_early() -> None:
         assert bool(found[:, END].isfinite().all()) is may_end
 
 
-def test_no_wish_is_no_work() -> None:
+def test_without_options_there_is_no_processor() -> None:
     assert logits_processors(Request(1, [4], SearchOptions()), END) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
-def test_wishes_hold_for_whatever_is_found(method: str, seed: int) -> None:
+def test_constraints_hold_for_every_hypothesis(method: str, seed: int) -> None:
     """Answers of at least three tokens, none of them twice in a row of two."""
     settings = {"method": method, "min_length": 3, "no_repeat_ngram_size": 2, "max_length": 6}
     settings |= {"seed": seed} if method == "sample" else {}
@@ -103,11 +103,11 @@ def test_a_penalty_makes_a_model_that_repeats_itself_say_something_else() -> Non
     rows = {(): {1: 1.0}, (1,): {1: 0.6, 4: 0.4}, (1, 1): {END: 1.0}, (1, 4): {END: 1.0}}
     toy = Toy(written_table(rows))
     assert translate(toy, [4], method="greedy")[0].tokens == [1, 1]
-    for wish in ({"presence_penalty": 1.0}, {"frequency_penalty": 1.0}, {"repetition_penalty": 3.0}):
-        assert translate(toy, [4], method="greedy", **wish)[0].tokens == [1, 4]
+    for option in ({"presence_penalty": 1.0}, {"frequency_penalty": 1.0}, {"repetition_penalty": 3.0}):
+        assert translate(toy, [4], method="greedy", **option)[0].tokens == [1, 4]
 
 
-def test_wishes_that_nothing_can_meet_are_said() -> None:
+def test_constraints_that_nothing_can_meet_are_reported() -> None:
     """Three words, none of them twice, and at least five of them."""
     assert len(WORDS) == 3
     with pytest.raises(TransduceError, match="min_length"):

@@ -10,7 +10,7 @@ SOURCE = (4, 1, 5)
 ONE_WAY = {(): {1: 1.0}, (1,): {4: 0.5, 5: 0.5}, (1, 4): {5: 1.0}, (1, 4, 5): {END: 1.0}, (1, 5): {END: 1.0}}
 
 
-def test_an_answer_ends_at_once_where_it_is_told_to_and_needs_no_end_token() -> None:
+def test_a_translation_ends_at_a_stop_string_without_an_end_token() -> None:
     options = SearchOptions(method="greedy")
     search = Search(Toy(written_table({**ONE_WAY, (1,): {4: 1.0}})), SPECIALS, SPECIALS)
     search.admit([Request(0, SOURCE, options, should_stop=lambda tokens: tokens[-1] == 4), Request(1, SOURCE, options)])

@@ -16,8 +16,8 @@ from transduce.models.transformer import Transformer, TransformerConfig
 
 def answers(model: AnyTransducer, prefixes: list[list[int]], **options: object) -> list[list[Hypothesis]]:
     search = Search(model, SPECIALS, SPECIALS)
-    wishes = SearchOptions.from_table(options, "a test")
-    search.admit([Request(place, [4, 5, 1], wishes, prefix) for place, prefix in enumerate(prefixes)])
+    given = SearchOptions.from_table(options, "a test")
+    search.admit([Request(place, [4, 5, 1], given, prefix) for place, prefix in enumerate(prefixes)])
     found = search_all(search)
     return [found[place] for place in range(len(prefixes))]
 

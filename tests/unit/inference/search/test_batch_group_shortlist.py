@@ -115,12 +115,12 @@ def test_an_ensemble_is_the_mean_over_each_list(name: str) -> None:
 
 def test_a_list_of_all_tokens_changes_nothing_for_real_models() -> None:
     """Models of the catalog, alone and together; with lists that end at different steps."""
-    wishes = SearchOptions(beam_size=3, n_best=2, max_length=7)
+    given = SearchOptions(beam_size=3, n_best=2, max_length=7)
     sources = [[4, 5, 1], [7], [9, 10, 4, 4, 6], [5, 5]]
     for model in (*members(), Ensemble(members()).eval()):
-        free = answers(model, [Request(number, source, wishes) for number, source in enumerate(sources)])
+        free = answers(model, [Request(number, source, given) for number, source in enumerate(sources)])
         every = list(range(11))
-        listed = answers(model, [Request(number, one, wishes, shortlist=every) for number, one in enumerate(sources)])
+        listed = answers(model, [Request(number, one, given, shortlist=every) for number, one in enumerate(sources)])
         for number in free:
             same(listed[number], free[number])
 

@@ -32,10 +32,10 @@ def test_progress_is_the_longest_beginning_that_an_answer_ends_with(tokens: list
     progress = ConstraintProgress.none([phrase])
     for token in tokens:
         progress = progress.after(token)
-    said = has(tokens, phrase)
-    assert progress.is_whole == said
+    message = has(tokens, phrase)
+    assert progress.is_whole == message
     endings = [size for size in range(len(phrase)) if size == 0 or tokens[-size:] == phrase[:size]]
-    assert progress.tokens_met == (len(phrase) if said else max(endings))
+    assert progress.tokens_met == (len(phrase) if message else max(endings))
 
 
 @settings(max_examples=60, deadline=None)
@@ -56,7 +56,7 @@ def test_a_wide_beam_finds_the_likeliest_answer_that_says_it(seed: int) -> None:
     assert found.score == pytest.approx(expected.score, rel=1e-5)
 
 
-def test_places_are_given_in_turns_to_those_that_have_said_most() -> None:
+def test_beam_places_go_in_turns_to_those_with_most_of_the_phrases() -> None:
     none = ConstraintProgress.none([[7, 8, 9]])
     one = none.after(7)
     going = [
@@ -67,14 +67,18 @@ def test_places_are_given_in_turns_to_those_that_have_said_most() -> None:
     assert [(kept_one.score, kept_one.progress.tokens_met) for kept_one in kept] == [(-1.0, 0), (-4.0, 2), (-5.0, 1)]
 
 
-def test_neighbours_with_and_without_wishes_do_not_disturb_each_other() -> None:
+def test_neighbours_with_and_without_constraints_do_not_disturb_each_other() -> None:
     options = SearchOptions(beam_size=3, max_length=6)
-    wishes = [Request(0, SOURCE, options, required=[[5, 5]]), Request(1, SOURCE, options), Request(2, (1, 1), options)]
+    overrides = [
+        Request(0, SOURCE, options, required=[[5, 5]]),
+        Request(1, SOURCE, options),
+        Request(2, (1, 1), options),
+    ]
     alone = {}
-    for request in wishes:
+    for request in overrides:
         search = Search(Toy(random_table(1)), SPECIALS, SPECIALS)
         search.admit([request])
         alone |= search_all(search)
     search = Search(Toy(random_table(1)), SPECIALS, SPECIALS)
-    search.admit(wishes)
+    search.admit(overrides)
     assert search_all(search) == alone

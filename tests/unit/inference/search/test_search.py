@@ -137,7 +137,7 @@ def test_a_wider_beam_can_find_what_greedy_misses() -> None:
     row = written_table({(): {4: 0.6, 5: 0.4}, (4,): {1: 0.5, END: 0.5}, (5,): {END: 1.0}, (4, 1): {END: 1.0}})
     plain = {"length_penalty": 0.0, "max_length": 5}
     greedy, beam = (
-        translate(Toy(row), SOURCE, **wish, **plain)[0] for wish in ({"method": "greedy"}, {"beam_size": 2})
+        translate(Toy(row), SOURCE, **option, **plain)[0] for option in ({"method": "greedy"}, {"beam_size": 2})
     )
     assert (greedy.tokens, beam.tokens) == ([4, 1], [5])
     assert greedy.log_probability == pytest.approx(torch.tensor(0.3).log().item(), rel=1e-6)
@@ -246,7 +246,7 @@ def endless(favourite: int = 4) -> Row:
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 @pytest.mark.parametrize(
-    ("source", "wish", "limit", "expected"),
+    ("source", "option", "limit", "expected"),
     [
         (SOURCE, {}, None, 53),
         ((), {}, None, 50),
@@ -262,11 +262,11 @@ def endless(favourite: int = 4) -> Row:
     ids=str,
 )
 def test_an_answer_without_end_is_cut_off_at_the_maximum_length(
-    method: str, source: Prefix, wish: dict[str, int], limit: int | None, expected: int
+    method: str, source: Prefix, option: dict[str, int], limit: int | None, expected: int
 ) -> None:
     """Input plus 50, or plus another number, or a number, and never beyond what the model has positions for."""
     model = Toy(endless(), limit=limit)
-    best = translate(model, source, method=method, beam_size=3, **wish)[0]
+    best = translate(model, source, method=method, beam_size=3, **option)[0]
     assert (best.tokens, best.ended) == ([4] * expected, False)
     assert len(model.steps) == expected
 
@@ -279,7 +279,7 @@ def test_padding_and_start_are_never_written(method: str, special: int) -> None:
     assert set(best.tokens) <= set(WORDS)
 
 
-def test_a_model_whose_scores_are_not_numbers_is_refused() -> None:
+def test_a_model_whose_scores_are_not_numbers_is_rejected() -> None:
     model = Toy(lambda source, prefix: torch.full((VOCABULARY,), torch.nan))
     for method in ("greedy", "beam"):
         with pytest.raises(TransduceError, match="not finite"):
@@ -313,8 +313,8 @@ def together(model: Toy, coming: list[Arrival], dropped: dict[int, int] | None =
     found: dict[int, list[Hypothesis]] = {}
     for step in range(200):
         due = [
-            Request(number, source, SearchOptions.from_table(WISHES[wish], "a test"))
-            for number, (time, source, wish) in enumerate(coming)
+            Request(number, source, SearchOptions.from_table(WISHES[option], "a test"))
+            for number, (time, source, option) in enumerate(coming)
             if time == step
         ]
         search.admit(due)
@@ -326,12 +326,12 @@ def together(model: Toy, coming: list[Arrival], dropped: dict[int, int] | None =
 
 @given(arrivals)
 @settings(max_examples=60, deadline=None)
-def test_neighbours_wishes_and_times_of_arrival_change_nothing(coming: list[Arrival]) -> None:
+def test_options_of_neighbours_and_times_of_arrival_change_nothing(coming: list[Arrival]) -> None:
     """Greedy and beams of several widths in one search, rows at different positions: each answer as if alone."""
     row = random_table(seed=23)
     found = together(Toy(row), coming)
-    for number, (_, source, wish) in enumerate(coming):
-        assert found[number] == translate(Toy(row), source, **WISHES[wish])
+    for number, (_, source, option) in enumerate(coming):
+        assert found[number] == translate(Toy(row), source, **WISHES[option])
 
 
 @given(arrivals, st.dictionaries(st.integers(0, 6), st.integers(0, 8), max_size=4))
@@ -339,9 +339,9 @@ def test_neighbours_wishes_and_times_of_arrival_change_nothing(coming: list[Arri
 def test_dropping_some_changes_nothing_for_the_others(coming: list[Arrival], dropped: dict[int, int]) -> None:
     row = random_table(seed=29)
     found = together(Toy(row), coming, dropped)
-    for number, (_, source, wish) in enumerate(coming):
+    for number, (_, source, option) in enumerate(coming):
         if number not in dropped:
-            assert found[number] == translate(Toy(row), source, **WISHES[wish])
+            assert found[number] == translate(Toy(row), source, **WISHES[option])
 
 
 def test_what_was_dropped_does_not_come_out_and_costs_nothing() -> None:

@@ -34,11 +34,11 @@ def test_a_later_group_avoids_what_an_earlier_one_chose_but_keeps_the_true_score
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_without_any_penalty_are_small_beams_that_say_the_same(seed: int) -> None:
     """Three groups of two, strength nought: the answers are those of one beam of two."""
-    wishes = {"max_length": 5, "stop_rule": "beam_finished"}
+    given = {"max_length": 5, "stop_rule": "beam_finished"}
     several = translate(
-        Toy(random_table(seed)), SOURCE, beam_size=6, n_best=2, beam_groups=3, diversity_penalty=0.0, **wishes
+        Toy(random_table(seed)), SOURCE, beam_size=6, n_best=2, beam_groups=3, diversity_penalty=0.0, **given
     )
-    assert several == translate(Toy(random_table(seed)), SOURCE, beam_size=2, n_best=2, **wishes)
+    assert several == translate(Toy(random_table(seed)), SOURCE, beam_size=2, n_best=2, **given)
 
 
 def test_an_n_best_list_has_the_best_of_every_group_first() -> None:
@@ -53,7 +53,7 @@ def test_an_n_best_list_has_the_best_of_every_group_first() -> None:
     assert len({tuple(one.tokens) for one in apart}) == 3
 
 
-@pytest.mark.parametrize("wish", [{"beam_size": 4, "beam_groups": 3}, {"method": "greedy", "beam_groups": 2}])
-def test_a_beam_that_cannot_be_divided_is_refused(wish: dict[str, object]) -> None:
+@pytest.mark.parametrize("option", [{"beam_size": 4, "beam_groups": 3}, {"method": "greedy", "beam_groups": 2}])
+def test_a_beam_that_cannot_be_divided_is_rejected(option: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match="groups"):
-        SearchOptions.from_table(wish, "a test")
+        SearchOptions.from_table(option, "a test")

@@ -30,10 +30,10 @@ def first_tokens(count: int, **options: object) -> Counter[int]:
     """Draw many answers in many requests; what each began with."""
     toy, search = Toy(written_table(TABLE)), Search(Toy(written_table(TABLE)), SPECIALS, SPECIALS)
     assert toy.max_target is None
-    wishes = {"method": "sample", "n_best": 250, **options}
+    given = {"method": "sample", "n_best": 250, **options}
     search.admit(
         [
-            Request(seed, [4], SearchOptions.from_table({**wishes, "seed": seed}, "a test"))
+            Request(seed, [4], SearchOptions.from_table({**given, "seed": seed}, "a test"))
             for seed in range(count // 250)
         ]
     )
@@ -60,7 +60,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(temperature: float) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wish", "left"),
+    ("option", "left"),
     [
         ({"top_k": 2}, [1, 4]),
         ({"top_p": 0.79}, [1, 4]),
@@ -70,8 +70,8 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(temperature: float) -> Non
         ({"top_k": 3, "top_p": 0.5}, [1]),
     ],
 )
-def test_what_is_left_out_is_never_drawn_and_the_rest_keeps_its_odds(wish: dict[str, float], left: list[int]) -> None:
-    found = first_tokens(5_000, **wish)
+def test_what_is_left_out_is_never_drawn_and_the_rest_keeps_its_odds(option: dict[str, float], left: list[int]) -> None:
+    found = first_tokens(5_000, **option)
     assert sorted(found) == left
     total = sum(CHANCES[token] for token in left)
     if len(left) > 1:
@@ -100,12 +100,12 @@ def test_a_score_is_the_models_own_log_probability_whatever_was_drawn_from() -> 
 
 def test_the_same_seed_gives_the_same_answers_and_another_gives_others() -> None:
     toy = Toy(random_table(2))
-    wishes = {"method": "sample", "n_best": 5, "max_length": 8}
-    first, again, other = (translate(toy, [4, 1, 5], **wishes, seed=seed) for seed in (7, 7, 8))
+    given = {"method": "sample", "n_best": 5, "max_length": 8}
+    first, again, other = (translate(toy, [4, 1, 5], **given, seed=seed) for seed in (7, 7, 8))
     assert first == again
     assert first != other
     assert len({tuple(found.tokens) for found in first}) > 1
-    assert translate(toy, [4, 1], **wishes, seed=7) != first
+    assert translate(toy, [4, 1], **given, seed=7) != first
 
 
 def test_without_a_seed_every_time_is_another() -> None:

@@ -131,7 +131,7 @@ def test_a_folder_may_itself_be_a_link(whole: Path, tmp_path: Path) -> None:
     assert HuggingFaceFolder(tmp_path / "link").weights.names == set(ONE)
 
 
-def test_what_is_no_folder_of_theirs_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_folder_of_theirs_is_rejected(tmp_path: Path) -> None:
     assert "no such folder" in refusal(tmp_path / "nowhere")
     assert "no such folder" in refusal(Path("a\0b"))
     (tmp_path / "file").write_text("{}")
@@ -154,7 +154,7 @@ CONFIGS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_bad_settings_are_refused(name: str, whole: Path) -> None:
+def test_bad_settings_are_rejected(name: str, whole: Path) -> None:
     content, reason = CONFIGS[name]
     (whole / "config.json").write_bytes(content)
     assert reason in refusal(whole)
@@ -203,7 +203,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_bad_weights_are_refused(name: str, tmp_path: Path) -> None:
+def test_bad_weights_are_rejected(name: str, tmp_path: Path) -> None:
     content, reason = FILES[name]
     (put_config(tmp_path / "bad") / "model.safetensors").write_bytes(content())
     assert reason in refusal(tmp_path / "bad")
@@ -245,7 +245,7 @@ def test_an_index_names_files_of_its_folder_only(name: Any, sharded: Path) -> No
 
 
 @pytest.mark.parametrize("listed", [None, {}, [], "x", 7])
-def test_an_index_that_lists_nothing_is_refused(listed: Any, sharded: Path) -> None:
+def test_an_index_that_lists_nothing_is_rejected(listed: Any, sharded: Path) -> None:
     put_index(sharded, listed)
     assert "lists no weights" in refusal(sharded)
 
@@ -262,13 +262,13 @@ def test_shards_must_be_what_the_index_says(sharded: Path) -> None:
     assert "has a second weight 'first'" in refusal(sharded)
 
 
-def test_a_name_that_the_index_has_twice_is_refused(sharded: Path) -> None:
+def test_a_name_that_the_index_has_twice_is_rejected(sharded: Path) -> None:
     (sharded / INDEX).write_text(f'{{"weight_map": {{"first": "{SHARDS[0]}", "first": "{SHARDS[1]}"}}}}')
     assert "'first' twice" in refusal(sharded)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_links_out_of_the_folder_are_refused(name: str, whole: Path) -> None:
+def test_links_out_of_the_folder_are_rejected(name: str, whole: Path) -> None:
     (whole / name).rename(whole.parent / "outside")
     for target in (whole.parent / "outside", "../outside", "/dev/zero", "/proc/self/environ"):
         (whole / name).symlink_to(target)
@@ -276,7 +276,7 @@ def test_links_out_of_the_folder_are_refused(name: str, whole: Path) -> None:
         (whole / name).unlink()
 
 
-def test_a_shard_behind_a_linked_folder_is_refused(sharded: Path) -> None:
+def test_a_shard_behind_a_linked_folder_is_rejected(sharded: Path) -> None:
     (sharded / "sub").symlink_to(sharded.parent)
     save_file(OTHER, sharded.parent / "outside.safetensors")
     put_index(sharded, {"second": "sub/outside.safetensors"})
@@ -284,7 +284,7 @@ def test_a_shard_behind_a_linked_folder_is_refused(sharded: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_what_is_no_plain_file_is_refused_without_waiting_for_it(name: str, whole: Path) -> None:
+def test_what_is_no_plain_file_is_rejected_without_waiting_for_it(name: str, whole: Path) -> None:
     (whole / name).unlink()
     os.mkfifo(whole / name)
     assert f"{name}: is not a regular file" in refusal(whole)
@@ -310,7 +310,7 @@ class Canary:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "consolidated.00.pth"])
-def test_pickles_are_refused_unread_with_a_way_out(name: str, tmp_path: Path) -> None:
+def test_pickles_are_rejected_unread_with_a_way_out(name: str, tmp_path: Path) -> None:
     folder = put_config(tmp_path / "pickled")
     (folder / name).write_bytes(pickle.dumps(Canary(tmp_path / "canary")))
     sentence = refusal(folder)
@@ -340,7 +340,7 @@ def test_a_weight_that_is_not_there_is_asked_about(whole: Path) -> None:
         HuggingFaceFolder(whole).weights.load("model.shared.weight")
 
 
-def test_a_file_that_is_damaged_after_it_was_opened_is_refused(whole: Path) -> None:
+def test_a_file_that_is_damaged_after_it_was_opened_is_rejected(whole: Path) -> None:
     weights = HuggingFaceFolder(whole).weights
     (whole / "model.safetensors").write_bytes(b"x" * 99)
     with pytest.raises(ModelFolderError, match="cannot be read"):

@@ -180,7 +180,7 @@ def test_the_languages_of_m2m100_have_the_tokens_that_transformers_gives_them(pl
     assert imported(few)[0].tags == theirs.lang_token_to_id
 
 
-def test_a_language_that_is_not_known_is_refused(place: Callable[[str], Path]) -> None:
+def test_a_language_that_is_not_known_is_rejected(place: Callable[[str], Path]) -> None:
     with pytest.raises(SettingsError, match=r"'deu_Lat'.*'deu_Latn'"):
         imported(place("nllb"), target_language="deu_Lat")
     with pytest.raises(SettingsError, match="no language 'zho'"):  # in two scripts
@@ -262,7 +262,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_refused_with_one_sentence(name: str, place: Callable[[str], Path], tmp_path: Path) -> None:
+def test_bad_files_are_rejected_with_one_sentence(name: str, place: Callable[[str], Path], tmp_path: Path) -> None:
     family, files, reason = BAD[name]
     folder = put(Path(shutil.copytree(place(family), tmp_path / "bad")), **files)
     assert reason in refusal(folder)

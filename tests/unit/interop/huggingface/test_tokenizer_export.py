@@ -108,7 +108,7 @@ def test_transformers_loads_what_was_imported(name: str, tmp_path: Path) -> None
         assert theirs.decode(written, skip_special_tokens=True) == target.decode(written)
 
 
-def test_kinds_that_have_no_files_together_are_refused(tmp_path: Path) -> None:
+def test_kinds_that_have_no_files_together_are_rejected(tmp_path: Path) -> None:
     marian, _ = import_tokenizers(HuggingFaceFolder(FAMILIES["marian"](tmp_path / "marian")))
     with pytest.raises(SettingsError, match="exported together"):
         export_tokenizers(marian, ours("bpe"), tmp_path)

@@ -95,7 +95,7 @@ def test_the_paper_has_thirty_blocks_a_side() -> None:
     assert max(block.convolution.dilation for block in model.decoder) == 16
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_settings_that_make_no_sense_are_rejected() -> None:
     kind: type[Config] = ByteNetConfig
     for table in ({"stretch": 0.5}, {"dilations": []}, {"dilations": [0]}):
         with pytest.raises(SettingsError):

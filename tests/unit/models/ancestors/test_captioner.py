@@ -82,9 +82,9 @@ def test_a_caption_is_written_as_the_paper_says() -> None:
 
 def test_listeners_see_a_weight_for_each_pixel_and_all_pixels_of_a_region_alike() -> None:
     model = captioner()
-    with record(model, ("weight", "score")) as heard:
+    with record(model, ("weight", "score")) as recorded:
         read(model, pictures(2), TARGET)
-    weight = heard["decoder.cross_attention.weight"]
+    weight = recorded["decoder.cross_attention.weight"]
     assert weight.shape == (2, 1, 5, SIDE * SIDE + 1)
     torch.testing.assert_close(weight.sum(dim=-1), torch.ones(2, 1, 5, dtype=torch.float64))
     assert not weight[..., -1].any(), "the end token is no pixel"
@@ -114,9 +114,9 @@ def test_the_cost_is_a_part_of_what_is_minimised_and_padding_is_not() -> None:
     together = loss([0, 1], doubly_stochastic=0.7)
     assert together == pytest.approx(loss([0], doubly_stochastic=0.7) + loss([1], doubly_stochastic=0.7))
     model = captioner(doubly_stochastic=0.7)
-    with record(model) as heard:
+    with record(model) as recorded:
         read(model, pictures(2)[1:], torch.tensor([[3, *targets[1]]]))
-    looked = heard["decoder.cross_attention.weight"][0, 0, :, :-1].reshape(5, GRID, 4, GRID, 4).sum(dim=(2, 4))
+    looked = recorded["decoder.cross_attention.weight"][0, 0, :, :-1].reshape(5, GRID, 4, GRID, 4).sum(dim=(2, 4))
     cost = float(((1 - looked.sum(dim=0)) ** 2).sum()) - GRID * GRID
     assert loss([1], doubly_stochastic=0.7) - loss([1]) == pytest.approx(0.7 * cost)
 
@@ -128,6 +128,6 @@ def test_presets_have_the_regions_that_they_say() -> None:
     assert (model.image_size, model.max_source, model.max_target) == (SIDE, SIDE * SIDE + 1, None)
 
 
-def test_regions_that_do_not_fill_a_picture_are_refused() -> None:
+def test_regions_that_do_not_fill_a_picture_are_rejected() -> None:
     with pytest.raises(SettingsError, match="side 12 is not divisible into regions of 8 × 8"):
         captioner(channels=(5, 7, 3))

@@ -102,7 +102,7 @@ def test_every_layers_look_at_the_source_can_be_inspected() -> None:
     assert weight.shape == (2, 3)
 
 
-def test_a_text_that_is_longer_than_its_positions_is_refused() -> None:
+def test_a_text_that_is_longer_than_its_positions_is_rejected() -> None:
     short = case("conv_ladder", max_positions=4)
     model = model_of(short)
     with pytest.raises(DataError, match="learned 4 positions"):

@@ -78,17 +78,17 @@ def recipe(folder: Path, task: str = "tag", text: str = TAGS) -> Recipe:
 def test_a_neural_gpu_is_trained_and_asked_like_any_reader(tmp_path: Path) -> None:
     reader = transduce.load(train(recipe(tmp_path), tmp_path / "run"))
     assert isinstance(reader, TextEncoder)
-    (said,) = reader.predict(["a3 b"])
-    assert {word.label for word in said} <= {"x", "y"} and len(said) == 2  # type: ignore[union-attr]
+    (message,) = reader.predict(["a3 b"])
+    assert {word.label for word in message} <= {"x", "y"} and len(message) == 2  # type: ignore[union-attr]
     with pytest.raises(SettingsError, match="no attention"):
         reader.attention("a3 b")
 
 
-def test_it_is_refused_a_task_that_it_has_no_head_for(tmp_path: Path) -> None:
+def test_it_is_rejected_a_task_that_it_has_no_head_for(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"neural_gpu has no head for .* classify"):
         recipe(tmp_path, "classify", "a\tx\n")
 
 
-def test_a_kernel_without_a_middle_is_refused() -> None:
+def test_a_kernel_without_a_middle_is_rejected() -> None:
     with pytest.raises(SettingsError, match="kernel must be odd"):
         NeuralGpuConfig.from_table({"kernel": 4}, "recipe.toml [model]")

@@ -113,7 +113,7 @@ def test_the_lstm_alone_is_a_plain_stack() -> None:
     assert count == gates + (256 + 1) * 9 + 2 * 3 * 256 == 1_326_857
 
 
-def test_impossible_machines_are_refused_with_their_reason() -> None:
+def test_impossible_machines_are_rejected_with_their_reason() -> None:
     for table, reason in (
         ({"read_heads": 0}, "needs read_heads and write_heads"),
         ({"slots": 4, "max_shift": 2}, "a memory of 4 slots"),

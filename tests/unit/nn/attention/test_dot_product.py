@@ -63,11 +63,11 @@ def test_the_fused_triangle_is_the_written_triangle() -> None:
 
 def listen(attention: MultiHeadAttention) -> dict[str, Tensor]:
     """Attach to every tap; the returned table fills when the heads are used."""
-    heard: dict[str, Tensor] = {}
+    recorded: dict[str, Tensor] = {}
     for name in ("query", "key", "value", "score", "weight"):
         tap = getattr(attention, name)
-        tap.register_forward_hook(lambda _, __, output, name=name: heard.__setitem__(name, output))
-    return heard
+        tap.register_forward_hook(lambda _, __, output, name=name: recorded.__setitem__(name, output))
+    return recorded
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -78,16 +78,16 @@ def test_listening_changes_the_kernel_and_not_the_answer(causal: bool, padded: b
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)
     allowed[1, ..., 4:] = False
     fused = attention(hidden, allowed if padded else None, causal)
-    heard = listen(attention)
+    recorded = listen(attention)
     torch.testing.assert_close(attention(hidden, allowed if padded else None, causal), fused, rtol=0, atol=1e-12)
-    weight = heard["weight"]
+    weight = recorded["weight"]
     assert weight.shape == (BATCH, HEADS, KEYS, KEYS)
     torch.testing.assert_close(weight.sum(-1), torch.ones(BATCH, HEADS, KEYS, dtype=torch.float64))
     assert bool((weight[1, :, :, 4:] == 0).all()) == padded
     assert bool((weight.triu(1) == 0).all()) == causal
-    assert heard["query"].shape == heard["key"].shape == (BATCH, HEADS, KEYS, KEY_DIM)
-    assert heard["value"].shape == (BATCH, HEADS, KEYS, VALUE_DIM)
-    torch.testing.assert_close(heard["score"].softmax(-1), weight, rtol=0, atol=1e-12)
+    assert recorded["query"].shape == recorded["key"].shape == (BATCH, HEADS, KEYS, KEY_DIM)
+    assert recorded["value"].shape == (BATCH, HEADS, KEYS, VALUE_DIM)
+    torch.testing.assert_close(recorded["score"].softmax(-1), weight, rtol=0, atol=1e-12)
 
 
 def test_nobody_listening_means_the_weights_are_never_made() -> None:

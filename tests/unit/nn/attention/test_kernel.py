@@ -186,10 +186,10 @@ def test_weights_that_are_shown_are_those_that_were_used(name: str, padded: bool
 def test_patterns_are_what_their_settings_say() -> None:
     place = torch.arange(9)
     window, strided = Window(1.0, 1, dilation=2, global_tokens=1), Strided(1.0, 3)
-    assert window.sees(place[5:6, None], place)[0].nonzero().flatten().tolist() == [0, 3, 5, 7]
-    assert window.sees(place[:1, None], place).all()
-    assert strided.sees(place[4:5, None], place)[0].nonzero().flatten().tolist() == [1, 2, 3, 4, 5, 6, 7]
-    assert strided.sees(place[8:9, None], place)[0].nonzero().flatten().tolist() == [2, 5, 6, 7, 8]
+    assert window.attends(place[5:6, None], place)[0].nonzero().flatten().tolist() == [0, 3, 5, 7]
+    assert window.attends(place[:1, None], place).all()
+    assert strided.attends(place[4:5, None], place)[0].nonzero().flatten().tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert strided.attends(place[8:9, None], place)[0].nonzero().flatten().tolist() == [2, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -290,11 +290,11 @@ def test_heads_may_share_keys_and_listening_changes_nothing(groups: int) -> None
         initialize(attention, seed=1)
         hidden = torch.randn(2, 13, 11, dtype=torch.float64)
         quiet = attention.double()(hidden, None, True)
-        with record(attention, ("weight", "score")) as heard:
+        with record(attention, ("weight", "score")) as recorded:
             loud = attention(hidden, None, True)
         torch.testing.assert_close(loud, quiet, **EXACT)
-        torch.testing.assert_close(heard["score"].softmax(dim=-1), heard["weight"], **EXACT)
-        assert heard["weight"].shape == (2, 4, 13, 13)
+        torch.testing.assert_close(recorded["score"].softmax(dim=-1), recorded["weight"], **EXACT)
+        assert recorded["weight"].shape == (2, 4, 13, 13)
 
 
 @pytest.mark.parametrize("key_dim", [64, 128, 256])

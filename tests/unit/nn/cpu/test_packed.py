@@ -142,7 +142,7 @@ def stepped(model: AnyTransducer) -> Tensor:
     return torch.stack(found)
 
 
-def test_a_frozen_model_says_what_it_said_before(model: AnyTransducer) -> None:
+def test_a_frozen_model_computes_the_same_as_before(model: AnyTransducer) -> None:
     before = stepped(model)
     model.freeze()
     torch.testing.assert_close(stepped(model), before, rtol=1e-4, atol=1e-4)

@@ -86,7 +86,7 @@ def test_a_label_that_would_break_a_line_is_counted(tmp_path: Path) -> None:
     assert [example.fault for example in read_examples(files, "classify")] == [None, "label", "label", None, None, None]
 
 
-def test_half_a_character_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_half_a_character_is_rejected_with_its_place(tmp_path: Path) -> None:
     asked = '{"question": "a\\ud800", "context": "b", "answers": []}'
     for line, task in (('{"text": "a\\ud800", "label": "x"}', "classify"), (asked, "answer")):
         files = written(tmp_path, "a.jsonl", line)
@@ -115,8 +115,8 @@ def test_squad_and_flat_questions_are_read_alike(tmp_path: Path) -> None:
     (first,), (second,) = list(read_examples(squad, "answer")), list(read_examples(flat, "answer"))
     assert first.texts == second.texts == ("Where?", "Café Anna is in Rome.")
     assert first.answers == second.answers == (("Rome", 16),)
-    said, start = first.answers[0]
-    assert first.texts[1][start : start + len(said)] == said
+    message, start = first.answers[0]
+    assert first.texts[1][start : start + len(message)] == message
     columns = {"question": "Q", "context": "a b", "answers": {"text": ["b"], "answer_start": [2]}}
     assert next(read_examples(written(tmp_path, "b.jsonl", json.dumps(columns)), "answer")).answers == (("b", 2),)
 
@@ -176,7 +176,7 @@ def test_segments_hold_whole_sentences_as_long_as_they_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (
             {"objective": "classify", "train": {"path": "a.tsv", "format": "conll"}},
@@ -192,8 +192,8 @@ def test_segments_hold_whole_sentences_as_long_as_they_fit() -> None:
         ({"objective": "tga", "train": {"path": "a"}}, "objective"),
     ],
 )
-def test_what_makes_no_sense_is_refused(table: dict[str, object], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_what_makes_no_sense_is_rejected(table: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         TextEncodingConfig.from_table(table, "recipe")
 
 

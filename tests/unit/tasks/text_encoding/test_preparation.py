@@ -86,14 +86,14 @@ def test_words_have_their_label_at_their_first_piece_and_long_sentences_are_spli
     assert found.report.train.issues["split"].kept >= 1
     assert found.report.train.rows is not None and found.report.train.rows > found.report.train.kept == 13
     tokenizer, labels = found.source_tokenizer, found.report.labels or ()
-    said: list[str] = []
+    message: list[str] = []
     batch = collate_examples(found.train, np.arange(len(found.train)), tokenizer.specials, "tag")
     for row in range(len(found.train)):
         for place in np.flatnonzero(batch.labels[row].numpy() >= 0).tolist():
             assert not tokenizer.vocabulary[int(batch.tokens[row, place])].startswith("##")
-            said.append(labels[int(batch.labels[row, place])])
-    assert sorted(said) == sorted(f"T{len(word)}" for words in sentences for word in words)
-    assert batch.num_target_tokens == len(said)
+            message.append(labels[int(batch.labels[row, place])])
+    assert sorted(message) == sorted(f"T{len(word)}" for words in sentences for word in words)
+    assert batch.num_target_tokens == len(message)
     assert batch.tokens.shape[1] <= 16
 
 
@@ -239,7 +239,7 @@ def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
     assert [(corpus.size, corpus.weight) for corpus in found.train.corpora] == [(6, 1.0), (4, 2.0)]
 
 
-def test_nothing_left_is_said_with_its_reasons(tmp_path: Path) -> None:
+def test_an_empty_result_is_reported_with_its_reasons(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("x\ta\ny\tb\n", encoding="utf-8")
     (tmp_path / "b.tsv").write_text("no label\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"no test example is left of 1: 1 dropped because a column"):
@@ -270,7 +270,7 @@ def test_words_that_are_cut_are_counted(tmp_path: Path) -> None:
     assert report.test.issues["word_cut"].kept == 1 and "word_cut" not in report.train.issues
 
 
-def test_questions_that_have_no_answer_are_said_to_need_a_setting(tmp_path: Path) -> None:
+def test_questions_without_an_answer_need_a_setting(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"question": "wo?", "context": "am tor", "answers": []}) + "\n")
     with pytest.raises(DataError, match=r"none of the 1 examples can be used .*, or set data\.allow_no_answer=true"):
         prepared(tmp_path, objective="answer", train={"path": str(tmp_path / "a.jsonl")})
@@ -300,14 +300,14 @@ def test_two_answers_to_one_question_are_two_examples(tmp_path: Path) -> None:
     assert (report.kept + report.held_out, report.issues["duplicate"].dropped) == (2, 1)
 
 
-def test_a_pipe_is_refused_since_examples_are_read_several_times(tmp_path: Path) -> None:
+def test_a_pipe_is_rejected_since_examples_are_read_several_times(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tsv")
     for path in (str(tmp_path / "a.tsv"), "-"):
         with pytest.raises(DataError, match="give a file"):
             prepared(tmp_path, objective="classify", train={"path": path, "format": "tsv"})
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_read_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("am tor\ta\nam hund\tb\n")
 

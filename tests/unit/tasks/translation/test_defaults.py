@@ -140,7 +140,7 @@ def test_whatever_the_corpus_the_chosen_settings_are_a_recipe(pairs: int, source
     assert all(reason and "\n" not in reason for reason in advice.reasons)
 
 
-def test_an_empty_corpus_is_refused(tmp_path: Path) -> None:
+def test_an_empty_corpus_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="empty"):
         survey([])
 

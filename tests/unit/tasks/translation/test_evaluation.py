@@ -137,7 +137,7 @@ def test_lines_of_one_file_with_the_same_source_belong_together(tmp_path: Path) 
     assert read_test_set(None, [], path) == TestSet(["read", "cat"], [["R EH D", "R IY D"], ["K AE T"]])
 
 
-def test_a_test_set_that_is_not_named_or_empty_is_refused(tmp_path: Path) -> None:
+def test_a_test_set_that_is_not_named_or_empty_is_rejected(tmp_path: Path) -> None:
     empty = write(tmp_path / "empty", [])
     for arguments in ((None, [], None), ("a", [], None), ("a", ["b"], "c"), (None, ["b"], None)):
         with pytest.raises(SettingsError):

@@ -54,7 +54,7 @@ def test_a_hand_made_corpus_has_its_known_counts(tmp_path: Path) -> None:
     assert texts(prepared, "validation") == [("in validation", "v")]
 
 
-def test_rules_keep_what_they_are_told_to_keep(tmp_path: Path) -> None:
+def test_rules_set_to_keep_drop_nothing(tmp_path: Path) -> None:
     train = [("a", "b"), ("a", "b"), ("c", "c"), ("t", "u")]
     prepared = run(tmp_path, train, duplicates="keep", leakage="keep", test=[("t", "u")])
     assert texts(prepared) == train
@@ -239,7 +239,7 @@ def test_sources_held_out_are_held_out_of_every_corpus(tmp_path: Path) -> None:
         ({"train": [3]}, "a corpus is a table"),
     ],
 )
-def test_impossible_mixtures_are_refused(table: dict[str, Any], sentence: str) -> None:
+def test_impossible_mixtures_are_rejected(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence.replace("?", r"\?")):
         TranslationConfig.from_table(table, "here")
 

@@ -66,7 +66,7 @@ def test_an_empty_corpus_is_an_error_that_says_what_emptied_it(
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".tsv") == []
 
 
-def test_a_foreign_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_rejected_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
     with pytest.raises(CannotCreate, match="not a prepared corpus"):
@@ -77,7 +77,7 @@ def test_a_foreign_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
         run(tmp_path, [("a", "b")])
 
 
-def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     with pytest.raises(CannotCreate, match="not a folder"):
         run(tmp_path, [("a", "b")])
@@ -115,7 +115,7 @@ def test_what_a_killed_attempt_left_is_cleaned_up(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv"}
 
 
-def test_two_at_once_are_told_apart(tmp_path: Path) -> None:
+def test_two_processes_at_once_do_not_mix_their_files(tmp_path: Path) -> None:
     data = TranslationConfig(train=tsv(tmp_path / "t.tsv", [("a", "b")]), validation_fraction=0)
     seen = []
 
@@ -129,7 +129,7 @@ def test_two_at_once_are_told_apart(tmp_path: Path) -> None:
     assert load_prepared(tmp_path / "out").report == report
 
 
-def test_a_full_disk_is_said_so_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     corpus = tsv(tmp_path / "t.tsv", [(f"source {row}", "target") for row in range(5000)])
     program = (
         "import resource, sys\n"

@@ -92,7 +92,7 @@ def test_tensors_are_those_of_torch_or_arrays(tokenizer: Tokenizer, theirs: Any)
 
 
 @pytest.mark.parametrize(
-    ("ways", "said"),
+    ("ways", "message"),
     [
         ({"truncation": "longest"}, "did you mean 'longest_first'"),
         ({"padding": "max_lenght", "max_length": 5}, "did you mean 'max_length'"),
@@ -101,12 +101,14 @@ def test_tensors_are_those_of_torch_or_arrays(tokenizer: Tokenizer, theirs: Any)
         ({"truncation": True, "max_length": 1}, "max_length = 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(tokenizer: Tokenizer, ways: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_what_makes_no_sense_is_rejected_in_a_sentence(
+    tokenizer: Tokenizer, ways: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
         tokenizer("one text", **ways)
 
 
-def test_unequal_texts_and_lonely_partners_are_refused(tokenizer: Tokenizer) -> None:
+def test_unequal_texts_and_lonely_partners_are_rejected(tokenizer: Tokenizer) -> None:
     with pytest.raises(SettingsError, match="padding = True"):
         tokenizer(LINES, return_tensors="pt")
     with pytest.raises(SettingsError, match="must have the same length"):
@@ -130,5 +132,5 @@ def test_the_mask_is_the_last_token_and_text_cannot_spell_it(tokenizer: Tokenize
 def test_places_are_where_a_token_was_made_from(tokenizer: Tokenizer) -> None:
     tokens, places = tokenizer.encode_with_offsets(LINES[1])
     assert tokens == tokenizer.encode(LINES[1])
-    said = [LINES[1][start:end] for start, end in places]
-    assert "".join(said) == LINES[1].replace(" ", "")
+    message = [LINES[1][start:end] for start, end in places]
+    assert "".join(message) == LINES[1].replace(" ", "")

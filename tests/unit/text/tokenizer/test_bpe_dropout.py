@@ -333,19 +333,19 @@ def test_no_texts_have_no_tokens():
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bpe"])
-def test_other_kinds_are_refused(kind):
+def test_other_kinds_are_rejected(kind):
     with pytest.raises(SettingsError, match=rf"kind {kind} has none; set tokenizer\.kind = 'bpe'"):
         BpeDropout(trained(kind), 0.1, 0)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, math.nan, math.inf])
-def test_impossible_rates_are_refused(rate):
+def test_impossible_rates_are_rejected(rate):
     with pytest.raises(SettingsError, match="between 0 and 1"):
         BpeDropout(trained(), rate, 0)
 
 
 @pytest.mark.parametrize(("part", "value"), [("ignore_merges", True), ("continuing_subword_prefix", "")])
-def test_tokenizers_that_join_otherwise_are_refused(part, value):
+def test_tokenizers_that_join_otherwise_are_rejected(part, value):
     content = json.loads(trained().to_json())
     content["model"][part] = value
     with pytest.raises(SettingsError, match=f"does not support .*{part}"):

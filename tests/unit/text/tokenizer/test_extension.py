@@ -97,7 +97,7 @@ def test_a_new_character_stands_for_its_bytes_and_a_new_word_for_the_unknown() -
 
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece", "byte"])
-def test_other_kinds_are_refused_in_one_sentence(kind: str) -> None:
+def test_other_kinds_are_rejected_in_one_sentence(kind: str) -> None:
     with pytest.raises(SettingsError, match=f"cannot be added to a tokenizer of kind {kind}"):
         extend(before(kind), NEW, 5, 2)
 

@@ -109,7 +109,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_damaged_or_foreign_file_is_refused_with_one_sentence(name):
+def test_a_damaged_or_foreign_file_is_rejected_with_one_sentence(name):
     with pytest.raises(ModelFolderError) as refusal:
         Tokenizer.from_json(BAD[name](), "runs/copy/tokenizer.json")
     assert str(refusal.value).startswith("runs/copy/tokenizer.json: is not a tokenizer trained by transduce (")
@@ -121,7 +121,7 @@ def test_the_table_of_damage_starts_from_sound_files():
         assert Tokenizer.from_json(changed(kind, lambda file: None), "sound").to_json() == trained(kind).to_json()
 
 
-def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path):
+def test_a_file_that_is_no_text_or_too_large_is_rejected(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(b"\x89PNG\xff")
     with pytest.raises(ModelFolderError, match=r"tokenizer\.json: is not a tokenizer"):
         Tokenizer.load(tmp_path / "tokenizer.json")

@@ -172,14 +172,14 @@ def test_every_part_of_a_long_text_has_its_language() -> None:
     assert {part.tokens[0] for part in cut_tokens(marian(), typed, 17)} == {marian().tags[">>deu<<"]}
 
 
-def test_words_to_be_said_or_not_have_no_language() -> None:
+def test_required_and_forbidden_words_have_no_language() -> None:
     _, target = m2m().sides()
     constraints = Constraints(target, forbid=["fox"], terms={"x": "the dog"})
     assert constraints.forbidden == [target.encode("fox")]
     assert constraints.required("x") == [target.encode("the dog")]
 
 
-def test_half_characters_are_refused() -> None:
+def test_half_characters_are_rejected() -> None:
     with pytest.raises(DataError, match="character 3 is a lone surrogate"):
         marian().encode_batch(["fine", "a \ud800"])
 
@@ -259,7 +259,7 @@ BAD: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_damaged_file_is_refused_with_one_sentence(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_rejected_with_one_sentence(name: str, tmp_path: Path) -> None:
     content, reason = BAD[name]
     (tmp_path / "tokenizer.json").write_text(content())
     with pytest.raises(ModelFolderError) as refusal:

@@ -116,7 +116,7 @@ def test_names_are_those_of_the_library_and_the_frame_is_seen(name: str) -> None
     assert codec.frame == ([0], [theirs.token_to_id("</s>")])
 
 
-def test_what_the_file_does_not_call_special_can_be_said_to_be() -> None:
+def test_what_the_file_does_not_call_special_can_be_declared_special() -> None:
     codec = LibraryCodec(json.loads(content("unigram")), special=["[quote]", "never"])
     assert codec.special == both("unigram")[0].special | {both("unigram")[1].token_to_id("[quote]")}
     assert codec.decode(codec.encode_batch(["[quote]"])[0]) == "[quote]"
@@ -203,7 +203,7 @@ BAD: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_refused_with_one_sentence(name: str) -> None:
+def test_a_bad_file_is_rejected_with_one_sentence(name: str) -> None:
     what = "a tokenizer that can be read"
     with pytest.raises(ModelFolderError) as refusal, wrap_errors("mt/tokenizer.json", what, "download it again"):
         LibraryCodec(BAD[name]())

@@ -94,7 +94,7 @@ def test_any_text_at_all_has_the_same_tokens(name: str, text: str) -> None:
     assert codec.encode_batch([text]) == [theirs.encode(text)]
 
 
-def test_equally_good_pieces_are_told_apart_as_sentencepiece_does() -> None:
+def test_equally_good_pieces_are_ranked_as_by_sentencepiece() -> None:
     """Of "000", "0 00" and "00 0" have the same score but for how sums are rounded."""
     codec, theirs = both("unigram, nmt_nfkc")
     runs = [letter * times for letter in ("0", ".", "!", "-", "ha", "a") for times in range(1, 40)]
@@ -188,7 +188,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_refused_with_one_sentence(name: str) -> None:
+def test_a_bad_file_is_rejected_with_one_sentence(name: str) -> None:
     content, reason = BAD[name]
     with pytest.raises(ModelFolderError) as refusal:
         read_sentencepiece(content(), "mt/source.spm")
@@ -201,7 +201,7 @@ def test_the_table_of_bad_files_starts_from_a_sound_one() -> None:
         assert SentencePieceCodec(read_sentencepiece(content, "sound")).encode_batch(["ab"])
 
 
-def test_damaged_files_are_refused_or_read_and_nothing_else() -> None:
+def test_damaged_files_are_rejected_or_read_and_nothing_else() -> None:
     """Bits flipped, bytes left out and put in, hundreds of times."""
     chance = random.Random(3)
     sound = [trained(model_type="unigram"), trained(model_type="bpe", normalization_rule_name="identity")]

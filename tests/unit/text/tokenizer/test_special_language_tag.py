@@ -50,7 +50,7 @@ def test_tags_added_later_change_nothing_else(kind: str) -> None:
     assert with_some.vocabulary == [*plain.vocabulary, ">>de<<"] and with_some.encode(TEXT) == plain.encode(TEXT)
 
 
-def test_a_vocabulary_without_room_for_the_tags_is_refused() -> None:
+def test_a_vocabulary_without_room_for_the_tags_is_rejected() -> None:
     config = TokenizerConfig(kind="bpe", vocab_size=260)
     with pytest.raises(SettingsError, match="too small for the tags of 2 languages"):
         train_tokenizer("bpe", [TEXT], config, ["de", "fr"])
@@ -87,7 +87,7 @@ def test_notes_say_it_and_other_notes_do_not() -> None:
     asked = Languages({"tags": {"target_tokens": {"de": 7, "fr": 8}}}, known, known)
     asked.select("fr")
     assert asked.prefix() == LanguagePrefix([8], []) and asked.prefix("de") == LanguagePrefix([7], [])
-    told = Languages(
+    reported = Languages(
         {
             "tags": {"place": "target", "target_tokens": {"de": 7}, "source_tokens": {"en": 9, "fr": 8}},
             "source_language": "en",
@@ -95,7 +95,9 @@ def test_notes_say_it_and_other_notes_do_not() -> None:
         known,
         known,
     )
-    assert told.prefix() == LanguagePrefix([9], [7]) and told.prefix(source_language="fr") == LanguagePrefix([8], [7])
+    assert reported.prefix() == LanguagePrefix([9], [7]) and reported.prefix(source_language="fr") == LanguagePrefix(
+        [8], [7]
+    )
     plain = Languages({"source_language": "de", "target_language": "en"}, known, known)
     assert plain.prefix() == plain.prefix("en") == LanguagePrefix([], [])
     with pytest.raises(SettingsError, match=r"into 'fr'.*from de into en"):
@@ -114,6 +116,6 @@ def test_notes_say_it_and_other_notes_do_not() -> None:
         {"target_tokens": {"a": 999}},
     ],
 )
-def test_damaged_notes_are_refused(tags: Any) -> None:
+def test_damaged_notes_are_rejected(tags: Any) -> None:
     with pytest.raises(ModelFolderError, match="the note 'tags'"):
         Languages({"tags": tags}, tagged("byte"), tagged("byte"))

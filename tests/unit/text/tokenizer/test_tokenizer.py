@@ -220,7 +220,7 @@ def test_byte_symbols_are_those_of_the_library():
         ({"vocab": 8000}, "did you mean 'vocab_size'"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(table, words):
+def test_settings_that_make_no_sense_are_rejected(table, words):
     with pytest.raises(SettingsError) as refusal:
         TokenizerConfig.from_table(table, "[tokenizer]")
     assert words in str(refusal.value)

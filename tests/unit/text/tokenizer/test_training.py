@@ -47,7 +47,7 @@ def test_a_vocabulary_of_nothing_is_an_error(kind, text):
         train_tokenizer(kind, [text], TokenizerConfig())
 
 
-def test_an_unknown_kind_is_refused_with_a_suggestion():
+def test_an_unknown_kind_is_rejected_with_a_suggestion():
     with pytest.raises(SettingsError, match="'chracter'; did you mean 'character'"):
         train_tokenizer("chracter", TEXTS, TokenizerConfig())
 

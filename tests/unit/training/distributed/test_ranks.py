@@ -147,8 +147,10 @@ def test_where_one_rank_runs_out_of_memory_both_go_on_in_smaller_micro_batches(
     close(alone[0] / "even", together[0] / "short")
     first, second = (seen["short"] for seen in together[1])
     assert first["weights"] == second["weights"]
-    said = [event for event in read_journal(together[0] / "short/journal.jsonl") if event["event"] == "out_of_memory"]
-    assert said == [{"event": "out_of_memory", "update": STOP, "micro_batch_tokens": 18}]
+    message = [
+        event for event in read_journal(together[0] / "short/journal.jsonl") if event["event"] == "out_of_memory"
+    ]
+    assert message == [{"event": "out_of_memory", "update": STOP, "micro_batch_tokens": 18}]
 
 
 def test_of_a_sharded_model_each_rank_holds_a_part(together: tuple[Path, list[dict[str, Any]]]) -> None:
@@ -183,14 +185,14 @@ def test_the_model_of_a_sharded_run_is_as_any_other(
 
 def test_all_ranks_stop_after_the_same_update(together: tuple[Path, list[dict[str, Any]]]) -> None:
     assert [seen["stopped"]["update"] for seen in together[1]] == [STOP, STOP]
-    assert all(f"stopped at update {STOP}" in seen["stopped"]["said"] for seen in together[1])
+    assert all(f"stopped at update {STOP}" in seen["stopped"]["message"] for seen in together[1])
 
 
 def test_no_rank_leaves_before_the_leader_has_saved_whatever_signals_come(
     together: tuple[Path, list[dict[str, Any]]],
 ) -> None:
     assert [(seen["late"]["update"], seen["late"]["saved"]) for seen in together[1]] == [(3, [3])] * 2
-    assert all("stopped at update 3" in seen["late"]["said"] for seen in together[1])
+    assert all("stopped at update 3" in seen["late"]["message"] for seen in together[1])
 
 
 def test_a_sharded_run_goes_on_in_one_process_and_the_other_way_round(
@@ -228,7 +230,7 @@ def test_sigterm_to_torchrun_stops_all_ranks_with_everything_saved(tmp_path: Pat
         lines = journal.read_text().count("\n") + 3
 
 
-def test_a_signal_that_comes_while_ranks_ask_each_other_is_heard_at_the_next_update(
+def test_a_signal_during_communication_between_ranks_is_handled_at_the_next_update(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     interruption = Interruption()

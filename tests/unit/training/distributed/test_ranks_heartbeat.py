@@ -24,7 +24,7 @@ def test_who_falls_silent_is_named_after_some_looks_and_not_before() -> None:
     assert first.beat() == []
 
 
-def test_nobody_is_missed_who_has_not_come_yet_or_said_goodbye() -> None:
+def test_a_rank_that_has_not_joined_or_has_left_is_not_missed() -> None:
     store = HashStore()
     first, second = (Heartbeat(store, rank, 2) for rank in range(2))
     for _ in range(3 * MISSED_BEATS):
@@ -37,16 +37,16 @@ def test_nobody_is_missed_who_has_not_come_yet_or_said_goodbye() -> None:
 
 def test_the_process_is_ended_when_another_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "INTERVAL", 0.001)
-    store, told = HashStore(), threading.Event()
+    store, reported = HashStore(), threading.Event()
     lost: list[int] = []
 
     def give_up(ranks: list[int]) -> None:
         lost.extend(ranks)
-        told.set()
+        reported.set()
 
     Heartbeat(store, 1, 2).beat()
     with beating(Heartbeat(store, 0, 2), give_up):
-        assert told.wait(30)
+        assert reported.wait(30)
     assert lost == [1]
     assert store.get("heartbeat/0") == b"done"
 
