@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import transduce
-from transduce.text import read_lines
+from transduce.text.lines import read_lines
 
 
 def main(run: str, source: str, output: str) -> None:

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.data.batching import cut_by_budget
-from transduce.data.ragged import Lengths
-from transduce.data.store import BlockLengths, CorpusRows, Split
+from transduce.data.store import CorpusRows, Split
 from transduce.errors import DataError, SettingsError
 from transduce.rng import Rows, permute, round_keys
 
@@ -41,13 +40,21 @@ START = Position()
 """Where a run begins."""
 
 
+class RowLengths(Protocol):
+    """The lengths of one side of a corpus."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.int64]: ...
+
+
 class BatchSampler:
     """The endless deterministic sequence of batches of one corpus, as row numbers."""
 
     def __init__(
         self,
-        source_lengths: Lengths | NDArray[np.int64],
-        target_lengths: Lengths | BlockLengths | NDArray[np.int64],
+        source_lengths: RowLengths,
+        target_lengths: RowLengths,
         tokens: int,
         seed: int,
         bucket_size: int = BUCKET_SIZE,
@@ -218,14 +225,6 @@ def _fraction(corpus: CorpusRows) -> int:
 
 CHUNK = 2**20
 """Rows that are measured together, so that memory does not grow with the corpus."""
-
-
-class RowLengths(Protocol):
-    """The lengths of one side of a corpus."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.int64]: ...
 
 
 class Curriculum:

@@ -112,11 +112,6 @@ class Lengths:
         starts, ends = bounds_of(self._offsets, rows)
         return ends - starts
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Return all lengths as one array: for small corpora."""
-        lengths = self[:]
-        return lengths if dtype is None else lengths.astype(dtype)
-
 
 def bounds_of(offsets: Array | FileArray, rows: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return where each of these rows starts and ends."""

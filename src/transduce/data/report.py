@@ -10,6 +10,7 @@ import pydantic
 from numpy.typing import NDArray
 
 from transduce.config import Config
+from transduce.data.settings import SPLITS
 from transduce.text.corpus import Pair
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import LanguageTags, listed
@@ -175,13 +176,7 @@ class Report(Config):
 
     def splits(self) -> dict[str, SplitReport]:
         """Return the splits there are, by name."""
-        splits = {
-            "train": self.train,
-            "validation": self.validation,
-            "test": self.test,
-            "extra_validation": self.extra_validation,
-        }
-        return {name: split for name, split in splits.items() if split is not None}
+        return {name: split for name in SPLITS if (split := getattr(self, name)) is not None}
 
     def lines(self) -> Iterator[str]:
         """Yield the report as lines to read."""
@@ -209,11 +204,11 @@ class Report(Config):
             )
 
 
-def _corpus_lines(corpus: CorpusReport) -> Iterator[str]:
+def _corpus_line(corpus: CorpusReport) -> str:
     dropped = [f"{count:,} dropped ({REASONS[reason]})" for reason, count in corpus.dropped.items()]
     held = [f"{corpus.held_out:,} held out"] if corpus.held_out else []
     counts = ", ".join([f"{corpus.read:,} read", f"{corpus.kept:,} kept", *held, *dropped])
-    yield f"  {corpus.name}: weight {corpus.weight:g}: {counts}"
+    return f"  {corpus.name}: weight {corpus.weight:g}: {counts}"
 
 
 def _split_lines(name: str, split: SplitReport, noun: str) -> Iterator[str]:
@@ -221,8 +216,7 @@ def _split_lines(name: str, split: SplitReport, noun: str) -> Iterator[str]:
     noun = noun if split.text is None else "document"
     pairs = noun if split.read == 1 else f"{noun}s"
     yield f"{name:<12} {split.read:,} {pairs} read, {split.kept:,} kept, {split.dropped:,} dropped{held}"
-    for corpus in split.corpora or ():
-        yield from _corpus_lines(corpus)
+    yield from map(_corpus_line, split.corpora or ())
     for reason, issue in split.issues.items():
         for count, verb in ((issue.dropped, "dropped"), (issue.kept, "kept")):
             if count:
@@ -231,18 +225,16 @@ def _split_lines(name: str, split: SplitReport, noun: str) -> Iterator[str]:
             where = "" if example.corpus is None else f"{example.corpus}: "
             yield f"    {where}line {example.line:,}: {example.source!r} | {example.target!r}"
     if split.text is not None:
-        unknown = _unknown(split.target)
         yield (
             f"  text     {split.target.tokens:>10,}  tokens of {split.text.characters:,} characters, "
-            f"{split.text.words:,} words, {split.text.bytes:,} bytes{unknown}"
+            f"{split.text.words:,} words, {split.text.bytes:,} bytes{_unknown(split.target)}"
         )
         return
     sides = (("source", split.source), ("target", split.target)) if noun == "pair" else (("text", split.source),)
     for side_name, side in sides:
-        unknown = _unknown(side)
         yield (
             f"  {side_name:<8} {side.tokens:>10,}  tokens; a line has {side.median} (median), "
-            f"{side.percentile_90} (90 %), {side.percentile_99} (99 %), at most {side.longest}{unknown}"
+            f"{side.percentile_90} (90 %), {side.percentile_99} (99 %), at most {side.longest}{_unknown(side)}"
         )
 
 
@@ -362,15 +354,11 @@ class LengthCounter:
         """Return the counts and percentiles."""
         total = int(self._by_length.sum())
         reached = np.cumsum(self._by_length)
-        at = [int(np.searchsorted(reached, max(1, np.ceil(share * total)))) for share in (0.5, 0.9, 0.99, 1.0)]
-        median, percentile_90, percentile_99, longest = at if total else (0, 0, 0, 0)
+        shares = {"median": 0.5, "percentile_90": 0.9, "percentile_99": 0.99, "longest": 1.0} if total else {}
         return SideStatistics(
             tokens=int(self._by_length @ np.arange(len(self._by_length))),
             unknown=None if self._token is None else self._unknown,
-            median=median,
-            percentile_90=percentile_90,
-            percentile_99=percentile_99,
-            longest=longest,
+            **{name: int(np.searchsorted(reached, max(1, np.ceil(part * total)))) for name, part in shares.items()},
         )
 
 

@@ -214,8 +214,8 @@ class Scene:
         """The picture as text."""
         rows = [[BACKGROUND] * SIDE for _ in range(SIDE)]
         for shape in self.shapes:
-            for row, (start, end) in enumerate(spans(shape.kind, shape.size), start=shape.top):
-                rows[row][shape.left + start : shape.left + end] = [shape.colour] * (end - start)
+            for row, column in shape.pixels():
+                rows[row][column] = shape.colour
         return "".join(pixel for row in rows for pixel in row)
 
     @property

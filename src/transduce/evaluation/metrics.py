@@ -272,16 +272,6 @@ def chrf_metric(word_order: int = 0, lowercase: bool = False) -> SacreMetric:
     return SacreMetric("chrF2" + "+" * word_order, lambda: CHRF(word_order=word_order, lowercase=lowercase))
 
 
-def bleu(hypotheses: Sequence[str], references: References, tokenize: str = "13a", lowercase: bool = False) -> Score:
-    """Score a corpus by BLEU; each sentence has one or several references."""
-    return bleu_metric(tokenize, lowercase).score(hypotheses, references)
-
-
-def chrf(hypotheses: Sequence[str], references: References, word_order: int = 0, lowercase: bool = False) -> Score:
-    """Score a corpus by chrF; with several references the best one counts for each sentence."""
-    return chrf_metric(word_order, lowercase).score(hypotheses, references)
-
-
 def _streams(references: Sequence[tuple[str, ...]]) -> list[list[str | None]]:
     """Turn references per sentence into sacreBLEU's streams: the i-th of every sentence, None where there is none."""
     most = max(map(len, references))

@@ -69,9 +69,7 @@ def interval(
 ) -> Interval:
     """Return the score with its bootstrap interval; the same seed gives the same numbers."""
     counts = metric.statistics(hypotheses, references)
-    scores = np.array([metric.value(weight @ counts) for weight in _resamples(len(counts), samples, seed)])
-    low, high = _middle(scores)
-    return Interval(metric.value(counts.sum(axis=0)), float(scores.mean()), low, high, samples)
+    return intervals(lambda weights: {"": metric.value(weights @ counts)}, len(counts), samples, seed)[""]
 
 
 def intervals(

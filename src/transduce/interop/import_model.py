@@ -26,7 +26,7 @@ from transduce.interop.torch_transformer import torch_tokenizers
 from transduce.model_folder import ModelFolder, put_weights, save_model, weights_of
 from transduce.models import catalog
 from transduce.models.interface import EncoderModel, LanguageModel, VocabularySizes
-from transduce.text.tokenizer.file import wrap_errors
+from transduce.text.tokenizer.base import wrap_errors
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import LibraryCodec
 

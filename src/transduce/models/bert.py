@@ -23,7 +23,7 @@ from transduce.models.block import (
     apply_block,
     broadcast,
 )
-from transduce.models.head import LabelHead, LanguageHead, SpanHead, TagHead
+from transduce.models.head import LanguageHead, prediction_head
 from transduce.models.interface import EncoderModel, Encoding, Head, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
@@ -125,17 +125,13 @@ class Bert(EncoderModel):
         self.pooler = Linear(config.model_dim, config.model_dim) if config.is_pooled else None
         self.head = self._make_head()
 
-    @property
-    def width(self) -> int:
-        return self.config.model_dim
-
     def forward(
         self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
     ) -> Encoding:
         hidden, allowed_B11N = self.embedding(tokens, segments), broadcast(allowed)
         passed = [hidden]
         for block in self.encoder:
-            hidden = apply_block(block, self.gradient_checkpointing and self.training, hidden, allowed_B11N)
+            hidden = apply_block(block, self.recomputes, hidden, allowed_B11N)
             if layers:
                 passed.append(hidden)
         pooled_BD = None if self.pooler is None else torch.tanh(self.pooler(hidden[:, 0]))
@@ -143,11 +139,6 @@ class Bert(EncoderModel):
 
     def _make_head(self) -> Head | None:
         config = self.config
-        dim, rate = config.model_dim, config.head_dropout
         if config.head == "language":
-            return LanguageHead(self.embedding.tokens, config.make_norm(dim), config.next_sentence)
-        if config.head == "labels":
-            return LabelHead(dim, config.num_labels, rate)
-        if config.head == "tags":
-            return TagHead(dim, config.num_labels, rate)
-        return SpanHead(dim) if config.head == "span" else None
+            return LanguageHead(self.embedding.tokens, config.make_norm(config.model_dim), config.next_sentence)
+        return prediction_head(config.head, config.model_dim, config.num_labels, config.head_dropout)

@@ -50,7 +50,7 @@ WITH_DISTANCES = ("alibi", "shaw", "buckets")
 def make_kernel(config: BlockConfig) -> Kernel | None:
     """Return the kernel of one layer, None for full attention."""
     shape = config.head_shape
-    scale = shape.key_dim**-0.5 if shape.scaled else 1.0
+    scale = shape.scale
     if config.attention == "window":
         return Window(scale, config.window, config.dilation, config.global_tokens)
     if config.attention == "strided":
@@ -348,6 +348,23 @@ def apply_block(block: nn.Module, checkpointing: bool, *inputs: Any) -> Tensor:
     return passed
 
 
+def recomputed(block: nn.Module, *inputs: Any) -> Any:
+    """Return block(*inputs), storing the inputs only: gradient checkpointing (Chen et al. 2016).
+
+    Activations are recomputed in the backward pass, with the same dropout masks: they are keyed. Memory grows with one
+    block instead of all of them, for about a third more time.
+    """
+    sites = [module for module in block.modules() if isinstance(module, Dropout)]
+    calls = [site.calls for site in sites]
+
+    def run(*again: Any) -> Any:
+        for site, count in zip(sites, calls, strict=True):
+            site.calls = count
+        return block(*again)
+
+    return checkpoint(run, *inputs, use_reentrant=False)
+
+
 def broadcast(allowed: Tensor) -> Tensor | None:
     """(B M) -> (B 1 1 M), or None without padding, so that kernels need no mask."""
     return None if bool(allowed.all()) else allowed[:, None, None, :]
@@ -386,21 +403,3 @@ def _feed_forward(config: BlockConfig) -> nn.Module:
 
 def _residual(config: BlockConfig) -> nn.Module:
     return RESIDUAL[config.norm](config.model_dim, config.dropout, config.make_norm)
-
-
-# Gradient checkpointing (Chen et al. 2016): activations inside a block are recomputed in the backward pass.
-#
-# Memory grows with one block instead of all of them, for about a third more time.
-
-
-def recomputed(block: nn.Module, *inputs: Any) -> Any:
-    """Return block(*inputs), storing the inputs only. Dropout masks are the same both times: they are keyed."""
-    sites = [module for module in block.modules() if isinstance(module, Dropout)]
-    calls = [site.calls for site in sites]
-
-    def run(*again: Any) -> Any:
-        for site, count in zip(sites, calls, strict=True):
-            site.calls = count
-        return block(*again)
-
-    return checkpoint(run, *inputs, use_reentrant=False)

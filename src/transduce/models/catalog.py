@@ -28,123 +28,67 @@ from transduce.nn.initialization import initialize
 class Entry:
     """A model: its class, its settings, and its presets by name. A published preset never changes."""
 
-    model: Callable[[Any, VocabularySizes], Model]
+    model: type[Model]
     config: type[Config]
     presets: Mapping[str, Callable[[], Config]]
+
+
+def _presets(*made: Callable[[], Config]) -> dict[str, Callable[[], Config]]:
+    """Presets by name: a preset is a function of that name."""
+    return {preset.__name__: preset for preset in made}
 
 
 MODELS: dict[str, Entry] = {
     "transformer": Entry(
         transformer.Transformer,
         transformer.TransformerConfig,
-        {
-            "paper_base": transformer.paper_base,
-            "paper_big": transformer.paper_big,
-            "small": transformer.small,
-            "tiny": transformer.tiny,
-        },
+        _presets(transformer.paper_base, transformer.paper_big, transformer.small, transformer.tiny),
     ),
-    "rnn": Entry(
-        rnn.Rnn,
-        rnn.RnnConfig,
-        {
-            "sutskever": rnn.sutskever,
-            "cho": rnn.cho,
-            "bahdanau": rnn.bahdanau,
-            "luong": rnn.luong,
-        },
-    ),
+    "rnn": Entry(rnn.Rnn, rnn.RnnConfig, _presets(rnn.sutskever, rnn.cho, rnn.bahdanau, rnn.luong)),
     "conv_seq2seq": Entry(
         conv_seq2seq.ConvSeq2Seq,
         conv_seq2seq.ConvSeq2SeqConfig,
-        {
-            "conv_paper": conv_seq2seq.conv_paper,
-            "conv_ladder": conv_seq2seq.conv_ladder,
-            "conv_small": conv_seq2seq.conv_small,
-        },
+        _presets(conv_seq2seq.conv_paper, conv_seq2seq.conv_ladder, conv_seq2seq.conv_small),
     ),
-    "bytenet": Entry(
-        bytenet.ByteNet,
-        bytenet.ByteNetConfig,
-        {"bytenet_paper": bytenet.bytenet_paper, "bytenet_small": bytenet.bytenet_small},
-    ),
-    "neural_gpu": Entry(
-        neural_gpu.NeuralGpu,
-        neural_gpu.NeuralGpuConfig,
-        {"neural_gpu": neural_gpu.neural_gpu},
-    ),
+    "bytenet": Entry(bytenet.ByteNet, bytenet.ByteNetConfig, _presets(bytenet.bytenet_paper, bytenet.bytenet_small)),
+    "neural_gpu": Entry(neural_gpu.NeuralGpu, neural_gpu.NeuralGpuConfig, _presets(neural_gpu.neural_gpu)),
     "extended_neural_gpu": Entry(
         extended_neural_gpu.ExtendedNeuralGpu,
         extended_neural_gpu.ExtendedNeuralGpuConfig,
-        {
-            "extended_neural_gpu": extended_neural_gpu.extended_neural_gpu,
-            "extended_neural_gpu_small": extended_neural_gpu.extended_neural_gpu_small,
-        },
+        _presets(extended_neural_gpu.extended_neural_gpu, extended_neural_gpu.extended_neural_gpu_small),
     ),
-    "gpt": Entry(
-        gpt.Gpt,
-        gpt.GptConfig,
-        {
-            "gpt2": gpt.gpt2,
-            "gpt2_medium": gpt.gpt2_medium,
-            "gpt_mini": gpt.gpt_mini,
-            "llama_mini": gpt.llama_mini,
-        },
-    ),
+    "gpt": Entry(gpt.Gpt, gpt.GptConfig, _presets(gpt.gpt2, gpt.gpt2_medium, gpt.gpt_mini, gpt.llama_mini)),
     "recurrent_lm": Entry(
         recurrent_lm.RecurrentLm,
         recurrent_lm.RecurrentLmConfig,
-        {
-            "mikolov": recurrent_lm.mikolov,
-            "zaremba_medium": recurrent_lm.zaremba_medium,
-            "zaremba_large": recurrent_lm.zaremba_large,
-            "lstm_mini": recurrent_lm.lstm_mini,
-            "gru_mini": recurrent_lm.gru_mini,
-        },
+        _presets(
+            recurrent_lm.mikolov,
+            recurrent_lm.zaremba_medium,
+            recurrent_lm.zaremba_large,
+            recurrent_lm.lstm_mini,
+            recurrent_lm.gru_mini,
+        ),
     ),
-    "t5": Entry(
-        transformer.Transformer,
-        t5.T5Config,
-        {
-            "t5_small": t5.t5_small,
-            "t5_base": t5.t5_base,
-            "t5_v1_1_small": t5.t5_v1_1_small,
-            "t5_mini": t5.t5_mini,
-        },
-    ),
+    "t5": Entry(transformer.Transformer, t5.T5Config, _presets(t5.t5_small, t5.t5_base, t5.t5_v1_1_small, t5.t5_mini)),
     "universal": Entry(
-        universal.Universal,
-        universal.UniversalConfig,
-        {"universal_base": universal.universal_base, "universal_mini": universal.universal_mini},
+        universal.Universal, universal.UniversalConfig, _presets(universal.universal_base, universal.universal_mini)
     ),
     "universal_encoder": Entry(
-        universal.UniversalEncoder,
-        universal.UniversalEncoderConfig,
-        {"universal_encoder": universal.universal_encoder},
+        universal.UniversalEncoder, universal.UniversalEncoderConfig, _presets(universal.universal_encoder)
     ),
-    "bert": Entry(
-        bert.Bert,
-        bert.BertConfig,
-        {"bert_base": bert.bert_base, "bert_large": bert.bert_large, "bert_mini": bert.bert_mini},
-    ),
+    "bert": Entry(bert.Bert, bert.BertConfig, _presets(bert.bert_base, bert.bert_large, bert.bert_mini)),
     "memory_network": Entry(
         memory_network.MemoryNetwork,
         memory_network.MemoryNetworkConfig,
-        {"memn2n": memory_network.memn2n, "memn2n_layerwise": memory_network.memn2n_layerwise},
+        _presets(memory_network.memn2n, memory_network.memn2n_layerwise),
     ),
     "turing_machine": Entry(
         turing_machine.TuringMachine,
         turing_machine.TuringMachineConfig,
-        {
-            "ntm_lstm": turing_machine.ntm_lstm,
-            "ntm_feed_forward": turing_machine.ntm_feed_forward,
-            "lstm_alone": turing_machine.lstm_alone,
-        },
+        _presets(turing_machine.ntm_lstm, turing_machine.ntm_feed_forward, turing_machine.lstm_alone),
     ),
     "captioner": Entry(
-        captioner.Captioner,
-        captioner.CaptionerConfig,
-        {"captioner_paper": captioner.captioner_paper, "captioner_small": captioner.captioner_small},
+        captioner.Captioner, captioner.CaptionerConfig, _presets(captioner.captioner_paper, captioner.captioner_small)
     ),
 }
 
@@ -163,14 +107,12 @@ def name_of(config: Config) -> str:
 
 def is_language_model(config: Config) -> bool:
     """Whether these settings belong to a language model."""
-    model = entry(name_of(config)).model
-    return isinstance(model, type) and issubclass(model, LanguageModel)
+    return issubclass(entry(name_of(config)).model, LanguageModel)
 
 
 def is_text_encoder(config: Config) -> bool:
     """Whether these settings belong to an encoder model."""
-    model = entry(name_of(config)).model
-    return isinstance(model, type) and issubclass(model, EncoderModel)
+    return issubclass(entry(name_of(config)).model, EncoderModel)
 
 
 def task_of(config: Config) -> str:
@@ -183,7 +125,7 @@ def task_of(config: Config) -> str:
 def accepts_context(config: Config) -> bool:
     """Whether the model takes any number of texts: context facts, then a question."""
     model = entry(name_of(config)).model
-    return isinstance(model, type) and issubclass(model, EncoderModel) and model.max_texts is None
+    return issubclass(model, EncoderModel) and model.max_texts is None
 
 
 def labels_are_words(config: Config) -> bool:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transduce.models.block import BlockConfig, Past, empty_past, past_relation
 from transduce.models.interface import State
 from transduce.nn.attention.dot_product import per_group
+from transduce.nn.attention.kernel import minus_infinity
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.embedding import Embedding
 from transduce.nn.hook import HookPoint
@@ -173,7 +174,7 @@ class DecoderStep:
         self.final_norm = None if isinstance(final_norm, nn.Identity) else _norm(final_norm)
         self.pre_norm = pre_norm
         self.shape = shape
-        self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
+        self.scale = shape.scale
         self._has_relative_embeddings = any(isinstance(module, RelativeEmbeddings) for module in blocks.modules())
         self._hooks = [module._forward_hooks for module in blocks.modules() if isinstance(module, HookPoint)]
 
@@ -191,10 +192,11 @@ class DecoderStep:
         memory: KeptMemory | None = None,
     ) -> Tensor:
         """Process one more token of each row and append it to the past.  (R D) -> (R D)."""
-        own_bias = _bias(past.allowed(1), hidden.dtype)
+        own_allowed, memory_allowed = past.allowed(1), None if memory is None else memory.allowed
+        own_bias = None if own_allowed is None else minus_infinity(own_allowed, hidden)
         if relation.bias is not None:
             own_bias = relation.bias if own_bias is None else own_bias + relation.bias
-        memory_bias = None if memory is None else _bias(memory.allowed, hidden.dtype)
+        memory_bias = None if memory_allowed is None else minus_infinity(memory_allowed, hidden)
         pre_norm = self.pre_norm
         for number, layer in enumerate(self.layers):
             added = self._self_attention(
@@ -239,13 +241,6 @@ class DecoderStep:
 def _product(layer: Linear) -> Product:
     """A layer's product without its module."""
     return layer.packed or partial(F.linear, weight=layer.weight, bias=layer.bias)
-
-
-def _bias(allowed: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """The mask as a bias: zero, or minus infinity where attention is not allowed."""
-    if allowed is None:
-        return None
-    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, -torch.inf)
 
 
 def _norm(norm: Any) -> Norm:

@@ -132,7 +132,7 @@ class Gpt(LanguageModel[StackState]):
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
         relation = self.relative_positions(place_1T, place_1T)
         for block in self.decoder:
-            hidden = apply_block(block, self.gradient_checkpointing and self.training, hidden, None, relation, True)
+            hidden = apply_block(block, self.recomputes, hidden, None, relation, True)
         normalised: Tensor = self.decoder_norm(hidden)
         return normalised
 

@@ -12,6 +12,15 @@ from transduce.nn.embedding import Embedding, Output
 from transduce.nn.linear import Linear
 
 
+def prediction_head(kind: str, dim: int, num_labels: int, dropout: float) -> Head | None:
+    """Return the head for `labels`, `tags` or `span`; None for `none`."""
+    if kind == "labels":
+        return LabelHead(dim, num_labels, dropout)
+    if kind == "tags":
+        return TagHead(dim, num_labels, dropout)
+    return SpanHead(dim) if kind == "span" else None
+
+
 class LanguageHead(Head):
     """Masked language modelling with tied embeddings, and next-sentence prediction.
 

@@ -164,6 +164,11 @@ class Model(nn.Module, ABC):
         """Width of the output layer's input; the paper's learning rate schedule depends on it."""
 
     @property
+    def recomputes(self) -> bool:
+        """Whether blocks recompute their activations in this pass."""
+        return self.gradient_checkpointing and self.training
+
+    @property
     def image_size(self) -> int | None:
         """Pixels per side where sources are images, one token per pixel; None for text."""
         return None
@@ -276,11 +281,17 @@ class EncoderModel(Model):
     """Texts → vectors, and the predictions of its head."""
 
     has_target = False
+    config: Any
+    """Its settings, with the width `model_dim`."""
     head: Head | None
     max_texts: ClassVar[int | None] = 2
     """Number of texts that are encoded together; None for any number: context facts, then a question."""
     attends_to_facts: ClassVar[bool] = False
     """Whether its attention weights are over facts instead of tokens."""
+
+    @property
+    def width(self) -> int:
+        return int(self.config.model_dim)
 
     @abstractmethod
     def forward(

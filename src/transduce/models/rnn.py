@@ -13,22 +13,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from transduce.config import Config
+from transduce.models.block import Layers, Rate, Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
-from transduce.nn.attention.additive import AdditiveAttention, MultiplicativeAttention, ProjectedMemory
+from transduce.nn.attention.additive import (
+    AdditiveAttention,
+    MultiplicativeAttention,
+    ProjectedMemory,
+    SingleHeadAttention,
+)
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
-from transduce.nn.recurrence import Bridge, Carried, Cell, PassOn, Recurrence, reversed_within
-
-Width = Annotated[int, Field(ge=1, le=65_536)]
-Layers = Annotated[int, Field(ge=1, le=1_000)]
-Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+from transduce.nn.recurrence import Bridge, Carried, Cell, Recurrence, reversed_within
 
 
 class RnnConfig(Config):
@@ -214,16 +216,22 @@ class ContextDecoder(Decoder):
         return torch.cat([embedded, hidden_RTH, context_RTN], dim=-1), carried
 
 
-class AdditiveDecoder(Decoder):
+class AttentionDecoder(Decoder):
+    """A decoder with attention to every source position."""
+
+    cross_attention: SingleHeadAttention
+
+    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
+        return self.cross_attention.project_memory(memory.states, memory.allowed)
+
+
+class AdditiveDecoder(AttentionDecoder):
     """Attends with the state before the token, whose input is token and context (Bahdanau et al., section 3.1)."""
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__()
         self.cross_attention = AdditiveAttention(config.hidden_dim, config.memory_dim, config.hidden_dim)
         self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.memory_dim)
-
-    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
-        return self.cross_attention.project_memory(memory.states, memory.allowed)
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         hidden: list[Tensor] = []
@@ -240,38 +248,40 @@ class AdditiveDecoder(Decoder):
         return torch.cat([torch.cat(hidden, dim=1), torch.cat(contexts, dim=1), embedded], dim=-1), carried
 
 
-class MultiplicativeDecoder(Decoder):
+class LuongDecoder(AttentionDecoder):
     """Attends with the state after the token: tanh(W [context; state]) (Luong et al., section 3.1)."""
 
-    def __init__(self, config: RnnConfig) -> None:
+    def __init__(self, config: RnnConfig, in_dim: int) -> None:
         super().__init__()
         projected = config.attention == "general"
         self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
-        self.recurrence = _decoder_recurrence(config, config.embedding_dim)
+        self.recurrence = _decoder_recurrence(config, in_dim)
         self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
 
-    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
-        return self.cross_attention.project_memory(memory.states, memory.allowed)
+    def attend(self, hidden: Tensor, source: ProjectedMemory) -> tuple[Tensor, Tensor]:
+        """Return the attentional vectors and the scores.  (R T H) -> (R T H), (R T M)."""
+        context_RTN, score_RTM = self.cross_attention(hidden, source)
+        return torch.tanh(self.out_proj(torch.cat([context_RTN, hidden], dim=-1))), score_RTM
+
+
+class MultiplicativeDecoder(LuongDecoder):
+    """All tokens at once."""
+
+    def __init__(self, config: RnnConfig) -> None:
+        super().__init__(config, config.embedding_dim)
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         hidden_RTH, carried = self.recurrence(embedded, carried)
-        context_RTN, score_RTM = self.cross_attention(hidden_RTH, source)
+        readout_RTH, score_RTM = self.attend(hidden_RTH, source)
         self.cross_attention.run_hooks([score_RTM], source)
-        return torch.tanh(self.out_proj(torch.cat([context_RTN, hidden_RTH], dim=-1))), carried
+        return readout_RTH, carried
 
 
-class InputFeedingDecoder(Decoder):
-    """Multiplicative attention whose output is also the next step's input (Luong et al., section 3.3)."""
+class InputFeedingDecoder(LuongDecoder):
+    """The attentional vector is also the next step's input (Luong et al., section 3.3)."""
 
     def __init__(self, config: RnnConfig) -> None:
-        super().__init__()
-        projected = config.attention == "general"
-        self.cross_attention = MultiplicativeAttention(config.hidden_dim, config.memory_dim, projected)
-        self.recurrence = _decoder_recurrence(config, config.embedding_dim + config.hidden_dim)
-        self.out_proj = nn.Linear(config.memory_dim + config.hidden_dim, config.hidden_dim, bias=False)
-
-    def project_memory(self, memory: RnnMemory) -> ProjectedMemory:
-        return self.cross_attention.project_memory(memory.states, memory.allowed)
+        super().__init__(config, config.embedding_dim + config.hidden_dim)
 
     def forward(self, embedded: Tensor, source: ProjectedMemory, carried: Carried) -> tuple[Tensor, Carried]:
         *recurrent, fed_1RH = carried
@@ -280,8 +290,7 @@ class InputFeedingDecoder(Decoder):
         scores: list[Tensor] = []
         for token_R1E in torch.split(embedded, 1, dim=1):
             hidden_R1H, inner = self.recurrence(torch.cat([token_R1E, fed_R1H], dim=-1), inner)
-            context_R1N, score_R1M = self.cross_attention(hidden_R1H, source)
-            fed_R1H = torch.tanh(self.out_proj(torch.cat([context_R1N, hidden_R1H], dim=-1)))
+            fed_R1H, score_R1M = self.attend(hidden_R1H, source)
             readouts.append(fed_R1H)
             scores.append(score_R1M)
         self.cross_attention.run_hooks(scores, source)
@@ -357,7 +366,7 @@ class Rnn(Transducer[RnnMemory, RnnState]):
 def _bridge(config: RnnConfig, num_carried: int) -> nn.Module:
     if config.bidirectional:
         return Bridge(num_carried, config.num_layers, config.memory_dim, config.hidden_dim)
-    return PassOn()
+    return nn.Identity()  # the encoder's final states
 
 
 def _decoder_recurrence(config: RnnConfig, in_dim: int) -> Recurrence:

@@ -134,7 +134,7 @@ class Transformer(Transducer[Memory, StackState]):
         place_1S = torch.arange(source.shape[1], device=source.device)[None]
         relation, allowed_B11S = self.source_relative_positions(place_1S, place_1S), broadcast(allowed)
         for block in self.encoder:
-            hidden = apply_block(block, self._recomputes, hidden, allowed_B11S, relation)
+            hidden = apply_block(block, self.recomputes, hidden, allowed_B11S, relation)
         return Memory(self.encoder_norm(hidden), allowed)
 
     def forward(self, target: Tensor, memory: Memory) -> Tensor:
@@ -143,7 +143,7 @@ class Transformer(Transducer[Memory, StackState]):
         place_1T = torch.arange(target.shape[1], device=target.device)[None]
         relation, allowed_B11M = self.target_relative_positions(place_1T, place_1T), broadcast(memory.allowed)
         for block in self.decoder:
-            hidden = apply_block(block, self._recomputes, hidden, memory.states, allowed_B11M, relation)
+            hidden = apply_block(block, self.recomputes, hidden, memory.states, allowed_B11M, relation)
         return self._scaled(self.decoder_norm(hidden))
 
     def start(self, memory: Memory, width: int = 1) -> StackState:
@@ -164,10 +164,6 @@ class Transformer(Transducer[Memory, StackState]):
 
     def step(self, tokens: Tensor, state: StackState) -> tuple[Tensor, StackState]:
         return self._scaled(state.stack.step(tokens, state)), state
-
-    @property
-    def _recomputes(self) -> bool:
-        return self.gradient_checkpointing and self.training
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden * self.config.model_dim**-0.5 if self.config.scale_output else hidden

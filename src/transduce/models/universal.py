@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from transduce.models.block import BlockConfig, DecoderBlock, EncoderBlock, Layers, Rate, broadcast, final_norm
 from transduce.models.decoder import DecoderState
-from transduce.models.head import LabelHead, SpanHead, TagHead
-from transduce.models.interface import AuxiliaryLoss, EncoderModel, Encoding, Head, Memory, Transducer, VocabularySizes
+from transduce.models.head import prediction_head
+from transduce.models.interface import AuxiliaryLoss, EncoderModel, Encoding, Memory, Transducer, VocabularySizes
 from transduce.models.transformer import SHARED
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.hook import is_hooked
 from transduce.nn.linear import Linear
-from transduce.nn.position import UNRELATED, Coordinates, RandomOffsets
+from transduce.nn.position import UNRELATED, RandomOffsets, SinusoidalPositions
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
 
 # What the transducer and the encoder share (Dehghani et al. 2019, section 2): a block is applied repeatedly, with
@@ -63,7 +63,7 @@ def ponder(
     apply_step: StepFunction,
     hidden: Tensor,
     places: Tensor,
-    coordinates: Coordinates,
+    coordinates: SinusoidalPositions,
     halting: AdaptiveHalting | None,
     steps: int,
     real: Tensor | None = None,
@@ -76,18 +76,23 @@ def ponder(
     """
     if halting is None:
         for step in range(steps):
-            hidden = apply_step(hidden + places + coordinates.of_step(step), step)
+            hidden = apply_step(hidden + places + _step_signal(coordinates, step), step)
         return hidden, torch.zeros_like(hidden[..., 0])
     pondering = halting.begin(hidden, real)
     for step in range(steps):
-        entering = pondering.state + places + coordinates.of_step(step)
+        entering = pondering.state + places + _step_signal(coordinates, step)
         pondering = halting(pondering, entering, apply_step(entering, step), last=step == steps - 1)
         if stops_early and not bool(pondering.running.any()):
             break
     return pondering.mixed, pondering.cost
 
 
-def signals_from(offset: Tensor, length: int, coordinates: Coordinates, max_offset: int) -> Tensor:
+def _step_signal(coordinates: SinusoidalPositions, step: int) -> Tensor:
+    """The signal of a step, counted from 0: the sinusoid of step + 1.  -> (D)."""
+    return coordinates.first(step + 2)[step + 1]
+
+
+def signals_from(offset: Tensor, length: int, coordinates: SinusoidalPositions, max_offset: int) -> Tensor:
     """The signals of positions that begin at an offset, at most `max_offset`.  (B) -> (B N D)."""
     place_BN = offset[:, None] + torch.arange(length, device=offset.device)
     return coordinates.at(place_BN, max_offset + length)
@@ -130,7 +135,7 @@ class Universal(Transducer[UniversalMemory, DecoderState]):
         self.source_embedding = Embedding(sizes.source, dim, config.scale_embeddings)
         one = config.tied_embeddings in SHARED
         self.target_embedding = self.source_embedding if one else Embedding(sizes.target, dim, config.scale_embeddings)
-        self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
+        self.coordinates, self.offsets = SinusoidalPositions(dim), RandomOffsets(config.max_offset)
         self.dropout = Dropout(config.dropout)
         self.encoder, self.decoder = EncoderBlock(config), DecoderBlock(config)
         self.encoder_norm, self.decoder_norm = final_norm(config), final_norm(config)
@@ -262,21 +267,17 @@ class UniversalEncoder(EncoderModel):
         self.embedding = Embedding(sizes.source, dim, config.scale_embeddings)
         self.question_embedding = Embedding(2, dim, config.scale_embeddings)
         """Whether a token is of the last of several texts: the second of a pair, or the question."""
-        self.coordinates, self.offsets = Coordinates(dim), RandomOffsets(config.max_offset)
+        self.coordinates, self.offsets = SinusoidalPositions(dim), RandomOffsets(config.max_offset)
         self.dropout = Dropout(config.dropout)
         self.encoder = EncoderBlock(config)
         self.encoder_norm = final_norm(config)
         self.halting = config.make_halting()
         self.ponder = AuxiliaryLoss("source", config.ponder_cost)
-        self.head = self._make_head()
+        self.head = prediction_head(config.head, dim, config.num_labels, config.head_dropout)
 
     @property
     def auxiliary_losses(self) -> tuple[AuxiliaryLoss, ...]:
         return (self.ponder,)
-
-    @property
-    def width(self) -> int:
-        return self.config.model_dim
 
     def forward(
         self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False
@@ -300,14 +301,6 @@ class UniversalEncoder(EncoderModel):
         self.ponder(cost_BN)
         states_BND: Tensor = self.encoder_norm(refined)
         return Encoding(states_BND, allowed, states_BND[:, 0], (hidden_BND, states_BND) if layers else ())
-
-    def _make_head(self) -> Head | None:
-        config = self.config
-        if config.head == "labels":
-            return LabelHead(config.model_dim, config.num_labels, config.head_dropout)
-        if config.head == "tags":
-            return TagHead(config.model_dim, config.num_labels, config.head_dropout)
-        return SpanHead(config.model_dim) if config.head == "span" else None
 
 
 # Adaptive computation time (Graves 2016, arXiv 1603.08983): every position decides when to halt.

@@ -98,8 +98,3 @@ def side_by_side(padded: Tensor, length: int, kernel: int, dilation: int) -> Ten
         return padded
     starts = range(0, kernel * dilation, dilation)
     return torch.cat([padded[:, start : start + length] for start in starts], dim=-1)
-
-
-def gated(halves: Tensor) -> Tensor:
-    """Gated linear unit (Dauphin et al. 2017): the first half, gated by the second.  (… 2D) -> (… D)."""
-    return F.glu(halves, dim=-1)

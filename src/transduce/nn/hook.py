@@ -123,17 +123,6 @@ def _checked(path: str, replacement: Replacement) -> Callable[[Any, Any, Tensor]
     return hook
 
 
-def without_heads(*heads: int) -> Replacement:
-    """Replace the outputs of these heads by zero, at a `head` hook point.  (B H Q V) -> (B H Q V)."""
-
-    def ablate(value: Tensor) -> Tensor:
-        ablated = value.clone()
-        ablated[:, list(heads)] = 0.0
-        return ablated
-
-    return ablate
-
-
 # Use a model without disturbing it: twins that share its weights, and temporary evaluation mode.
 #
 # Hooks, gradients and modes belong to modules. A twin has its own modules over the same weights, so that recording,

@@ -7,7 +7,7 @@ and everything around the products is float32.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,43 +27,31 @@ PANEL = 64
 which takes a millisecond and half a megabyte, so batches of any size must map to a few shapes."""
 
 
-class Products(Protocol):
-    """Products of token vectors (rows) with one weight."""
-
-    def factor(self, rows: Tensor) -> Tensor:
-        """Convert rows to the precision of the products, once for several products."""
-
-    def forward(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
-        """(N D) -> (N V)."""
-
-    def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
-        """(N V) -> (N D)."""
-
-    def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
-        """Return grad^T · rows, added in place to `total` if there is one.  (V D), (N V), (N D) -> (V D)."""
-
-
 class FullProducts:
-    """Products in the precision of the weight."""
+    """Products of token vectors (rows) with one weight, in its precision."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
 
     def factor(self, rows: Tensor) -> Tensor:
+        """Convert rows to the precision of the products, once for several products."""
         return rows.to(self.weight.dtype)
 
     def forward(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
+        """(N D) -> (N V)."""
         return torch.mm(rows, self.weight.t(), out=out)
 
     def backward(self, grad: Tensor, out: Tensor | None = None) -> Tensor:
+        """(N V) -> (N D)."""
         return torch.mm(grad, self.weight, out=out)
 
     def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
+        """Return grad^T · rows, added in place to `total` if there is one.  (V D), (N V), (N D) -> (V D)."""
         return torch.mm(grad.t(), rows) if total is None else total.addmm_(grad.t(), rows)
 
 
 class HalfProducts:
-    """Products in bfloat16; inputs and outputs are float32."""
+    """The same in bfloat16; inputs and outputs are float32."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight.bfloat16()
@@ -80,6 +68,9 @@ class HalfProducts:
     def add_outer(self, total: Tensor | None, grad: Tensor, rows: Tensor) -> Tensor:
         outer = torch.mm(panels(grad).t(), panels(rows))
         return outer.float() if total is None else total.add_(outer)
+
+
+Products = FullProducts | HalfProducts
 
 
 class Linear(Freezable, nn.Linear):

@@ -125,30 +125,12 @@ class NoPositions(nn.Module):
 Positions = SinusoidalPositions | LearnedPositions | NoPositions
 
 
-# Coordinates of the Universal Transformer: encodings of position and step.
-#
-# In training, positions may start at a random offset instead of 0 (section 3 of the paper), so that the model
-# generalises to longer texts. Offsets are keyed like dropout: they depend neither on resuming nor on micro-batches.
-
-
-class Coordinates(nn.Module):
-    """sinusoid(position) + sinusoid(step), steps counted from 1."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.signals = SinusoidalPositions(dim)
-
-    def at(self, positions: Tensor, longest: int) -> Tensor:
-        """The signals of positions below `longest`.  (B N) -> (B N D)."""
-        return self.signals.at(positions, longest)
-
-    def of_step(self, step: int) -> Tensor:
-        """The signal of a step, counted from 0.  -> (D)."""
-        return self.signals.first(step + 2)[step + 1]
-
-
 class RandomOffsets(nn.Module):
-    """Offset of each row's positions: 0, or in training random up to `most`."""
+    """Offset of each row's positions: 0, or in training random up to `most`, to generalise to longer texts.
+
+    Dehghani et al. 2019, section 3. Offsets are keyed like dropout: they depend neither on resuming nor on
+    micro-batches.
+    """
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -91,14 +91,6 @@ class Recurrence(nn.Module):
         return outputs, tuple(part.transpose(0, 1).flatten(1) for part in parts)
 
 
-class PassOn(nn.Module):
-    """The decoder's layers are initialised with the final states of the encoder's."""
-
-    def forward(self, carried: Carried) -> Carried:
-        """(L B H) -> (L B H)."""
-        return carried
-
-
 class Bridge(nn.Module):
     """tanh(Linear(both directions)), one matrix per layer, for encoders and decoders of different widths."""
 

@@ -15,7 +15,7 @@ from typing import Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 FEWEST = 16
 """Minimum number of free slots per row after a copy."""
@@ -108,8 +108,7 @@ class KeyValues:
             new_SWTW = self._same_row[:, None].expand(len(self.own), -1, lengths, -1)
         else:
             self._update_longest()
-            most = int(lengths.max()) if len(lengths) else 0
-            is_new_ST = torch.arange(most, device=lengths.device) < lengths[:, None]
+            is_new_ST = torch.arange(largest(lengths), device=lengths.device) < lengths[:, None]
             new_SWTW = is_new_ST[:, None, :, None] & self._same_row[:, None]
         self.own = torch.cat([self.own, new_SWTW.flatten(2)], dim=2)
 
@@ -126,14 +125,12 @@ class KeyValues:
 
     def join(self, other: KeyValues) -> KeyValues:
         """Return the sentences of both, padded to the same number of slots."""
-        filled, slots = max(self.filled, other.filled), max(self.keys.shape[3], other.keys.shape[3])
-        both = (self, other)
         joined = replace(
             self,
-            keys=torch.cat([F.pad(one.keys, (0, 0, 0, slots - one.keys.shape[3])) for one in both], dim=1),
-            values=torch.cat([F.pad(one.values, (0, 0, 0, slots - one.values.shape[3])) for one in both], dim=1),
-            own=torch.cat([F.pad(one.own, (0, filled - one.filled)) for one in both]),
-            lengths=torch.cat([one.lengths for one in both]),
+            keys=cat_padded([self.keys, other.keys], padded=3, dim=1),
+            values=cat_padded([self.values, other.values], padded=3, dim=1),
+            own=cat_padded([self.own, other.own], padded=2),
+            lengths=torch.cat([self.lengths, other.lengths]),
         )
         joined._update_longest()
         return joined
@@ -154,8 +151,20 @@ class KeyValues:
         return torch.eye(self.width, dtype=torch.bool, device=self.own.device)
 
     def _update_longest(self) -> None:
-        self.longest = int(self.lengths.max()) if len(self.lengths) else 0
+        self.longest = largest(self.lengths)
         self.uniform = bool((self.lengths == self.longest).all())
+
+
+def largest(lengths: Tensor) -> int:
+    """The largest of some lengths, 0 of none."""
+    return int(lengths.max()) if len(lengths) else 0
+
+
+def cat_padded(parts: Sequence[Tensor], padded: int, dim: int = 0) -> Tensor:
+    """Concatenate tensors along `dim`, after padding the axis `padded` of each with zeros to the largest."""
+    size = max(part.shape[padded] for part in parts)
+    beyond = (0, 0) * (parts[0].dim() - 1 - padded)
+    return torch.cat([F.pad(part, (*beyond, 0, size - part.shape[padded])) for part in parts], dim)
 
 
 def _gathered(kept: Tensor, sentences: Tensor, slots: Tensor) -> Tensor:
@@ -213,22 +222,15 @@ class KeptMemory:
 
     def join(self, other: KeptMemory) -> KeptMemory:
         """Return the sentences of both; the shorter memory is padded."""
-        length = max(self.keys[0].shape[2], other.keys[0].shape[2])
         return KeptMemory(
-            _stacked(self.keys, other.keys, length),
-            _stacked(self.values, other.values, length),
-            torch.cat([self._allowed_up_to(length), other._allowed_up_to(length)]),
+            [cat_padded(pair, padded=2) for pair in zip(self.keys, other.keys, strict=True)],
+            [cat_padded(pair, padded=2) for pair in zip(self.values, other.values, strict=True)],
+            cat_padded([self._mask, other._mask], padded=3),
         )
 
-    def _allowed_up_to(self, length: int) -> Tensor:
-        key_BGMK, allowed = self.keys[0], self.allowed
-        if allowed is None:
-            allowed = torch.ones(len(key_BGMK), 1, 1, key_BGMK.shape[2], dtype=torch.bool, device=key_BGMK.device)
-        return nn.functional.pad(allowed, (0, length - allowed.shape[-1]))
-
-
-def _stacked(first: list[Tensor], second: list[Tensor], length: int) -> list[Tensor]:
-    def reach(kept_BGMK: Tensor) -> Tensor:
-        return nn.functional.pad(kept_BGMK, (0, 0, 0, length - kept_BGMK.shape[2]))
-
-    return [torch.cat([reach(one), reach(other)]) for one, other in zip(first, second, strict=True)]
+    @property
+    def _mask(self) -> Tensor:
+        """The mask, also where no source is padded.  -> (B 1 1 M)."""
+        key_BGMK = self.keys[0]
+        shape = len(key_BGMK), 1, 1, key_BGMK.shape[2]
+        return torch.ones(shape, dtype=torch.bool, device=key_BGMK.device) if self.allowed is None else self.allowed

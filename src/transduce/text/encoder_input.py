@@ -13,19 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from transduce.text.tokenizer.batch_encoding import EncodesBatches, truncate_pair
-
-
-class OffsetTokenizer(EncodesBatches, Protocol):
-    """A tokenizer with character offsets."""
-
-    size: int
-    unknown: int | None
-
-    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return tokens, and the characters (from, up to) of each."""
+from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.base import truncate_pair
 
 
 @dataclass(frozen=True)
@@ -45,13 +35,13 @@ class ContextWindow:
     """Whether the question was truncated."""
 
 
-def label_tokens(tokenizer: OffsetTokenizer, labels: Sequence[str]) -> list[int]:
+def label_tokens(tokenizer: AnyTokenizer, labels: Sequence[str]) -> list[int]:
     """Return the token of each label's word; -1 for a label that is not a single token of the vocabulary."""
     encoded = tokenizer.encode_batch(list(labels))
     return [tokens[0] if len(tokens) == 1 and tokens[0] != tokenizer.unknown else -1 for tokens in encoded]
 
 
-def classification_input(tokenizer: OffsetTokenizer, texts: Sequence[str], max_length: int) -> tuple[list[int], bool]:
+def classification_input(tokenizer: AnyTokenizer, texts: Sequence[str], max_length: int) -> tuple[list[int], bool]:
     """Return the tokens of a text, a pair, or facts followed by a question, and whether they were truncated."""
     encoded = tokenizer.encode_batch(list(texts))
     if len(encoded) > 2:
@@ -85,7 +75,7 @@ class WordPieces:
 
     MAX_WORDS = 100_000
 
-    def __init__(self, tokenizer: OffsetTokenizer) -> None:
+    def __init__(self, tokenizer: AnyTokenizer) -> None:
         self._tokenizer = tokenizer
         self._known: dict[str, list[int]] = {}
 
@@ -132,7 +122,7 @@ def tagging_targets(length: int, begins: Sequence[int], labels: Sequence[str], n
 
 
 def context_windows(
-    tokenizer: OffsetTokenizer, question: str, context: str, max_length: int, stride: int
+    tokenizer: AnyTokenizer, question: str, context: str, max_length: int, stride: int
 ) -> list[ContextWindow]:
     """Return a question with every part of its context; parts overlap by `stride` tokens.
 

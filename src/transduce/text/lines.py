@@ -103,8 +103,11 @@ def read_lines(path: str | Path, meter: Meter | None = None, normalised: bool = 
     """
     name = shown(path)
     with _opened(path, name, meter) as stream:
-        decode = _decode if str(path) == STDIN else _decode_blocks
-        yield from decode(stream, name, normalised)
+        _check_text(stream.peek(), name)
+        if str(path) == STDIN:  # lines as they arrive: typed input should not have to fill a block first
+            yield from _each(stream, name, 0, normalised)
+        else:
+            yield from _decode_blocks(stream, name, normalised)
 
 
 def read_whole(path: str | Path) -> str:
@@ -158,12 +161,6 @@ def _unpack(stream: IO[bytes]) -> io.BufferedReader:
     return buffered
 
 
-def _decode(stream: io.BufferedReader, name: str, normalised: bool) -> Iterator[str]:
-    """Yield lines as they arrive: typed input should not have to fill a block first."""
-    _check_text(stream.peek(), name)
-    return _each(stream, name, 0, normalised)
-
-
 def _each(stream: IO[bytes], name: str, number: int, normalised: bool) -> Iterator[str]:
     """Yield lines one by one; `number` lines came before."""
     while raw := stream.readline(MAX_LINE_BYTES + _UNCOUNTED):
@@ -183,8 +180,7 @@ def _each(stream: IO[bytes], name: str, number: int, normalised: bool) -> Iterat
 
 
 def _decode_blocks(stream: io.BufferedReader, name: str, normalised: bool) -> Iterator[str]:
-    """Yield the same lines as `_decode`, several times faster: a regular block is decoded at once."""
-    _check_text(stream.peek(), name)
+    """Yield the same lines as `_each`, several times faster: a regular block is decoded at once."""
     number = 0
     while block := stream.read(BLOCK_BYTES):
         if not block.endswith(b"\n"):

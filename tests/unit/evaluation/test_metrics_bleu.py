@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transduce.errors import DataError, SettingsError
-from transduce.evaluation.metrics import bleu, bleu_metric, check_references, chrf, reference_count, select_metrics
+from transduce.evaluation.metrics import (
+    References,
+    Score,
+    bleu_metric,
+    check_references,
+    chrf_metric,
+    reference_count,
+    select_metrics,
+)
 
 HYPOTHESES = ["The dog bit the man.", "It wasn't surprising.", "The man had just bitten him.", "", "Über 1,000 Wörter!"]
 FIRST = ["The dog bit the man.", "It was not unexpected.", "The man bit him first.", "Nothing.", "Über 1,000 Wörter?"]
@@ -18,6 +26,14 @@ SECOND = ["The dog had bit the man.", None, "The man had bitten the dog.", None,
 SEVERAL = [[a] if b is None else [a, b] for a, b in zip(FIRST, SECOND, strict=True)]
 
 sentences = st.lists(st.sampled_from(["a", "b", "cat", "dog.", "é", "Ω,"]), max_size=7).map(" ".join)
+
+
+def bleu(hypotheses: list[str], references: References, tokenize: str = "13a", lowercase: bool = False) -> Score:
+    return bleu_metric(tokenize, lowercase).score(hypotheses, references)
+
+
+def chrf(hypotheses: list[str], references: References, word_order: int = 0) -> Score:
+    return chrf_metric(word_order).score(hypotheses, references)
 
 
 def test_bleu_with_one_reference_equals_sacrebleu() -> None:

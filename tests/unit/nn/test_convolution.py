@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transduce.nn.convolution import CausalConvolution, Convolution, Windows, gated
+from transduce.nn.convolution import CausalConvolution, Convolution, Windows
 
 IN, PARTS, ROWS, LENGTH = 5, [7, 3], 4, 13
 SHAPES = [(1, 1), (2, 1), (3, 1), (3, 4), (4, 3), (5, 2)]
@@ -69,8 +69,3 @@ def test_windows_are_selected_and_joined_by_row() -> None:
     marked = Windows(tuple(torch.arange(3.0)[:, None, None].expand_as(window) for window in first.layers))
     both = marked.select(torch.tensor([2, 0, 2])).join(second)
     assert both.layers[2][:, 0, 0].tolist() == [2.0, 0.0, 2.0, 0.0, 0.0]
-
-
-def test_a_gated_linear_unit_lets_the_first_half_through_by_the_second() -> None:
-    halves = torch.tensor([3.0, -5.0, 0.0, 100.0])
-    torch.testing.assert_close(gated(halves), torch.tensor([1.5, -5.0]))

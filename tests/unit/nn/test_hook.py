@@ -11,7 +11,7 @@ from transduce.models.catalog import build, preset
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.rnn import RnnConfig
 from transduce.models.transformer import TransformerConfig
-from transduce.nn.hook import HOOK_POINTS, hook_points, is_hooked, record, replace, without_heads
+from transduce.nn.hook import HOOK_POINTS, hook_points, is_hooked, record, replace
 
 SOURCE = torch.randint(4, 31, (2, 5), generator=torch.Generator().manual_seed(3))
 ALLOWED = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
@@ -42,7 +42,7 @@ def stepped(given: AnyTransducer) -> Tensor:
 def test_a_head_replaced_by_zero_is_a_head_whose_output_columns_are_zero(path: str, attention: str) -> None:
     config = CONFIG.but(attention=attention, window=2)
     ablated = model(config)
-    with replace(ablated, {f"{path}.head": without_heads(HEAD)}):
+    with replace(ablated, {f"{path}.head": lambda value: value.index_fill(1, torch.tensor(HEAD), 0.0)}):
         found, found_stepwise = hidden(ablated), stepped(ablated)
     expected = model(config)
     with torch.no_grad():

@@ -32,7 +32,7 @@ from transduce.interop.huggingface.tokenizer_files import (
     table_of,
 )
 from transduce.models.interface import VocabularySizes
-from transduce.text.tokenizer.file import wrap_errors
+from transduce.text.tokenizer.base import wrap_errors
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import LibraryCodec, RenumberedCodec
 

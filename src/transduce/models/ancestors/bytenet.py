@@ -25,6 +25,7 @@ from transduce.nn.convolution import CausalConvolution, Convolution, Windows
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.linear import Linear
+from transduce.nn.state import cat_padded
 
 Count = TypeVar("Count", int, Tensor)
 Dilation = Annotated[int, Field(ge=1, le=100_000)]
@@ -89,10 +90,9 @@ class ByteNetState(State):
 
     def join(self, other: ByteNetState) -> ByteNetState:
         assert self.width == other.width, "states of different widths cannot be joined"
-        longest = max(self.columns.shape[1], other.columns.shape[1])
-        columns = [F.pad(one.columns, (0, 0, 0, longest - one.columns.shape[1])) for one in (self, other)]
+        columns = cat_padded([self.columns, other.columns], padded=1)
         lengths = torch.cat([self.lengths, other.lengths])
-        return ByteNetState(self.windows.join(other.windows), lengths, torch.cat(columns), self.width)
+        return ByteNetState(self.windows.join(other.windows), lengths, columns, self.width)
 
 
 class Unit(nn.Module, ABC):

@@ -18,8 +18,9 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from transduce.config import Config
+from transduce.models.block import Rate, Width
 from transduce.models.interface import AuxiliaryLoss, Memory, Transducer, VocabularySizes
-from transduce.models.rnn import Rate, RnnState, Width, decode_ragged
+from transduce.models.rnn import RnnState, decode_ragged
 from transduce.nn.attention.additive import AdditiveAttention, ProjectedMemory
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -21,11 +22,12 @@ from transduce.config import Config
 from transduce.models.block import Layers, Rate, Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.attention.additive import MultiplicativeAttention, ProjectedMemory
-from transduce.nn.convolution import CausalConvolution, Convolution, Windows, gated
+from transduce.nn.convolution import CausalConvolution, Convolution, Windows
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.linear import Linear
 from transduce.nn.position import LearnedPositions
+from transduce.nn.state import largest
 
 HALF = math.sqrt(0.5)
 """Scale of the sum of two terms, to preserve their variance (section 3.5)."""
@@ -112,7 +114,7 @@ class ConvState(State):
 
     def select(self, rows: Tensor) -> ConvState:
         lengths, source = self.lengths[rows], self.source.select(rows[:: self.width] // self.width)
-        return ConvState(self.windows.select(rows), lengths, _largest(lengths), source, self.width)
+        return ConvState(self.windows.select(rows), lengths, largest(lengths), source, self.width)
 
     def join(self, other: ConvState) -> ConvState:
         assert self.width == other.width, "states of different widths cannot be joined"
@@ -121,7 +123,7 @@ class ConvState(State):
 
 
 class ConvEncoderBlock(nn.Module):
-    """(x + GLU(convolution(x))) · √½."""
+    """(x + GLU(convolution(x))) · √½, with the gated linear unit of Dauphin et al. 2017."""
 
     def __init__(self, config: ConvSeq2SeqConfig) -> None:
         super().__init__()
@@ -134,7 +136,7 @@ class ConvEncoderBlock(nn.Module):
         inner = self.dropout(hidden)
         if padding is not None:
             inner = inner.masked_fill(padding, 0.0)
-        return (hidden + gated(self.convolution(inner))) * HALF
+        return (hidden + F.glu(self.convolution(inner))) * HALF
 
 
 class StepAttention(nn.Module):
@@ -170,7 +172,7 @@ class ConvDecoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """(R T H), (R T E) -> (R T H), the next window."""
         mixed, window = self.convolution(self.dropout(hidden), window, lengths)
-        convolved_RTH = gated(mixed)
+        convolved_RTH = F.glu(mixed)
         attended_RTH = (convolved_RTH + self.cross_attention(convolved_RTH, embedded, source)) * HALF
         return (attended_RTH + hidden) * HALF, window
 
@@ -226,7 +228,7 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
 
     def extend(self, tokens: Tensor, lengths: Tensor, state: ConvState) -> tuple[Tensor, ConvState]:
         after_R = state.lengths + lengths
-        longest = _largest(after_R)
+        longest = largest(after_R)
         place_RT = state.lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
         place_RTE = self.target_positions.at(place_RT.clamp(max=max(longest - 1, 0)), longest)
         hidden, windows = self._decode(tokens, place_RTE, state.source, state.windows, lengths)
@@ -255,7 +257,3 @@ class ConvSeq2Seq(Transducer[ConvMemory, ConvState]):
 
 def _projected(memory: ConvMemory) -> ProjectedMemory:
     return ProjectedMemory(memory.states, memory.values, memory.allowed)
-
-
-def _largest(lengths: Tensor) -> int:
-    return int(lengths.max()) if len(lengths) else 0

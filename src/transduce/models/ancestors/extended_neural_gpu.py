@@ -20,6 +20,7 @@ from transduce.models.block import Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
+from transduce.nn.state import cat_padded, largest
 
 
 class ExtendedNeuralGpuConfig(ImageConfig):
@@ -73,18 +74,16 @@ class ImageState(State):
     def select(self, rows: Tensor) -> ImageState:
         lengths = self.lengths[rows]
         source_lengths = self.source_lengths[rows]
-        return ImageState(self.image[rows], self.tape[rows], lengths, _largest(lengths), source_lengths, self.width)
+        return ImageState(self.image[rows], self.tape[rows], lengths, largest(lengths), source_lengths, self.width)
 
     def join(self, other: ImageState) -> ImageState:
         assert self.width == other.width, "states of different widths cannot be joined"
-        columns = max(self.image.shape[3], other.image.shape[3])
-        first, second = self.reach(columns), other.reach(columns)
         return ImageState(
-            torch.cat([first.image, second.image]),
-            torch.cat([first.tape, second.tape]),
-            torch.cat([first.lengths, second.lengths]),
-            max(first.longest, second.longest),
-            torch.cat([first.source_lengths, second.source_lengths]),
+            cat_padded([self.image, other.image], padded=3),
+            cat_padded([self.tape, other.tape], padded=1),
+            torch.cat([self.lengths, other.lengths]),
+            max(self.longest, other.longest),
+            torch.cat([self.source_lengths, other.source_lengths]),
             self.width,
         )
 
@@ -145,7 +144,7 @@ class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
             hidden_RD, later = self.step(tokens_R, state)
             hidden.append(hidden_RD)
             state = later.where(place < lengths, state)
-        return torch.stack(hidden, dim=1), replace(state, longest=_largest(state.lengths))
+        return torch.stack(hidden, dim=1), replace(state, longest=largest(state.lengths))
 
     def step(self, tokens: Tensor, state: ImageState) -> tuple[Tensor, ImageState]:
         """Write a token on each row's tape and apply one step to the image.  (R) -> (R D).
@@ -163,7 +162,3 @@ class ExtendedNeuralGpu(Transducer[ImageMemory, ImageState]):
         hidden_RD = (image[:, :, 0] * here_RN[:, None]).sum(dim=2)
         longer = state.lengths + 1, state.longest + 1
         return hidden_RD, ImageState(image, tape_RND, *longer, state.source_lengths, state.width)
-
-
-def _largest(lengths: Tensor) -> int:
-    return int(lengths.max()) if len(lengths) else 0

@@ -19,14 +19,13 @@ from torch import Tensor, nn
 
 from transduce.config import Config
 from transduce.errors import SettingsError
+from transduce.models.block import Width
 from transduce.models.head import LabelHead
 from transduce.models.interface import EncoderModel, Encoding, Head, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding, Output
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
-
-Width = Annotated[int, Field(ge=1, le=65_536)]
 
 FIRST_STD = 0.1
 """Standard deviation of the initial embeddings (section 4.2); with larger ones a linear start diverges."""
@@ -202,10 +201,6 @@ class MemoryNetwork(EncoderModel):
             self.head = AnswerHead(words[-1], config.label_tokens)
         elif config.head == "labels":
             self.head = LabelHead(dim, config.num_labels, 0.0)
-
-    @property
-    def width(self) -> int:
-        return self.config.model_dim
 
     def forward(
         self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False

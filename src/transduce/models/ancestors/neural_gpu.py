@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from transduce.config import Config
 from transduce.models.block import Layers, Rate, Width
-from transduce.models.head import TagHead
-from transduce.models.interface import EncoderModel, Encoding, Head, VocabularySizes
+from transduce.models.head import prediction_head
+from transduce.models.interface import EncoderModel, Encoding, VocabularySizes
 from transduce.nn.dropout import Dropout
 from transduce.nn.embedding import Embedding
 
@@ -83,13 +83,7 @@ class NeuralGpu(EncoderModel):
         self.segment_embedding = Embedding(config.segments, dim, scaled=False)
         self.dropout = Dropout(config.dropout)
         self.encoder = config.make_sets()
-        self.head: Head | None = None
-        if config.head == "tags":
-            self.head = TagHead(dim, config.num_labels, config.head_dropout)
-
-    @property
-    def width(self) -> int:
-        return self.config.model_dim
+        self.head = prediction_head(config.head, dim, config.num_labels, config.head_dropout)
 
     def forward(
         self, tokens: Tensor, allowed: Tensor, segments: Tensor | None = None, layers: bool = False

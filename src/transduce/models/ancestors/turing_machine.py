@@ -20,12 +20,12 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from transduce.config import Config
+from transduce.models.block import Width
 from transduce.models.interface import Memory, State, Transducer, VocabularySizes
 from transduce.nn.embedding import Output, binary_code
-from transduce.nn.hook import HookPoint
+from transduce.nn.hook import HookPoint, is_hooked
 from transduce.nn.linear import Linear
 
-Width = Annotated[int, Field(ge=1, le=65_536)]
 Heads = Annotated[int, Field(ge=0, le=64)]
 
 FIRST = 1e-6
@@ -158,11 +158,6 @@ class Tape(nn.Module):
         super().__init__()
         self.read, self.write, self.slots = (HookPoint(replaceable=False) for _ in range(3))
 
-    @property
-    def is_hooked(self) -> bool:
-        """Whether a hook is attached."""
-        return self.read.is_hooked or self.write.is_hooked or self.slots.is_hooked
-
     def run_hooks(self, moments: list[Moment], read_heads: int) -> None:
         """Run the hooks on the states of all steps."""
         weights_BHTN = torch.stack([moment.weights for moment in moments], dim=2)
@@ -248,12 +243,12 @@ class TuringMachine(Transducer[TuringMemory, TuringState]):
 
     def _run(self, inputs: Tensor, allowed: Tensor | None, moment: Moment, tape: Tape) -> tuple[Tensor, Moment]:
         """Process a whole sequence; a row keeps its state where not allowed.  (B T I) -> outputs (B T O)."""
-        outputs, moments = [], []
+        outputs, moments, hooked = [], [], is_hooked(tape)
         for place, bits_BI in enumerate(inputs.unbind(dim=1)):
             output_BO, after = self._next(bits_BI, moment)
             moment = after if allowed is None else _where(allowed[:, place], after, moment)
             outputs.append(output_BO)
-            if tape.is_hooked:
+            if hooked:
                 moments.append(moment)
         if moments and self.heads is not None:
             tape.run_hooks(moments, self.config.read_heads)

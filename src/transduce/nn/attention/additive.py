@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transduce.nn.hook import HookPoint
+from transduce.nn.state import cat_padded
 
 
-@dataclass(frozen=True)
-class ProjectedMemory:
+class ProjectedMemory(NamedTuple):
     """Keys and values of a sentence, projected once and shared by its rows."""
 
     key: Tensor
@@ -32,23 +31,11 @@ class ProjectedMemory:
         """Return these sentences, in this order."""
         if torch.equal(sentences, torch.arange(len(self.key), device=sentences.device)):
             return self
-        return ProjectedMemory(self.key[sentences], self.value[sentences], self.allowed[sentences])
+        return ProjectedMemory(*(part[sentences] for part in self))
 
     def join(self, other: ProjectedMemory) -> ProjectedMemory:
         """Return the sentences of both; the shorter memory is padded."""
-        longest = max(self.key.shape[1], other.key.shape[1])
-        first, second = self._reach(longest), other._reach(longest)
-        return ProjectedMemory(
-            torch.cat([first.key, second.key]),
-            torch.cat([first.value, second.value]),
-            torch.cat([first.allowed, second.allowed]),
-        )
-
-    def _reach(self, length: int) -> ProjectedMemory:
-        more = length - self.key.shape[1]
-        return ProjectedMemory(
-            F.pad(self.key, (0, 0, 0, more)), F.pad(self.value, (0, 0, 0, more)), F.pad(self.allowed, (0, more))
-        )
+        return ProjectedMemory(*(cat_padded(pair, padded=1) for pair in zip(self, other, strict=True)))
 
 
 class SingleHeadAttention(nn.Module, ABC):

@@ -15,6 +15,7 @@ from transduce.nn.attention.dot_product import attention_scores, per_group
 from transduce.nn.attention.multi_head import HeadShape, MultiHeadAttention, PackedLinear, split_heads
 from transduce.nn.dropout import Dropout
 from transduce.nn.position import UNRELATED, Relation
+from transduce.nn.state import cat_padded, largest
 
 # The interface of efficient attention kernels, which need not compute every pair of positions.
 #
@@ -169,33 +170,22 @@ class RowPast:
     def advance(self, lengths: Tensor | int) -> None:
         """Count the tokens just processed: one number for all sentences, or one per sentence."""
         self.lengths = self.lengths + lengths
-        self.longest = self.longest + lengths if isinstance(lengths, int) else _most(self.lengths)
+        self.longest = self.longest + lengths if isinstance(lengths, int) else largest(self.lengths)
 
     def select(self, rows: Tensor) -> RowPast:
         """Return these rows, in this order: whole sentences, `width` rows each.  (S'·W)."""
         lengths = self.lengths.index_select(0, rows[:: self.width] // self.width)
         layers = [tuple(kept.index_select(0, rows) for kept in layer) for layer in self.layers]
-        return replace(self, layers=layers, lengths=lengths, longest=_most(lengths))
+        return replace(self, layers=layers, lengths=lengths, longest=largest(lengths))
 
     def join(self, other: RowPast) -> RowPast:
         """Return the rows of both."""
         lengths = torch.cat([self.lengths, other.lengths])
         layers = [
-            tuple(_stacked(*both) for both in zip(*pair, strict=True))
+            tuple(cat_padded(both, padded=2) for both in zip(*pair, strict=True))
             for pair in zip(self.layers, other.layers, strict=True)
         ]
-        return replace(self, layers=layers, lengths=lengths, longest=_most(lengths))
-
-
-def _stacked(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate rows, padding the smaller to as many slots.  (R G N …), (R' G N' …) -> (R + R' G N'' …)."""
-    slots = max(first.shape[2], second.shape[2])
-    beyond = (0, 0) * (first.dim() - 3)
-    return torch.cat([F.pad(kept, (*beyond, 0, slots - kept.shape[2])) for kept in (first, second)])
-
-
-def _most(lengths: Tensor) -> int:
-    return int(lengths.max()) if len(lengths) else 0
+        return replace(self, layers=layers, lengths=lengths, longest=largest(lengths))
 
 
 class KernelAttention(MultiHeadAttention):

@@ -40,6 +40,11 @@ class HeadShape:
         return cls(num_heads, key_dim, value_dim, num_heads)
 
     @property
+    def scale(self) -> float:
+        """Factor of the scores."""
+        return self.key_dim**-0.5 if self.scaled else 1.0
+
+    @property
     def widths(self) -> list[int]:
         """Total widths of queries, keys and values over all heads."""
         return [
@@ -70,7 +75,7 @@ class MultiHeadAttention(nn.Module):
         """`inputs` are the submodules that come first by name: the input projections."""
         super().__init__()
         self.shape = shape
-        self.scale = shape.key_dim**-0.5 if shape.scaled else 1.0
+        self.scale = shape.scale
         for name, module in inputs.items():
             self.add_module(name, module)
         self.query, self.key, self.value = HookPoint(), HookPoint(), HookPoint()

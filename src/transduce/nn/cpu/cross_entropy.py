@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from transduce.nn.cpu import cross_entropy
 from transduce.nn.linear import FullProducts, HalfProducts, Products, sum_dtype
 
 CHUNK_ELEMENTS = 2**22
@@ -47,7 +46,18 @@ def linear_cross_entropy(
     return CrossEntropy(*sums)
 
 
-class _Fused(torch.autograd.Function):
+class _WithGradients(torch.autograd.Function):
+    """A loss whose forward pass computes its gradients too; the last four arguments have none."""
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        scale = upstream[0]
+        grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
+        ctx.grads = None  # freed: training runs one backward pass per loss
+        return *grads, None, None, None, None
+
+
+class _Fused(_WithGradients):
     @staticmethod
     def forward(
         ctx: Any,
@@ -108,13 +118,6 @@ class _Fused(torch.autograd.Function):
         ctx.mark_non_differentiable(plain, correct)
         return smoothed, plain, correct
 
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        scale = upstream[0]
-        grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
-        ctx.grads = None  # freed: training runs one backward pass per loss
-        return *grads, None, None, None, None
-
 
 def _exponentials(score: Tensor, peak: Tensor) -> tuple[Tensor, Tensor]:
     """Turn scores into exp(score - shift) in place, and return them with the shift of each row.  (N V), (N 1).
@@ -162,7 +165,7 @@ def paired_cross_entropy(
     return CrossEntropy(*sums)
 
 
-class _Paired(torch.autograd.Function):
+class _Paired(_WithGradients):
     @staticmethod
     def forward(
         ctx: Any,
@@ -177,7 +180,7 @@ class _Paired(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         count, vocabulary = len(first), len(weight)
         share, pull = smoothing / max(1, vocabulary - 1), alpha / 4
-        rows = even_rows(count, max(1, cross_entropy.CHUNK_ELEMENTS // (2 * vocabulary)))
+        rows = even_rows(count, max(1, CHUNK_ELEMENTS // (2 * vocabulary)))
         products: Products = HalfProducts(weight) if half else FullProducts(weight)
         buffers = first.new_empty(4, rows, vocabulary)
         weight_sum_D = weight.sum(dim=0)
@@ -219,13 +222,6 @@ class _Paired(torch.autograd.Function):
         smoothed, plain, hits = sums.to(first.dtype)
         ctx.mark_non_differentiable(plain, hits)
         return smoothed, plain, hits
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        scale = upstream[0]
-        grads = [None if grad is None else grad.mul_(scale) for grad in ctx.grads]
-        ctx.grads = None  # freed
-        return *grads, None, None, None, None
 
 
 def _score(hidden: Tensor, products: Products, bias: Tensor | None, out: Tensor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transduce.text.tokenizer.file import read_file
+from transduce.text.tokenizer.base import read_file
 from transduce.text.tokenizer.imported import MARK, ImportedTokenizer
 from transduce.text.tokenizer.tokenizer import Tokenizer
 

@@ -14,6 +14,7 @@ import heapq
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -190,27 +191,20 @@ def _joined(pieces: list[str], pair: Pair) -> list[str]:
     return made
 
 
-def _learn_words(
-    model: dict[str, Any], library: tokenizers.Tokenizer, words: Counter[str], most: int, min_frequency: int
+def _learn_pieces(
+    split: Callable[[str], Iterable[str]],
+    model: dict[str, Any],
+    library: tokenizers.Tokenizer,
+    words: Counter[str],
+    most: int,
+    min_frequency: int,
 ) -> None:
-    known: Counter[str] = Counter()
-    for word, count in words.items():
-        known[library.normalizer.normalize_str(word)] += count
-    _take(model["vocab"], known, most, min_frequency)
-
-
-def _learn_characters(
-    model: dict[str, Any], library: tokenizers.Tokenizer, words: Counter[str], most: int, min_frequency: int
-) -> None:
+    """Add the most frequent new pieces to the vocabulary; `split` cuts a normalised word into pieces."""
+    vocabulary: dict[str, int] = model["vocab"]
     counts: Counter[str] = Counter()
     for word, count in words.items():
-        for character in library.normalizer.normalize_str(word):
-            counts[character] += count
-    _take(model["vocab"], counts, most, min_frequency)
-
-
-def _take(vocabulary: dict[str, int], counts: Counter[str], most: int, min_frequency: int) -> None:
-    """Add the most frequent new pieces to a vocabulary."""
+        for piece in split(library.normalizer.normalize_str(word)):
+            counts[piece] += count
     new = [(piece, count) for piece, count in counts.items() if piece not in vocabulary and count >= min_frequency]
     for piece, _ in sorted(new, key=lambda item: (-item[1], item[0]))[:most]:
         vocabulary[piece] = len(vocabulary)
@@ -218,6 +212,6 @@ def _take(vocabulary: dict[str, int], counts: Counter[str], most: int, min_frequ
 
 _LEARN: dict[str, Callable[[dict[str, Any], tokenizers.Tokenizer, Counter[str], int, int], None]] = {
     "bpe": _learn_merges,
-    "word": _learn_words,
-    "character": _learn_characters,
+    "word": partial(_learn_pieces, lambda word: [word]),
+    "character": partial(_learn_pieces, list),
 }

@@ -14,15 +14,14 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Annotated, Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 
 from transduce.config import Config, Table
 from transduce.errors import DataError, SettingsError, TransduceError, one_line, suggestion
 from transduce.text.lines import check_surrogates
-from transduce.text.tokenizer.batch_encoding import BaseTokenizer
-from transduce.text.tokenizer.file import wrap_errors
+from transduce.text.tokenizer.base import BaseTokenizer, wrap_errors
 from transduce.text.tokenizer.library_codec import LibraryCodec, RenumberedCodec
 from transduce.text.tokenizer.sentencepiece_codec import SPACE
 
@@ -101,19 +100,8 @@ class ImportedConfig(Config):
         return self
 
 
-class Codec(Protocol):
-    """Segments text into pieces, and joins pieces to text."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def names(self) -> dict[int, str]: ...
-    @property
-    def special(self) -> frozenset[int]: ...
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
-    def decode(self, tokens: Sequence[int]) -> str: ...
-    def show(self, piece: str) -> str: ...
-    def to_table(self) -> Table: ...
+Codec = LibraryCodec | RenumberedCodec
+"""Segments text into pieces, and joins pieces to text."""
 
 
 class ImportedTokenizer(BaseTokenizer):

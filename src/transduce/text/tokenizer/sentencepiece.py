@@ -336,11 +336,9 @@ def _unknown_id(types: list[PieceType]) -> int:
 
 def _kind(trainer: Mapping[int, Value]) -> Literal["unigram", "bpe"]:
     number = trainer.get(3, 1)
-    if number == 1:
-        return "unigram"
-    if number == 2:
-        return "bpe"
-    raise ValueError(f"it is of model type {number!r}; unigram (1) and BPE (2) are supported")
+    if number not in (1, 2):
+        raise ValueError(f"it is of model type {number!r}; unigram (1) and BPE (2) are supported")
+    return "unigram" if number == 1 else "bpe"
 
 
 def _flag(table: Mapping[int, Value], number: int, default: bool) -> bool:

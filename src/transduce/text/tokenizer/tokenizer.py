@@ -14,19 +14,20 @@ Two are not, and have `<unk>`: `wordpiece` (Schuster and Nakajima 2012, with BER
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import Self
+from typing import Any, Self
 
 import pydantic
 import tokenizers
+from tokenizers import models, pre_tokenizers
 
 from transduce.config import Config, Table
 from transduce.text.lines import denormalised_offset, normalise
-from transduce.text.tokenizer.batch_encoding import BaseTokenizer
-from transduce.text.tokenizer.file import check, kind_of, parse, sentinels_of, tags_of, wrap_errors
+from transduce.text.tokenizer.base import BaseTokenizer, wrap_errors
 from transduce.text.tokenizer.special import (
     BYTE_OF,
     END,
@@ -37,8 +38,12 @@ from transduce.text.tokenizer.special import (
     START,
     UNKNOWN,
     Kind,
+    byte_fallbacks,
     min_vocab_size,
     read_byte_symbols,
+    sentinel_pieces,
+    special_pieces,
+    tagged_language,
 )
 
 SPACE_MARK = "▁"
@@ -145,19 +150,19 @@ class Tokenizer(BaseTokenizer):
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         """Wrap a library tokenizer; raise ValueError if it is not one of `train_tokenizer`."""
-        self.kind = kind_of(library)
+        self.kind = _kind_of(library)
         vocabulary = library.get_vocab(with_added_tokens=True)
-        check(library, self.kind, vocabulary)
+        _check(library, self.kind, vocabulary)
         library.encode_special_tokens = True  # not saved in the file: without it, text could contain special tokens
         self._library = library
-        self._reserved = frozenset((*sentinels_of(library), MASK))
+        self._reserved = frozenset((*_sentinels_of(library), MASK))
         self._pieces = [piece for piece, _ in sorted(vocabulary.items(), key=lambda item: item[1])]
         self.size = len(vocabulary)
         self.pad, self.start, self.end = vocabulary[PAD], vocabulary[START], vocabulary[END]
         self.unknown = None if self.kind in LOSSLESS else vocabulary[UNKNOWN]
         self.mask = vocabulary.get(MASK)
-        self.tags = tags_of(library)
-        self.sentinels = [vocabulary[piece] for piece in sentinels_of(library)]
+        self.tags = _tags_of(library)
+        self.sentinels = [vocabulary[piece] for piece in _sentinels_of(library)]
         self._skipped = {self.pad, self.start, self.end, *self.tags.values()}
         if self.kind in LOSSLESS and self.decode(self.encode(_PROBE)) != _PROBE:
             raise ValueError("it is not lossless")
@@ -295,4 +300,67 @@ class Tokenizer(BaseTokenizer):
     def from_json(cls, text: str, where: str) -> Self:
         """Read the text of a `tokenizer.json`; `where` names it in errors."""
         with wrap_errors(where, "a tokenizer trained by transduce", "copy the right file"):
-            return cls(parse(text))
+            return cls(_parse(text))
+
+
+# Checks of a `tokenizer.json`.
+
+
+def _parse(text: str) -> tokenizers.Tokenizer:
+    """Return the library tokenizer; reject settings that the library accepts but that would change tokens."""
+    content: Any = json.loads(text)
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise ValueError("not a tokenizer.json")
+    if any(content.get(setting) for setting in ("truncation", "padding", "post_processor")):
+        raise ValueError("it truncates, pads or post-processes texts")
+    if any(content["model"].get(setting) for setting in ("dropout", "alpha", "nbest_size")):
+        raise ValueError("it tokenizes at random")
+    return tokenizers.Tokenizer.from_str(text)
+
+
+def _kind_of(library: tokenizers.Tokenizer) -> Kind:
+    """Return the kind of a library tokenizer; raise ValueError for other models."""
+    model = library.model
+    if isinstance(model, models.BPE):
+        if model.byte_fallback:
+            return "character"
+        return "byte" if isinstance(library.pre_tokenizer, pre_tokenizers.ByteLevel) else "bpe"
+    by_model: dict[type, Kind] = {models.Unigram: "unigram", models.WordPiece: "wordpiece", models.WordLevel: "word"}
+    if type(model) not in by_model:
+        raise ValueError(f"its model is {type(model).__name__}")
+    return by_model[type(model)]
+
+
+def _check(library: tokenizers.Tokenizer, kind: Kind, vocabulary: dict[str, int]) -> None:
+    """Raise ValueError unless tokens are numbered from 0 without gaps and every text can be encoded."""
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise ValueError("its tokens are not numbered from 0 without gaps")
+    added = library.get_added_tokens_decoder().values()
+    special, needed = (
+        {token.content for token in added if token.special},
+        {*special_pieces(kind), *_sentinels_of(library)},
+    )
+    tags = {piece for piece in special if tagged_language(piece) is not None}
+    if special - tags - {MASK} != needed or len(added) != len(special):
+        raise ValueError(
+            f"its special pieces are {', '.join(sorted(special)) or 'none'}, not {', '.join(sorted(needed))}"
+        )
+    if kind in LOSSLESS and not vocabulary.keys() >= set(byte_fallbacks() if kind == "character" else BYTE_OF):
+        raise ValueError("it lacks some of the 256 bytes")
+    if kind in ("bpe", "unigram", "byte") and not all(BYTE_OF.keys() >= set(p) for p in vocabulary.keys() - special):
+        raise ValueError("it has pieces that are not made of bytes")
+    if kind not in LOSSLESS and getattr(library.model, "unk_token", None) != UNKNOWN:
+        raise ValueError("it has no unknown token")
+
+
+def _tags_of(library: tokenizers.Tokenizer) -> dict[str, int]:
+    """Return the language tags: language -> token."""
+    added = library.get_added_tokens_decoder().items()
+    found = {tagged_language(token.content): number for number, token in added if token.special}
+    return {language: number for language, number in found.items() if language is not None}
+
+
+def _sentinels_of(library: tokenizers.Tokenizer) -> list[str]:
+    """Return the reserved sentinels in order; a word of the corpus that is spelled like one does not count."""
+    added = {token.content for token in library.get_added_tokens_decoder().values() if token.special}
+    return [piece for piece in sentinel_pieces(len(added)) if piece in added]

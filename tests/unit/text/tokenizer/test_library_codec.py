@@ -13,7 +13,7 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from tests.unit.sentencepiece_models import CORPUS, texts
 from transduce.errors import ModelFolderError
-from transduce.text.tokenizer.file import wrap_errors
+from transduce.text.tokenizer.base import wrap_errors
 from transduce.text.tokenizer.library_codec import LibraryCodec
 
 SPECIAL = ["<pad>", "</s>", "<unk>", "<mask>"]

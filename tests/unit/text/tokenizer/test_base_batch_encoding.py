@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from transduce.errors import SettingsError
-from transduce.text.tokenizer.batch_encoding import truncate_pair
+from transduce.text.tokenizer.base import truncate_pair
 from transduce.text.tokenizer.special import END, MASK, PAD, START, UNKNOWN
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_encoder_tokenizer
