@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from transduce.data.batching import collate, validation_batches
 from transduce.data.order import START
 from transduce.data.prepared import Prepared
-from transduce.data.store import STREAM
+from transduce.data.store import STREAM, BlockStore
 from transduce.recipe import Recipe, read_recipe
 from transduce.tasks.catalog import load_prepared, prepare, task_for
 
@@ -72,7 +72,7 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
             train_step.run([batch], done, schedule(done), config.micro_batch_size)
 
     def judge() -> float:
-        assert prepared.validation is not None
+        assert isinstance(prepared.validation, BlockStore)
         return task.validator(prepared, prepared.validation, config, train_step.workers).validate(done).loss
 
     return learn, judge, sum(parameter.numel() for parameter in model.parameters())
@@ -146,7 +146,7 @@ def plain(_: Recipe, prepared: Prepared) -> Contender:
             optimizer.step()
 
     def judge() -> float:
-        assert prepared.validation is not None
+        assert isinstance(prepared.validation, BlockStore)
         specials = prepared.target_tokenizer.specials
         total, count = 0.0, 0
         for rows in validation_batches(prepared.validation, 4096):

@@ -79,7 +79,10 @@ def test_the_command_asks_for_more(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--finish with no other option" in capsys.readouterr().err
     assert main(["train", "--resume", str(run), "--updates", "12", "--batch-tokens", "50"]) == 2
     assert "keeps its own recipe" in capsys.readouterr().err
+    assert main(["train", "--resume", str(run)]) == 0
+    assert "already finished" in (printed := capsys.readouterr().err) and "--updates N with N above 10" in printed
     assert main(["train", "--resume", str(run), "--updates", "12"]) == 0
+    assert "resumed at update 11" in capsys.readouterr().err
     assert main(["report", str(run), "--output", str(tmp_path / "page.html")]) == 0
     assert main(["train", "--finish", str(run)]) == 0
     assert main(["report", str(run), "--output", str(tmp_path / "page.html")]) == 0

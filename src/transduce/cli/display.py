@@ -40,14 +40,24 @@ def reporting() -> Iterator[Reporter]:
 def describe(plan: Plan) -> str:
     """Return one line about the run that begins."""
     ranks = f"{plan.ranks} ranks of " if plan.ranks > 1 else ""
-    resumed = f", resumed at update {plan.first_update:,}" if plan.first_update > 1 else ""
     return (
         f"{plan.parameters:,} parameters, "
         f"{plan.train_pairs:,} training and {plan.validation_pairs:,} validation {plan.rows}, "
         f"{plan.updates:,} updates (about {plan.updates / plan.updates_per_epoch:.1f} epochs), "
         f"{ranks}{plan.threads} thread{'s' * (plan.threads > 1)} on {plan.device}, about {plan.memory / 2**30:.1f} GiB "
-        f"of memory{resumed}"
+        f"of memory{_resumed(plan)}"
     )
+
+
+def _resumed(plan: Plan) -> str:
+    if plan.first_update == 1:
+        return ""
+    done = plan.first_update - 1
+    if not plan.is_over:
+        return f", resumed at update {plan.first_update:,}"
+    if done < plan.updates:
+        return f"; this run is already finished: training.patience stopped it early, at update {done:,}"
+    return f"; this run is already finished: to train it further, add --updates N with N above {done:,}"
 
 
 def summarise(validation: Validation) -> str:

@@ -103,6 +103,9 @@ class GivenTokenizers(NamedTuple):
     """The languages of their model."""
 
 
+S = TypeVar("S", bound=Split)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A prepared corpus, opened."""
@@ -111,18 +114,23 @@ class Prepared:
     data: DataConfig
     """The settings it was made by."""
     tokenizer: TokenizerConfig
-    train: Any
+    train: Split
     """The splits are of the task's own kind: `PairStore`, `BlockStore` or `ExampleStore`."""
-    validation: Any
+    validation: Split | None
     """None where there is none; so are the next two."""
-    test: Any
-    extra_validation: Any
+    test: Split | None
+    extra_validation: Split | None
     source_tokenizer: AnyTokenizer
     target_tokenizer: AnyTokenizer
     """The same object as the source's when both sides share one."""
     report: Report
     longest: tuple[int, int]
     """Tokens of the longest source and target in training, without start and end."""
+
+    def train_as(self, kind: type[S]) -> S:
+        """Return the training split as the task's own kind, which it always is."""
+        assert isinstance(self.train, kind)
+        return self.train
 
 
 def open_prepared(
@@ -157,7 +165,8 @@ def open_prepared(
         folder=folder,
         data=data,
         tokenizer=tokenizer,
-        **{name: stores.get(name) for name in SPLITS},
+        train=stores["train"],
+        **{name: stores.get(name) for name in SPLITS if name != "train"},
         source_tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
         report=report,

@@ -26,6 +26,8 @@ class Plan:
     """Estimated peak memory of this process in bytes."""
     rows: str = "pairs"
     """What is counted: pairs, blocks or examples."""
+    is_over: bool = False
+    """Whether the run has made all its updates, or stopped early, before it was resumed."""
 
 
 @dataclass(frozen=True)

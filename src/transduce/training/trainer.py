@@ -297,6 +297,7 @@ class Trainer:
             validation_pairs=0 if self.prepared.validation is None else len(self.prepared.validation),
             updates=self.config.updates,
             first_update=self.progress.update + 1,
+            is_over=self.is_over(),
             updates_per_epoch=self.batch_source.batches.batches_in_epoch(self.progress.position.epoch)
             / self.config.gradient_accumulation,
             threads=len(self.train_step.workers.models),

@@ -162,7 +162,7 @@ class TextEncodingTask(Task[TextEncodingConfig]):
         rewrite, bucket_size = None, BUCKET_SIZE
         if self.data.objective == "mask":
             masking = Masking(self.data, prepared.source_tokenizer, config.seed)
-            rewrite, bucket_size = _masked_rows(masking, prepared.train), MASKED_POOL_SIZE
+            rewrite, bucket_size = _masked_rows(masking, prepared.train_as(ExampleStore)), MASKED_POOL_SIZE
         collate = partial(self.collate, prepared)
         return BatchSource(prepared.train, collate, config, model.device, rewrite, bucket_size)
 

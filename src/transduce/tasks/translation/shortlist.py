@@ -17,6 +17,7 @@ from transduce.data.lexicon import Lexicon, PairSample, learn_lexicon
 from transduce.data.prepared import Prepared
 from transduce.data.ragged import Ragged, RaggedWriter
 from transduce.data.settings import PlainTextConfig
+from transduce.data.store import PairStore
 from transduce.errors import DataError, MissingInput
 from transduce.model_folder import load_model
 from transduce.storage.layout import DATA, SHORTLIST
@@ -216,12 +217,12 @@ def _pairs(
 ) -> Iterator[tuple[Rows, Rows | None]]:
     """Yield the pairs to count, and those to measure on."""
     validation = None if prepared is None else prepared.validation
-    held = None if validation is None else Rows(*validation.pairs)
+    held = Rows(*validation.pairs) if isinstance(validation, PairStore) else None
     if corpus is not None:
         with tempfile.TemporaryDirectory() as folder:
             used, kept = tokenise(read_pairs(corpus), *tokenizers, Path(folder), hold_out=held is None)
             yield used, held or kept
     elif prepared is not None:
-        yield Rows(*prepared.train.pairs), held
+        yield Rows(*prepared.train_as(PairStore).pairs), held
     else:
         raise MissingInput(f"{run}: has no training data ({DATA}/); give pairs to count with --source and --target")

@@ -12,7 +12,7 @@ from transduce.config import Config, Table
 from transduce.data.order import BUCKET_SIZE
 from transduce.data.prepared import Prepared
 from transduce.data.settings import reads_once
-from transduce.data.store import PairStore
+from transduce.data.store import BlockStore, PairStore
 from transduce.errors import SettingsError
 from transduce.evaluation.metrics import METRICS
 from transduce.inference.search.options import SearchOptions
@@ -87,7 +87,7 @@ class TranslationTask(TransducerTask[TranslationConfig]):
         found = self._survey(prepared)
         tokens = found.pairs * (found.target.characters / 4 + 1)
         chosen = choose_fine_tuning(checkpoint, f"{found.pairs:,} training pairs", tokens, given)
-        pairs = self._pairs() if prepared is None else prepared.train.texts()
+        pairs = self._pairs() if prepared is None else prepared.train_as(PairStore).texts()
         return Defaults(chosen.tables, [*vocabulary_fit(checkpoint, pairs, before), *chosen.reasons])
 
     def languages_from(self, checkpoint: InitialCheckpoint) -> Table:
@@ -95,7 +95,11 @@ class TranslationTask(TransducerTask[TranslationConfig]):
         return {name: language for name, language in pair.items() if language is not None}
 
     def _survey(self, prepared: Prepared | None) -> Survey:
-        return survey(self._pairs()) if prepared is None else survey(prepared.train.texts(), len(prepared.train))
+        return (
+            survey(self._pairs())
+            if prepared is None
+            else survey(prepared.train_as(PairStore).texts(), len(prepared.train))
+        )
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         if any(map(reads_once, self.data.corpora)):
@@ -105,8 +109,7 @@ class TranslationTask(TransducerTask[TranslationConfig]):
     preparation = PairPreparation
 
     def texts(self, prepared: Prepared) -> Iterator[tuple[str, str]]:
-        found: Iterator[tuple[str, str]] = prepared.train.texts()
-        return found
+        return prepared.train_as(PairStore).texts()
 
     def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
         rewrite, bucket_size = None, BUCKET_SIZE
@@ -169,7 +172,7 @@ class SpanCorruptionTask(PlainTextTask[SpanCorruptionConfig]):
         return None
 
     def batch_source(self, prepared: Prepared, config: TrainingConfig, model: Model) -> BatchSource:
-        corruption, train = self._corruption(prepared, config.seed), prepared.train
+        corruption, train = self._corruption(prepared, config.seed), prepared.train_as(BlockStore)
 
         def corrupt(rows: Rows, epoch: int, start: int) -> PairStore:
             blocks = train.of_epoch(config.seed, epoch).blocks
@@ -186,7 +189,7 @@ class SpanCorruptionTask(PlainTextTask[SpanCorruptionConfig]):
 
     def _corruption(self, prepared: Prepared, seed: int) -> Corruption:
         tokenizer = prepared.target_tokenizer
-        return Corruption(tokenizer.sentinels, tokenizer.end, prepared.train.blocks.block, seed)
+        return Corruption(tokenizer.sentinels, tokenizer.end, prepared.train_as(BlockStore).blocks.block, seed)
 
 
 class BpeDropoutRows:
@@ -199,7 +202,7 @@ class BpeDropoutRows:
 
     def __call__(self, rows: Rows, epoch: int, start: int) -> PairStore:
         """Return the pairs of a pool; a side that becomes too long for the model keeps its stored tokens."""
-        train = self.prepared.train
+        train = self.prepared.train_as(PairStore)
         texts = [train.text(int(row)) for row in rows]
         tags = self.prepared.report.tags
         leads = (0, 0) if tags is None else tags.lengths
