@@ -39,7 +39,7 @@ def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlis
     from transduce.inference.jobs.output import open_partial
     from transduce.inference.jobs.source import Source
     from transduce.inference.load import load_translator
-    from transduce.inference.translation import TranslationOptions
+    from transduce.inference.segment import TranslationOptions
     from transduce.text.corpus import read_lines
     from transduce.text.document import segments
     from transduce.text.lines import Meter
@@ -69,8 +69,8 @@ def by_hand(folder: Path, source: Path, output: Path, longest: int | None, _: Pa
     import ctranslate2
     import tokenizers
 
+    from transduce.inference.ctranslate2.engine import available_cores
     from transduce.inference.ctranslate2.export import export
-    from transduce.inference.parallelism import available_cores
     from transduce.model_folder import load_model
 
     exported = output.parent / "exported"

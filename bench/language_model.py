@@ -49,9 +49,9 @@ def ours(recipe: Recipe, prepared: Prepared) -> Contender:
 
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
+    from transduce.training.memory import keep_freed_memory
     from transduce.training.optimizer import build_schedule
     from transduce.training.step import TrainStep
-    from transduce.training.system_memory import keep_freed_memory
 
     keep_freed_memory()
     config = recipe.training.but(threads=torch.get_num_threads(), decode_examples=0)

@@ -67,10 +67,10 @@ def ours(size: Size) -> Callable[[PairBatch], None]:
     from transduce.models.catalog import build
     from transduce.models.interface import VocabularySizes
     from transduce.models.transformer import TransformerConfig
+    from transduce.tasks.transducer import transducer_loss
     from transduce.training.config import TrainingConfig, default_micro_batch
-    from transduce.training.loss import transducer_loss
+    from transduce.training.memory import keep_freed_memory
     from transduce.training.step import TrainStep
-    from transduce.training.system_memory import keep_freed_memory
 
     keep_freed_memory()
     config = TransformerConfig(

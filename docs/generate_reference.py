@@ -30,10 +30,9 @@ from transduce.inference.search.options import SearchOptions
 from transduce.models.block import BlockConfig
 from transduce.models.catalog import MODELS
 from transduce.models.transformer import TransformerConfig
-from transduce.tasks.language_modeling.config import LanguageModelingConfig
+from transduce.tasks.language_modeling.task import LanguageModelingConfig
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
-from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
-from transduce.tasks.translation.corpus import PreparedPairs
+from transduce.tasks.translation.config import PreparedPairs, SpanCorruptionConfig, TranslationConfig
 from transduce.text.corpus import CorpusFiles, TextFile
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.config import TrainingConfig

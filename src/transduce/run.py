@@ -38,9 +38,8 @@ from transduce.training.compatibility import (
     check_validation_split,
     outline,
 )
-from transduce.training.distributed.ranks import Ranks, joined
-from transduce.training.distributed.sharding import shard, whole
-from transduce.training.finish import put_final_weights
+from transduce.training.distributed import Ranks, joined, shard, whole
+from transduce.training.finish import model_card, put_final_weights
 from transduce.training.initial_checkpoint import (
     folder_fingerprint,
     freeze,
@@ -49,12 +48,10 @@ from transduce.training.initial_checkpoint import (
     vectors_fingerprint,
 )
 from transduce.training.interruption import catch_signals
-from transduce.training.memory_estimate import batch_for, fitting_micro_batch
-from transduce.training.model_card import model_card
+from transduce.training.memory import batch_for, fitting_micro_batch, keep_freed_memory
 from transduce.training.reporter import Reporter, Silent
 from transduce.training.run_folder import empty_on_error, locked_run, restore_on_error
 from transduce.training.step import TrainStep
-from transduce.training.system_memory import keep_freed_memory
 from transduce.training.trainer import Trainer
 
 Progress = Callable[[str, int], None]

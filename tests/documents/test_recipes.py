@@ -13,7 +13,7 @@ from transduce.data.synthetic import SyntheticPictures, SyntheticTask
 from transduce.inference.load import load_text_encoder
 from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
-from transduce.tasks.language_modeling.config import LanguageModelingConfig
+from transduce.tasks.language_modeling.task import LanguageModelingConfig
 from transduce.tasks.text_encoding.config import TextEncodingConfig
 
 FOLDER = Path(__file__).parents[2] / "recipes"

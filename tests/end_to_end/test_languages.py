@@ -17,7 +17,7 @@ from transduce.inference.search.options import Request
 from transduce.model_folder import load_model
 from transduce.recipe import read_recipe, resume_recipe
 from transduce.tasks.catalog import load_prepared
-from transduce.tasks.translation.corpus import PreparedPairs
+from transduce.tasks.translation.config import PreparedPairs
 
 RECIPE = """
 [data]

@@ -22,8 +22,8 @@ from transduce.recipe import Recipe, read_recipe
 from transduce.run import train
 from transduce.tasks.catalog import load_prepared, prepare
 from transduce.tasks.text_encoding.evaluation import score_encoder
-from transduce.training.batch_source import BatchSource
 from transduce.training.interruption import Interrupted
+from transduce.training.task import BatchSource
 from transduce.training.trainer import Trainer
 
 GOOD, BAD = ("fine", "great", "lovely"), ("awful", "poor", "dull")

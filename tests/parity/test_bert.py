@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from transduce.errors import ModelFolderError
-from transduce.interop.huggingface.architecture import Settings
+from transduce.interop.huggingface.architecture import InMemoryWeights, Settings, export_mapped, load_mapped
 from transduce.interop.huggingface.bert import BERT
-from transduce.interop.huggingface.weight_map import InMemoryWeights, export_mapped, load_mapped
 from transduce.model_folder import weights_of
 from transduce.models.bert import Bert, bert_base, bert_large
 from transduce.models.catalog import build

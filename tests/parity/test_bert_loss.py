@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.parity.test_bert import batch, twins
-from transduce.tasks.text_encoding.batches import EncoderBatch
-from transduce.tasks.text_encoding.loss import encoder_loss, score_cross_entropy
+from transduce.tasks.text_encoding.batches import EncoderBatch, encoder_loss, score_cross_entropy
 
 transformers = pytest.importorskip("transformers", reason="compares with transformers; install the extra dev")
 

@@ -10,10 +10,8 @@ import torch
 
 from tests.unit.copy_translator import tokenizer
 from transduce.errors import SettingsError
-from transduce.inference.ctranslate2.engine import CTranslate2Engine, request_rejection
-from transduce.inference.ctranslate2.export import export
-from transduce.inference.ctranslate2.spec import model_rejection
-from transduce.inference.parallelism import Parallelism
+from transduce.inference.ctranslate2.engine import CTranslate2Engine, Parallelism, request_rejection
+from transduce.inference.ctranslate2.export import export, model_rejection
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder

@@ -14,10 +14,9 @@ from torch import Tensor
 from transduce.config import Config
 from transduce.errors import ModelFolderError, SettingsError
 from transduce.interop.export_model import to_huggingface
-from transduce.interop.huggingface.architecture import Settings
+from transduce.interop.huggingface.architecture import InMemoryWeights, Settings
 from transduce.interop.huggingface.bert import BERT
 from transduce.interop.huggingface.seq2seq import M2M100
-from transduce.interop.huggingface.weight_map import InMemoryWeights
 from transduce.model_folder import save_weights
 from transduce.models.bert import Bert, BertConfig
 from transduce.models.catalog import build

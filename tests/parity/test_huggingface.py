@@ -19,11 +19,16 @@ from torch import Tensor, nn
 from transduce.config import Config
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
-from transduce.interop.huggingface.architecture import Architecture, Settings
+from transduce.interop.huggingface.architecture import (
+    Architecture,
+    InMemoryWeights,
+    Settings,
+    export_mapped,
+    load_mapped,
+)
 from transduce.interop.huggingface.language_model import GPT2, LLAMA
 from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
-from transduce.interop.huggingface.weight_map import InMemoryWeights, export_mapped, load_mapped
 from transduce.model_folder import weights_of
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, LanguageModel, VocabularySizes

@@ -14,9 +14,9 @@ from transduce.data.store import PairStore
 from transduce.models.catalog import build
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
+from transduce.tasks.transducer import transducer_loss
 from transduce.text.tokenizer.special import Specials
 from transduce.training.config import TrainingConfig
-from transduce.training.loss import transducer_loss
 from transduce.training.step import TrainStep
 
 VOCABULARY = 53

@@ -13,8 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from transduce.errors import ModelFolderError
-from transduce.interop.huggingface.architecture import Settings
-from transduce.interop.huggingface.weight_map import InMemoryWeights, load_mapped
+from transduce.interop.huggingface.architecture import InMemoryWeights, Settings, load_mapped
 from transduce.interop.import_model import import_model
 from transduce.interop.torch_transformer import architecture
 from transduce.models.catalog import build

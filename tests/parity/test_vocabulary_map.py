@@ -11,10 +11,9 @@ import pytest
 from tests.parity.test_ctranslate2 import BASE, CONFIGS, compare, folder, requests
 from tests.unit.copy_translator import tokenizer
 from transduce.errors import SettingsError
-from transduce.inference.ctranslate2.engine import CTranslate2Engine, request_rejection
+from transduce.inference.ctranslate2.engine import CTranslate2Engine, Parallelism, request_rejection
 from transduce.inference.ctranslate2.export import export, write_map
 from transduce.inference.engine import SelectedEngine
-from transduce.inference.parallelism import Parallelism
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder

@@ -14,8 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import transduce.run
 from tests.torture.disk import Disk
-from transduce.cli.display import PlainLines
-from transduce.cli.progress import PreparationProgress
+from transduce.cli.progress import PlainLines, PreparationProgress
 from transduce.inference.torch_engine import TorchEngine
 from transduce.training.checkpoint import Checkpoints
 from transduce.training.validation import Validator

@@ -23,8 +23,7 @@ def command(output: str) -> None:
     Trains on 127,000 entries of the CMU pronouncing dictionary, evaluates the model on 5,000 words that it has not
     seen, and draws its attention.
     """
-    from transduce.cli.display import reporting
-    from transduce.cli.progress import PreparationProgress
+    from transduce.cli.progress import PreparationProgress, reporting
     from transduce.experiments.demo import run_demo
 
     with PreparationProgress() as progress, reporting() as reporter:

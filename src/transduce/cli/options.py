@@ -234,7 +234,7 @@ def corpus_tables(options: dict[str, Any]) -> Table:
 
 def _prepared(folder: str) -> Table | list[Table]:
     """Name the validation pairs of a run or prepared corpus; those of a multilingual one language by language."""
-    from transduce.tasks.translation.corpus import PreparedPairs
+    from transduce.tasks.translation.config import PreparedPairs
 
     tags = PreparedPairs(prepared=folder).tags()
     one: Table = {"prepared": folder}

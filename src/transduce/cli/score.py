@@ -145,7 +145,7 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, d
 
 def _rerank(translator: Translator, source: str, path: str, n_best: int | None) -> None:
     from transduce.errors import DataError
-    from transduce.inference.ranking import read_nbest, rerank
+    from transduce.inference.scoring import read_nbest, rerank
     from transduce.text.corpus import read_lines
 
     if source == path == "-":

@@ -78,7 +78,7 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
     """
     from transduce.recipe import read_recipe, resume_recipe
     from transduce.run import train
-    from transduce.training.distributed.ranks import launched, leads
+    from transduce.training.distributed import launched, leads
 
     reasons: list[str] = []
     begun = resume or finish
@@ -111,8 +111,7 @@ def command(output: str | None, resume: str | None, finish: str | None, prepared
         for line in verify_resume(recipe, Path(folder), None if prepared is None else Path(prepared)):
             click.echo(line)
         return
-    from transduce.cli.display import reporting
-    from transduce.cli.progress import PreparationProgress
+    from transduce.cli.progress import PreparationProgress, reporting
 
     with PreparationProgress() as progress, reporting() as reporter:
         train(

@@ -119,8 +119,8 @@ def _job(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> Tr
     """Load the model and collect the options of the job."""
     from transduce.inference.jobs.job import JobOptions, TranslationJob
     from transduce.inference.load import load_translator
-    from transduce.inference.ranking import consensus
-    from transduce.inference.translation import TranslationOptions
+    from transduce.inference.scoring import consensus
+    from transduce.inference.segment import TranslationOptions
 
     translator = load_translator(run, *options["ensemble"])
     translator.languages.select(options["target_language"], options["source_language"])
@@ -181,7 +181,7 @@ def _constraints(translator: Translator, kind: str, options: dict[str, Any]) -> 
 
 def _stream(job: TranslationJob, file: str, options: dict[str, Any]) -> None:
     """Print translations while they are generated."""
-    from transduce.inference.translation import one_line
+    from transduce.inference.segment import one_line
     from transduce.text.corpus import read_lines
 
     translation = job.options.translation

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from transduce.inference.ctranslate2.engine import CTranslate2Engine
-from transduce.inference.ctranslate2.export import Quantization, check_model, is_installed
-from transduce.inference.ctranslate2.spec import translation_rejection
-from transduce.inference.parallelism import Parallelism, default_parallelism
+from transduce.inference.ctranslate2.engine import CTranslate2Engine, Parallelism, default_parallelism
+from transduce.inference.ctranslate2.export import Quantization, check_model, is_installed, translation_rejection
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder

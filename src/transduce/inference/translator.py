@@ -25,8 +25,16 @@ from transduce.inference.ensemble import Ensemble
 from transduce.inference.padding import windows
 from transduce.inference.scoring import ScoredTarget, score_pairs
 from transduce.inference.search.options import Hypothesis, SearchOptions, override_options, saved_options
-from transduce.inference.segment import Segment, Segmenter, Sentence, join_segments, join_sentences
-from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions
+from transduce.inference.segment import (
+    Segment,
+    Segmenter,
+    Sentence,
+    Translation,
+    TranslationCounts,
+    TranslationOptions,
+    join_segments,
+    join_sentences,
+)
 from transduce.inspection.caption import RegionAttention, region_attention_of
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import attention_of

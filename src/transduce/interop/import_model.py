@@ -13,7 +13,15 @@ from transduce.config import Config, Table
 from transduce.errors import ModelFolderError, SettingsError, brief, suggestion
 from transduce.interop import torch_transformer
 from transduce.interop.gguf import GgufFile
-from transduce.interop.huggingface.architecture import Architecture, Settings
+from transduce.interop.huggingface.architecture import (
+    Architecture,
+    Settings,
+    WeightMapping,
+    Weights,
+    load_mapped,
+    matrix,
+    source_names,
+)
 from transduce.interop.huggingface.bert import BERT
 from transduce.interop.huggingface.folder import CONFIG, HuggingFaceFolder
 from transduce.interop.huggingface.generation import read_search
@@ -21,7 +29,6 @@ from transduce.interop.huggingface.language_model import GPT2, LLAMA
 from transduce.interop.huggingface.seq2seq import M2M100, MARIAN, PEGASUS
 from transduce.interop.huggingface.t5 import T5
 from transduce.interop.huggingface.tokenizer import Pair, import_tokenizers
-from transduce.interop.huggingface.weight_map import WeightMapping, Weights, load_mapped, matrix, source_names
 from transduce.interop.torch_transformer import torch_tokenizers
 from transduce.model_folder import ModelFolder, put_weights, save_model, weights_of
 from transduce.models import catalog

@@ -26,10 +26,9 @@ import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers
 
 from transduce.errors import ModelFolderError, brief, suggestion
-from transduce.interop.huggingface.architecture import Architecture, Settings
+from transduce.interop.huggingface.architecture import Architecture, Settings, WeightMapping, Weights, matrix
 from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.generation import GENERATION_SETTINGS
-from transduce.interop.huggingface.weight_map import WeightMapping, Weights, matrix
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import TransformerConfig
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer

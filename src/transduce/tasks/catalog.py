@@ -12,8 +12,7 @@ from transduce.data.report import Report
 from transduce.data.settings import DEFAULT_BLOCK_SIZE, DataConfig, PlainTextConfig
 from transduce.data.store import BlockStore, ExampleStore, PairStore
 from transduce.errors import DataError, SettingsError, suggestion
-from transduce.tasks.language_modeling.config import LanguageModelingConfig
-from transduce.tasks.language_modeling.task import LanguageModelingTask
+from transduce.tasks.language_modeling.task import LanguageModelingConfig, LanguageModelingTask
 from transduce.tasks.text_encoding.config import HEADS, TextEncodingConfig
 from transduce.tasks.text_encoding.task import TextEncodingTask
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig

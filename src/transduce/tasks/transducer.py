@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from transduce.config import Config, Table
 from transduce.data.batching import PairBatch, collate
@@ -17,10 +21,10 @@ from transduce.errors import SettingsError
 from transduce.inference.search.options import SearchOptions
 from transduce.model_folder import ModelFolder
 from transduce.models import catalog
-from transduce.models.interface import AnyTransducer, Model, VocabularySizes
-from transduce.nn.cpu.cross_entropy import CrossEntropy
+from transduce.models.interface import AnyTransducer, Model, VocabularySizes, collect_losses
+from transduce.nn.cpu.cross_entropy import CrossEntropy, linear_cross_entropy, paired_cross_entropy
+from transduce.nn.dropout import begin_pass
 from transduce.rng import Rows
-from transduce.tasks.coverage import vocabulary_fit
 from transduce.tasks.language_modeling.defaults import choose_settings, choose_tokenizer, count_characters
 from transduce.tasks.language_modeling.preparation import TextPreparation
 from transduce.tasks.translation.defaults import choose_fine_tuning
@@ -30,8 +34,79 @@ from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.training.compatibility import outline
 from transduce.training.config import TrainingConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint, load_all_weights
-from transduce.training.loss import transducer_loss
 from transduce.training.task import CardText, Defaults, Task
+
+# How well a vocabulary fits a text: tokens per word, and how much of the text it cannot represent.
+
+SAMPLED_PAIRS = 10_000
+"""Pairs that a vocabulary is measured on."""
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+
+
+@dataclass(frozen=True)
+class VocabularyCoverage:
+    """Counts over some text."""
+
+    words: int
+    tokens: int
+    unknown: int
+    """Unknown tokens."""
+    broken: int
+    """Tokens that are single bytes of a character: how lossless tokenizers spell characters they lack."""
+
+    @property
+    def tokens_per_word(self) -> float:
+        """The lower the better; 1.1 to 1.5 are common for the language a tokenizer was trained on."""
+        return self.tokens / max(1, self.words)
+
+    def __str__(self) -> str:
+        """Summarise in a few words."""
+        text = f"{self.tokens_per_word:.2f} tokens per word"
+        for count, what in ((self.unknown, "unknown"), (self.broken, "single bytes of a character")):
+            if count:
+                text += f", {count / max(1, self.tokens):.2%} of them {what}"
+        return text
+
+
+def coverage(tokenizer: AnyTokenizer, texts: Iterable[str]) -> VocabularyCoverage:
+    """Count the tokens of texts; words are separated by spaces."""
+    lines = list(texts)
+    rows = tokenizer.encode_batch(lines)
+    shown = tokenizer.pieces(range(tokenizer.size))
+    bytes_ = {token for token, piece in enumerate(shown) if _BYTE.search(piece)}
+    return VocabularyCoverage(
+        words=sum(len(line.split()) for line in lines),
+        tokens=sum(map(len, rows)),
+        unknown=sum(map(tokenizer.count_unknown, rows)),
+        broken=sum(token in bytes_ for row in rows for token in row),
+    )
+
+
+def vocabulary_fit(
+    checkpoint: InitialCheckpoint, new: Iterable[tuple[str, str]], before: Iterable[tuple[str, str]] | None
+) -> list[str]:
+    """Describe how well a checkpoint's vocabulary fits new text, next to the text that it was trained on, if known.
+
+    Plain text comes as pairs without a source.
+    """
+    sides = (("source", checkpoint.found.source_tokenizer), ("target", checkpoint.found.target_tokenizer))
+    fits, own = _both_sides(checkpoint, new), None if before is None else _both_sides(checkpoint, before)
+    reasons = []
+    for side, (name, tokenizer) in enumerate(sides):
+        if not fits[side].words:
+            continue
+        compared = "" if own is None else f" (in {checkpoint.data}: {own[side]})"
+        reasons.append(f"keeping the {tokenizer.size:,} {name} tokens of {checkpoint.name}: {fits[side]}{compared}")
+    return reasons
+
+
+def _both_sides(
+    checkpoint: InitialCheckpoint, pairs: Iterable[tuple[str, str]]
+) -> tuple[VocabularyCoverage, VocabularyCoverage]:
+    sample = list(islice(pairs, SAMPLED_PAIRS))
+    source = coverage(checkpoint.found.source_tokenizer, (source for source, _ in sample))
+    return source, coverage(checkpoint.found.target_tokenizer, (target for _, target in sample))
+
 
 DataT = TypeVar("DataT", bound=DataConfig)
 READ_ONCE = (
@@ -196,3 +271,36 @@ def position_limit(model: Config) -> int | None:
     """Return the most tokens that a model can read and write at once; None where there is no limit."""
     built = outline(model, VocabularySizes(1, 1))
     return min((limit for limit in (built.max_source, built.max_target) if limit is not None), default=None)
+
+
+# The loss: cross-entropy under teacher forcing, with label smoothing (section 5.4).
+
+
+def transducer_loss(model: AnyTransducer, batch: PairBatch, smoothing: float, r_drop: float = 0.0) -> CrossEntropy:
+    """Encode the source, then predict every target token from the reference tokens before it, all at once.
+
+    Only real tokens are scored: the output layer is the most expensive one, and padding needs no score. With
+    `r_drop` there are two forward passes with different dropout, whose predictions should agree.
+    """
+    real_BT = batch.is_predicted  # not by the pad token: an imported tokenizer may pad with the end token
+    output_N = batch.target[:, 1:][real_BT]
+
+    def forward(number: int) -> Tensor:
+        begin_pass(model, number)
+        memory = model.encode(batch.source, batch.source_allowed)
+        hidden_BTD: Tensor = model(batch.target[:, :-1], memory)
+        return hidden_BTD[real_BT]
+
+    output, half = model.output, model.output.half_products and model.training
+    twice = r_drop > 0 and model.training
+    with collect_losses(model.auxiliary_losses) as costs:
+        hidden = [forward(number) for number in range(2 if twice else 1)]
+    if twice:
+        pair = (hidden[0], hidden[1])
+        loss = paired_cross_entropy(pair, output.weight, output.bias, output_N, smoothing, r_drop, half)
+    else:  # the output layer comes last: of a sharded model only modules that have run are gathered
+        loss = linear_cross_entropy(hidden[0], output.weight, output.bias, output_N, smoothing, half)
+    for side, cost_BN in costs:
+        real_cost = cost_BN[real_BT] if side == "target" else cost_BN
+        loss = loss._replace(smoothed=loss.smoothed + real_cost.sum() / len(hidden))
+    return loss

@@ -14,7 +14,7 @@ from transduce.models import catalog
 from transduce.models.ancestors.neural_gpu import relaxed_sets
 from transduce.models.interface import Model, VocabularySizes
 from transduce.training.config import TrainingConfig
-from transduce.training.system_memory import physical_bytes
+from transduce.training.memory import physical_bytes
 
 
 def check_model_settings(data: DataConfig, config: Config, training: TrainingConfig, search: SearchOptions) -> None:

@@ -1,19 +1,22 @@
-"""The optimizer and the learning-rate schedules.
+"""The optimizer, the learning-rate schedules, and a moving average of the weights.
 
 Optimizer state is saved by parameter name, so that a checkpoint does not depend on the order of parameters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+from transduce.model_folder import weights_of
+from transduce.models.interface import Model
 from transduce.training.config import TrainingConfig
-from transduce.training.distributed.sharding import full, spread_like
+from transduce.training.distributed import full, spread_like
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -148,3 +151,38 @@ def build_schedule(config: TrainingConfig, model_dim: int) -> Schedule:
         "constant": lambda: constant(rate, warmup),
     }
     return schedules[config.schedule]()
+
+
+class Ema:
+    """Exponential moving average of the weights (Polyak & Juditsky 1992): an update's enter with weight 1 - `decay`."""
+
+    def __init__(self, model: Model, decay: float) -> None:
+        self.model, self.decay = model, decay
+        self.weights = {name: weight.detach().clone() for name, weight in weights_of(model).items()}
+
+    def update(self, update: int) -> None:
+        """Add the weights of an update; early ones count more, so that the random initialisation does not linger."""
+        decay = min(self.decay, (1 + update) / (10 + update))
+        torch._foreach_lerp_(list(self.weights.values()), self._now(), 1.0 - decay)
+
+    def put(self, weights: dict[str, Tensor]) -> None:
+        """Restore a saved average."""
+        for name, weight in weights.items():
+            self.weights[name].copy_(spread_like(weight, self.weights[name]))
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Give the model its averaged weights inside the context."""
+        kept = [weight.clone() for weight in self._now()]
+        self._set(list(self.weights.values()))
+        try:
+            yield
+        finally:
+            self._set(kept)
+
+    def _now(self) -> list[Tensor]:
+        return [weight.detach() for weight in weights_of(self.model).values()]
+
+    def _set(self, values: list[Tensor]) -> None:
+        for weight, value in zip(self._now(), values, strict=True):
+            weight.copy_(value)

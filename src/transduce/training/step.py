@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,18 @@ from transduce.data.batching import Batch
 from transduce.errors import SettingsError
 from transduce.models.ancestors.neural_gpu import relaxed_sets
 from transduce.models.interface import Model
+from transduce.nn.cpu.cross_entropy import CrossEntropy
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.embedding import set_sparse_gradients
 from transduce.nn.linear import set_half_products
 from transduce.training.config import TrainingConfig
-from transduce.training.distributed.ranks import ALONE, Ranks
-from transduce.training.distributed.sharding import is_sharded
-from transduce.training.loss import Loss
+from transduce.training.distributed import ALONE, Ranks, is_sharded
+from transduce.training.memory import SharedShortage, ran_out_of_memory
 from transduce.training.optimizer import build_optimizer, gradient_norm, optimizer_step, scale_gradients
-from transduce.training.system_memory import SharedShortage, ran_out_of_memory
 from transduce.training.workers import Workers
+
+Loss = Callable[[Any, Any, float, float], CrossEntropy]
+"""(model, batch, label smoothing, weight of R-Drop) -> sums over the batch's target tokens."""
 
 
 class StepResult(NamedTuple):

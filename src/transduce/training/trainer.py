@@ -21,16 +21,21 @@ from transduce.data.prepared import Prepared
 from transduce.errors import SettingsError, TransduceError
 from transduce.evaluation.metrics import finite
 from transduce.models.interface import Model
-from transduce.training.checkpoint import SETTINGS, Progress
-from transduce.training.checkpoint_manager import CheckpointManager
+from transduce.training.checkpoint import SETTINGS, CheckpointManager, Progress
 from transduce.training.config import TrainingConfig
-from transduce.training.distributed.ranks import ALONE, Ranks
+from transduce.training.distributed import ALONE, Ranks
 from transduce.training.interruption import Interruption
-from transduce.training.memory_estimate import SMALLEST_MICRO_BATCH, expected_peak
+from transduce.training.memory import (
+    SMALLEST_MICRO_BATCH,
+    SharedShortage,
+    expected_peak,
+    keep_freed_memory,
+    ran_out_of_memory,
+    resident_bytes,
+)
 from transduce.training.optimizer import build_schedule
 from transduce.training.reporter import Plan, Reporter, Step, Validation
 from transduce.training.step import StepResult, TrainStep
-from transduce.training.system_memory import SharedShortage, keep_freed_memory, ran_out_of_memory, resident_bytes
 from transduce.training.task import Task
 from transduce.training.validation import Validator
 from transduce.training.workers import Calibration

@@ -15,8 +15,8 @@ from transduce.evaluation.metrics import METRICS, bits_per_byte, perplexity
 from transduce.models.interface import Model
 from transduce.rng import Rows
 from transduce.training.config import TrainingConfig
-from transduce.training.loss import Loss
 from transduce.training.reporter import Sample, Validation
+from transduce.training.step import Loss
 from transduce.training.workers import Workers
 
 NUM_SAMPLES = 3

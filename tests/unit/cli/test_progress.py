@@ -10,7 +10,7 @@ from rich.console import Console
 from transduce.cli import progress
 from transduce.cli.progress import Follower, LiveProgress, PlainProgress, Rate, following
 from transduce.cli.terminal import PLAIN_SECONDS
-from transduce.inference.parallelism import Parallelism
+from transduce.inference.ctranslate2.engine import Parallelism
 
 
 class Clock:

@@ -13,8 +13,7 @@ from tests.unit.copy_translator import TEXT, copier, tokenizer
 from tests.unit.training.example import recipe
 from transduce.errors import SettingsError
 from transduce.inference.search.options import Hypothesis, Request, SearchOptions
-from transduce.inference.segment import MAX_SEGMENT_TOKENS
-from transduce.inference.translation import Translation
+from transduce.inference.segment import MAX_SEGMENT_TOKENS, Translation
 from transduce.inference.translator import Translator
 from transduce.inspection.maps import AttentionMaps
 from transduce.model_folder import ModelFolder, save_model

@@ -16,10 +16,9 @@ from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes, collect_losses
 from transduce.models.universal import Universal, UniversalConfig, UniversalEncoder, UniversalEncoderConfig
 from transduce.nn.position import sinusoids
-from transduce.tasks.text_encoding.batches import EncoderBatch
-from transduce.tasks.text_encoding.loss import encoder_loss
+from transduce.tasks.text_encoding.batches import EncoderBatch, encoder_loss
+from transduce.tasks.transducer import transducer_loss
 from transduce.text.tokenizer.special import Specials
-from transduce.training.loss import transducer_loss
 
 SIZES = VocabularySizes(23, 23)
 SMALL = {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 4, "dropout": 0.0}

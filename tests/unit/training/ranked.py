@@ -23,7 +23,7 @@ from transduce.data.batching import Batch
 from transduce.recipe import resume_recipe
 from transduce.run import train
 from transduce.training.checkpoint import Checkpoints
-from transduce.training.distributed.sharding import local
+from transduce.training.distributed import local
 from transduce.training.interruption import Interrupted
 from transduce.training.reporter import Silent, Step
 from transduce.training.step import TrainStep

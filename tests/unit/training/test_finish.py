@@ -11,8 +11,7 @@ from tests.unit.training.example import Listener, run, trainer
 from transduce.data.prepared import Prepared
 from transduce.errors import ModelFolderError
 from transduce.model_folder import load_weights, put_weights, weights_of
-from transduce.training.averaging import average_weights
-from transduce.training.finish import put_final_weights
+from transduce.training.finish import average_weights, put_final_weights
 from transduce.training.reporter import Validation
 from transduce.training.trainer import Trainer
 

@@ -18,11 +18,17 @@ from transduce.data.batching import Batch
 from transduce.data.prepared import Prepared
 from transduce.errors import TransduceError
 from transduce.tasks.catalog import task_for
-from transduce.training import memory_estimate as memory
+from transduce.training import memory
 from transduce.training.interruption import Interrupted
-from transduce.training.memory_estimate import available_bytes, batch_for, expected_peak, fitting_micro_batch
+from transduce.training.memory import (
+    available_bytes,
+    batch_for,
+    expected_peak,
+    fitting_micro_batch,
+    keep_freed_memory,
+    ran_out_of_memory,
+)
 from transduce.training.reporter import Validation
-from transduce.training.system_memory import keep_freed_memory, ran_out_of_memory
 from transduce.training.trainer import Trainer
 from transduce.training.validation import Validator
 

@@ -15,7 +15,7 @@ from transduce.inference.scoring import score_targets
 from transduce.inference.search.options import Request, SearchOptions
 from transduce.inference.torch_engine import TorchEngine
 from transduce.tasks.catalog import task_for
-from transduce.tasks.translation.validation import GreedyTranslations
+from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Validation
 from transduce.training.validation import Validator

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from transduce.inference.parallelism import Parallelism, available_cores, default_parallelism
-from transduce.inference.translation import TranslationCounts
+from transduce.inference.ctranslate2.engine import Parallelism, available_cores, default_parallelism
+from transduce.inference.segment import TranslationCounts
 
 if TYPE_CHECKING:
     from transduce.inference.jobs.job import TranslationJob

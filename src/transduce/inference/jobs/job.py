@@ -14,7 +14,7 @@ import torch
 
 from transduce.config import Table
 from transduce.inference.alignment import pharaoh
-from transduce.inference.ctranslate2.engine import nearest_options
+from transduce.inference.ctranslate2.engine import Parallelism, available_cores, nearest_options
 from transduce.inference.jobs.calibration import (
     MAX_SAMPLE,
     apply_parallelism,
@@ -23,8 +23,7 @@ from transduce.inference.jobs.calibration import (
     requested_parallelism,
 )
 from transduce.inference.jobs.source import DocumentWindow, Source, is_file
-from transduce.inference.parallelism import Parallelism, available_cores
-from transduce.inference.translation import Translation, TranslationCounts, TranslationOptions, one_line
+from transduce.inference.segment import Translation, TranslationCounts, TranslationOptions, one_line
 from transduce.inference.translator import Translator
 from transduce.model_folder import find_model
 from transduce.storage.layout import MANIFEST

@@ -21,10 +21,10 @@ from typing import IO, Any
 
 from transduce.config import Table
 from transduce.errors import CannotCreate
+from transduce.inference.ctranslate2.engine import Parallelism
 from transduce.inference.jobs.job import TranslatedWindow
 from transduce.inference.jobs.source import is_file
-from transduce.inference.parallelism import Parallelism
-from transduce.inference.translation import TranslationCounts
+from transduce.inference.segment import TranslationCounts
 from transduce.storage.atomic import atomic_file, read_json, replace_json
 from transduce.storage.filesystem import create_parents, locked_file, move_locked, storage_errors, sync
 

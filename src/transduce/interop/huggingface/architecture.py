@@ -2,17 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from fnmatch import fnmatch
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from transduce.config import Config, Table
 from transduce.errors import ModelFolderError, brief
-from transduce.interop.huggingface.weight_map import WeightMapping, Weights
 from transduce.models.interface import VocabularySizes
+
+Shape = Literal["same", "transposed", "row"]
+
+
+class Weights(Protocol):
+    """Tensors by name, loaded lazily."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all tensors."""
+
+    def load(self, name: str) -> Tensor:
+        """Load one tensor."""
+
+
+class InMemoryWeights:
+    """Tensors that are already in memory."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._tensors)
+
+    def load(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+
+class WeightMapping(NamedTuple):
+    """One of our weights, and the tensors of a checkpoint file that it is made of."""
+
+    name: str
+    source_names: tuple[str, ...]
+    """Several tensors are concatenated by rows. `a|b` are two names of one tensor: files have one or both."""
+    shape: Shape = "same"
+    """`transposed` where files store the transpose, `row` where they store a vector as a matrix of one row."""
+    widths: tuple[int, ...] = ()
+    """Rows of each of several tensors; equal shares by default."""
+    rows: slice = slice(None)
+    """Rows of the tensor to use, where files store more in one matrix; such a mapping can only be loaded."""
+
+
+def source_names(mapping: WeightMapping) -> Iterable[str]:
+    """Every name that a weight may have in checkpoint files."""
+    return (name for names in mapping.source_names for name in names.split("|"))
+
+
+def load_mapped(
+    weight_map: Sequence[WeightMapping], weights: Weights, ignored: Sequence[str], where: str
+) -> dict[str, Tensor]:
+    """Return our weights from checkpoint files, in the dtypes of the files.
+
+    A tensor that is neither mapped nor `ignored` (patterns of names that hold nothing learned) is an error: it would
+    mean a different model.
+    """
+    known = {name for mapping in weight_map for name in source_names(mapping)}
+    for name in sorted(weights.names - known):
+        if not any(fnmatch(name, pattern) for pattern in ignored):
+            raise ModelFolderError(f"{where}: unexpected weight '{name}'; this architecture has no such parameter")
+    return {mapping.name: _stacked(mapping, weights, where)[mapping.rows] for mapping in weight_map}
+
+
+def export_mapped(weight_map: Sequence[WeightMapping], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint file, each under the first of its names; unmapped weights are left out."""
+    written: dict[str, Tensor] = {}
+    for mapping in weight_map:
+        weight = weights[mapping.name].detach()
+        count = len(mapping.source_names)
+        parts = torch.split(weight, list(mapping.widths or [len(weight) // count] * count))
+        for names, part in zip(mapping.source_names, parts, strict=True):
+            turned = {"same": part, "transposed": part.t(), "row": part[None]}[mapping.shape]
+            written[names.split("|")[0]] = turned.contiguous().clone()
+    return written
+
+
+def matrix(weights: Weights, name: str, where: str) -> Tensor:
+    """Load a matrix whose shape determines a size of the model."""
+    weight = weights.load(name)
+    if weight.dim() != 2:
+        raise ModelFolderError(f"{where}: the weight '{name}' has shape {tuple(weight.shape)} and should be a matrix")
+    return weight
+
+
+def _stacked(mapping: WeightMapping, weights: Weights, where: str) -> Tensor:
+    """Concatenate the parts of one of our weights, each of the size that the config says.
+
+    The parts are checked one by one: two of wrong sizes could add up to the right one.
+    """
+    parts = [_turned(_found(names, weights, where), mapping.shape) for names in mapping.source_names]
+    rows = mapping.widths or [len(parts[0]) if parts[0].dim() else 0] * len(parts)
+    for names, part, count in zip(mapping.source_names, parts, rows, strict=True):
+        expected = (count, *max(parts, key=Tensor.dim).shape[1:])
+        if part.dim() not in (1, 2) or tuple(part.shape) != expected:
+            raise ModelFolderError(
+                f"{where}: the weight '{names.split('|')[0]}' has shape {tuple(part.shape)}, but the config "
+                f"and the other weights require {expected}; take config.json and the weights from one checkpoint"
+            )
+    return torch.cat(parts)
+
+
+def _turned(weight: Tensor, shape: Shape) -> Tensor:
+    """Return a weight in our layout; one with more than two axes is returned unchanged and rejected later."""
+    if weight.dim() > 2 or shape == "same":
+        return weight
+    return weight.t() if shape == "transposed" else weight.flatten()
+
+
+def _found(names: str, weights: Weights, where: str) -> Tensor:
+    """Load the tensor of one of several names; where files have more than one of them, they must be equal."""
+    there = [name for name in names.split("|") if name in weights.names]
+    if not there:
+        raise ModelFolderError(f"{where}: missing weight '{names.split('|')[0]}'; download the whole folder again")
+    weight = weights.load(there[0])
+    if not bool(weight.float().isfinite().all()):
+        raise ModelFolderError(
+            f"{where}: the weight '{there[0]}' holds values that are not finite, so the file is damaged or "
+            "training diverged; download it again, or import another model"
+        )
+    for name in there[1:]:
+        if not torch.equal(weight, weights.load(name)):
+            raise ModelFolderError(
+                f"{where}: '{there[0]}' and '{name}' must be equal (tied) but differ; untied copies are not supported"
+            )
+    return weight
+
+
+# Architectures.
 
 ACTIVATIONS = {
     "relu": "relu",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError, brief
-from transduce.interop.huggingface.architecture import Architecture, Settings, activation_name
-from transduce.interop.huggingface.weight_map import WeightMapping, Weights
+from transduce.interop.huggingface.architecture import Architecture, Settings, WeightMapping, Weights, activation_name
 from transduce.models.bert import BertConfig
 from transduce.models.interface import VocabularySizes
 

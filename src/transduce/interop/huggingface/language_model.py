@@ -6,8 +6,14 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError, brief
-from transduce.interop.huggingface.architecture import Architecture, Settings, activation_name, are_tied
-from transduce.interop.huggingface.weight_map import WeightMapping, Weights
+from transduce.interop.huggingface.architecture import (
+    Architecture,
+    Settings,
+    WeightMapping,
+    Weights,
+    activation_name,
+    are_tied,
+)
 from transduce.models.gpt import GptConfig
 from transduce.models.interface import VocabularySizes
 

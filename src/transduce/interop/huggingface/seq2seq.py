@@ -13,8 +13,14 @@ import torch
 from torch import Tensor
 
 from transduce.config import Table
-from transduce.interop.huggingface.architecture import Architecture, Settings, activation_name, are_tied
-from transduce.interop.huggingface.weight_map import WeightMapping, Weights
+from transduce.interop.huggingface.architecture import (
+    Architecture,
+    Settings,
+    WeightMapping,
+    Weights,
+    activation_name,
+    are_tied,
+)
 from transduce.models.block import SINUSOIDS
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import TransformerConfig

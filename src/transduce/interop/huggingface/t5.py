@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError
-from transduce.interop.huggingface.architecture import Architecture, Settings, are_tied
-from transduce.interop.huggingface.weight_map import WeightMapping, Weights, matrix
+from transduce.interop.huggingface.architecture import Architecture, Settings, WeightMapping, Weights, are_tied, matrix
 from transduce.models.interface import VocabularySizes
 from transduce.models.t5 import T5Config
 

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from transduce.config import Config, Table
 from transduce.data.prepared import Prepared
+from transduce.data.settings import PlainTextConfig
 from transduce.data.store import Blocks
 from transduce.inference.search.options import GENERATION_DEFAULTS, Request, SearchOptions, generation_options
 from transduce.inference.torch_engine import TorchEngine
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, Model
-from transduce.tasks.language_modeling.config import LanguageModelingConfig
 from transduce.tasks.language_modeling.defaults import choose_decoder
 from transduce.tasks.transducer import PlainTextTask
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.training.batch_source import BatchSource
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Sample
+from transduce.training.task import BatchSource
 from transduce.training.validation import NUM_SAMPLES, Predictions, Validator
 from transduce.training.workers import Workers
+
+
+class LanguageModelingConfig(PlainTextConfig):
+    """Plain text to train, validate and test on: `{text = "corpus.txt"}`.
+
+    Each corpus is one stream of tokens with the end token before each document, which is cut into blocks.
+    """
+
+    kind: ClassVar[str] = "language_modeling"
+
 
 MAX_PROMPT, MAX_CONTINUATION = 32, 48
 """Tokens of a block that are given, and tokens that are generated; fewer where a block is short."""

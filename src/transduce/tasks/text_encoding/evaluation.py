@@ -23,11 +23,10 @@ from transduce.inference.encoder_engine import EncoderEngine, predict_examples
 from transduce.inference.text_encoder import TextEncoder
 from transduce.models.head import LanguageHead
 from transduce.models.interface import EncoderModel
-from transduce.tasks.text_encoding.batches import collate_examples
+from transduce.tasks.text_encoding.batches import collate_examples, encoder_loss
 from transduce.tasks.text_encoding.config import ExampleFiles, TextEncodingConfig
 from transduce.tasks.text_encoding.corpus import Example, documents, read_examples, reference
 from transduce.tasks.text_encoding.encoding import Row, encoder_for
-from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
 from transduce.training.reporter import Sample
 from transduce.training.validation import NUM_SAMPLES, Predictions

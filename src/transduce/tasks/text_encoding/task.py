@@ -22,19 +22,17 @@ from transduce.models import catalog
 from transduce.models.interface import EncoderModel, Model
 from transduce.nn.cpu.cross_entropy import CrossEntropy
 from transduce.rng import Rows
-from transduce.tasks.text_encoding.batches import EncoderBatch, collate_examples
+from transduce.tasks.text_encoding.batches import EncoderBatch, collate_examples, encoder_loss
 from transduce.tasks.text_encoding.config import TextEncodingConfig
 from transduce.tasks.text_encoding.evaluation import ExamplePredictions
-from transduce.tasks.text_encoding.loss import encoder_loss
 from transduce.tasks.text_encoding.masking import Masking
 from transduce.tasks.text_encoding.preparation import ExamplePreparation
 from transduce.text.encoder_input import label_tokens
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.training.batch_source import BatchSource
 from transduce.training.config import TrainingConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint, added_tokens, load_matching_weights
-from transduce.training.task import CardText, Defaults, Task
+from transduce.training.task import BatchSource, CardText, Defaults, Task
 from transduce.training.validation import Validator
 from transduce.training.workers import Workers
 

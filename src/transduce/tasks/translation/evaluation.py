@@ -1,4 +1,4 @@
-"""Evaluation of a translation model on a test set: scores with confidence intervals, and comparisons of two models."""
+"""Evaluation of a translation model on a test set, with confidence intervals and comparisons; validation."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from transduce.config import Table
+from transduce.data.prepared import Prepared
+from transduce.data.store import PairStore
 from transduce.errors import DataError, SettingsError
-from transduce.evaluation.metrics import Metric, Score, finite, perplexity
+from transduce.evaluation.metrics import METRICS, Metric, Score, finite, perplexity
 from transduce.evaluation.significance import SAMPLES, Comparison, Interval, compare, interval
-from transduce.inference.translation import one_line
+from transduce.inference.search.options import Request, SearchOptions
+from transduce.inference.segment import one_line
+from transduce.inference.torch_engine import TorchEngine
 from transduce.inference.translator import Translator
+from transduce.models.interface import AnyTransducer
 from transduce.storage.atomic import atomic_file
 from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
+from transduce.training.config import TrainingConfig
+from transduce.training.reporter import Sample
+from transduce.training.validation import NUM_SAMPLES, Predictions
+from transduce.training.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -203,3 +212,67 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
     """Write lines to a file atomically."""
     with atomic_file(path) as temporary:
         temporary.write_text("".join(f"{one_line(line)}\n" for line in lines), encoding="utf-8")
+
+
+# Validation during training.
+
+DECODED_TOGETHER = 64
+"""Pairs that one thread translates at a time."""
+REPORTED = {
+    "loss": ("bleu", "chrf"),
+    "bleu": ("bleu", "chrf"),
+    "exact_match": ("exact_match",),
+    "chrf": ("chrf", "bleu"),
+}
+"""Metrics that are reported, by `training.metric`; any other is reported with exact match."""
+
+
+class GreedyTranslations:
+    """Translates the first pairs of a split and scores the translations."""
+
+    def __init__(self, prepared: Prepared, split: PairStore, config: TrainingConfig) -> None:
+        self.split, self.metric = split, config.metric
+        self.source, self.target = prepared.source_tokenizer, prepared.target_tokenizer
+        tags = prepared.report.tags
+        self.prefix_length = len(prepared.target_tokenizer.target_prefix) if tags is None else tags.lengths[1]
+        """Tokens that every target begins with."""
+        self.decoded = range(min(len(split), config.decode_examples))
+
+    def __call__(self, workers: Workers) -> Predictions:
+        """Translate and score."""
+        if not self.decoded:
+            return Predictions()
+        translations = self._translate(workers)
+        texts = [self.split.text(row) for row in self.decoded]
+        references = [[target] for _, target in texts]
+        names = REPORTED.get(self.metric, (self.metric, "exact_match"))
+        scores = {name: METRICS[name].score(translations, references) for name in names}
+        samples = zip(texts[:NUM_SAMPLES], translations[:NUM_SAMPLES], strict=True)
+        return Predictions(
+            scores={name: score.value for name, score in scores.items()},
+            samples=tuple(Sample(source, reference, translation) for (source, reference), translation in samples),
+            signatures=tuple(str(score) for score in scores.values()),
+        )
+
+    def _prefix(self, row: int) -> list[int]:
+        prefix: list[int] = self.split.target(row)[: self.prefix_length].tolist()
+        return prefix
+
+    def _translate(self, workers: Workers) -> list[str]:
+        options = SearchOptions(method="greedy")
+        requests = [
+            Request(
+                row, self.split.source(row).tolist(), options, self.split.target(row)[: self.prefix_length].tolist()
+            )
+            for row in self.decoded
+        ]
+        parts = -(-len(requests) // DECODED_TOGETHER)
+
+        def translate(model: AnyTransducer, part: int) -> list[str]:
+            engine = TorchEngine(model, self.source.specials, self.target.specials)
+            return [self.target.decode(found[0].tokens) for found in engine.translate(requests[part::parts])]
+
+        translations = [""] * len(requests)
+        for part, found in enumerate(workers.each(translate, parts)):
+            translations[part::parts] = found
+        return translations

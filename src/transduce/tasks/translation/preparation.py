@@ -33,8 +33,7 @@ from transduce.data.prepared import GivenTokenizers, Preparation
 from transduce.data.report import MAX_EXAMPLES, CorpusCounter, SplitReport
 from transduce.data.split import PairChunk, PairWriter
 from transduce.errors import SettingsError
-from transduce.tasks.translation.config import TranslationConfig
-from transduce.tasks.translation.corpus import PairCorpus, corpus_pairs
+from transduce.tasks.translation.config import PairCorpus, TranslationConfig, corpus_pairs
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.extension import add_language_tags, extend
 from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix, LanguageTags, listed

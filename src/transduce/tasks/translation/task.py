@@ -20,22 +20,19 @@ from transduce.model_folder import ModelFolder
 from transduce.models import catalog
 from transduce.models.interface import Model
 from transduce.rng import Rows
-from transduce.tasks.coverage import vocabulary_fit
 from transduce.tasks.language_modeling.defaults import choose_encoder_decoder
-from transduce.tasks.transducer import READ_ONCE, PlainTextTask, TransducerTask, position_limit
-from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig
-from transduce.tasks.translation.corpus import corpus_pairs
+from transduce.tasks.transducer import READ_ONCE, PlainTextTask, TransducerTask, position_limit, vocabulary_fit
+from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig, corpus_pairs
 from transduce.tasks.translation.defaults import Survey, choose_fine_tuning, choose_settings, choose_tokenizer, survey
+from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.tasks.translation.preparation import PairPreparation
 from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
-from transduce.tasks.translation.validation import GreedyTranslations
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.training.batch_source import BatchSource
 from transduce.training.config import TrainingConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint
-from transduce.training.task import CardText, Defaults
+from transduce.training.task import BatchSource, CardText, Defaults
 from transduce.training.validation import Validator
 from transduce.training.workers import Workers
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.unit.copy_translator import WORDS_OF_TEXT, copier
+from transduce.inference.ctranslate2.engine import Parallelism
 from transduce.inference.jobs import calibration
 from transduce.inference.jobs.calibration import (
     BATCH_SIZES,
@@ -20,8 +21,7 @@ from transduce.inference.jobs.calibration import (
     requested_parallelism,
 )
 from transduce.inference.jobs.job import CTRANSLATE2_WINDOW, TORCH_WINDOW, JobOptions, TranslationJob, window_lines
-from transduce.inference.parallelism import Parallelism
-from transduce.inference.translation import TranslationOptions
+from transduce.inference.segment import TranslationOptions
 
 SAMPLE = ["some words"] * 4096
 MANY = 10_000_000

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.copy_translator import copier
 from transduce.inference.ctranslate2.engine import CTranslate2Engine
 from transduce.inference.jobs.job import JobOptions, TranslationJob
-from transduce.inference.translation import TranslationOptions
+from transduce.inference.segment import TranslationOptions
 
 
 @pytest.mark.parametrize(

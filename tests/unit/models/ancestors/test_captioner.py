@@ -20,8 +20,8 @@ from transduce.models.ancestors.captioner import (
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.nn.hook import record
+from transduce.tasks.transducer import transducer_loss
 from transduce.text.tokenizer.special import Specials
-from transduce.training.loss import transducer_loss
 
 SIDE, GRID, END = 12, 3, 1
 SIZES = VocabularySizes(17, 19)

@@ -17,8 +17,8 @@ from transduce.tasks.catalog import load_prepared, prepare, task_for
 from transduce.tasks.translation.config import TranslationConfig
 from transduce.tasks.translation.task import BpeDropoutRows, Limits
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
-from transduce.training.batch_source import BatchSource
 from transduce.training.config import TrainingConfig
+from transduce.training.task import BatchSource
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from transduce.storage.journal import read_journal
 from transduce.storage.layout import CHECKPOINT_KIND
 from transduce.storage.manifest import verify
 from transduce.training.checkpoint import Checkpoints
-from transduce.training.distributed.ranks import Ranks
+from transduce.training.distributed import Ranks
 from transduce.training.interruption import Interruption
 from transduce.training.step import split_batches
 
@@ -238,7 +238,7 @@ def test_a_signal_during_communication_between_ranks_is_handled_at_the_next_upda
     def answer_after_a_signal(_: torch.Tensor, __: object) -> None:
         interruption.wanted = signal.SIGTERM
 
-    monkeypatch.setattr("transduce.training.distributed.ranks.dist.all_reduce", answer_after_a_signal)
+    monkeypatch.setattr("transduce.training.distributed.dist.all_reduce", answer_after_a_signal)
     assert not Ranks(0, 2).agree(interruption)
     assert Ranks(0, 2).agree(interruption)
     assert interruption.wanted == signal.SIGTERM
@@ -247,7 +247,7 @@ def test_a_signal_during_communication_between_ranks_is_handled_at_the_next_upda
 LEAVING = """
 import atexit, pathlib, torch
 atexit.register(lambda: print(*(task.read_text().strip() for task in pathlib.Path("/proc/self/task").glob("*/comm"))))
-from transduce.training.distributed.ranks import joined
+from transduce.training.distributed import joined
 with joined("cpu"):
     torch.distributed.all_reduce(torch.zeros(3))
     print("met", torch.distributed.is_initialized())

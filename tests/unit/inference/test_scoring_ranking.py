@@ -7,8 +7,8 @@ from sacrebleu.metrics.chrf import CHRF
 
 from tests.unit.copy_translator import WORDS_OF_TEXT, copier
 from transduce.errors import DataError
-from transduce.inference.ranking import NBestList, consensus, read_nbest, rerank
-from transduce.inference.translation import Translation
+from transduce.inference.scoring import NBestList, consensus, read_nbest, rerank
+from transduce.inference.segment import Translation
 
 CANDIDATES = ["the quick brown fox", "the quick brown", "ten small cats", "the quick brown fox"]
 

@@ -9,7 +9,7 @@ import torch
 
 from transduce.model_folder import save_weights
 from transduce.storage.layout import WEIGHTS
-from transduce.training.averaging import average_weights
+from transduce.training.finish import average_weights
 
 
 def write(folder: Path, **weights: torch.Tensor) -> Path:

@@ -18,8 +18,8 @@ from transduce.models.catalog import build, preset
 from transduce.models.interface import AnyTransducer, Transducer, VocabularySizes
 from transduce.models.transformer import TransformerConfig
 from transduce.nn.dropout import DropoutKey, set_dropout_key
+from transduce.tasks.transducer import transducer_loss
 from transduce.text.tokenizer.special import Specials
-from transduce.training.loss import transducer_loss
 
 SPECIALS = Specials(pad=3, start=1, end=2)
 SIZES = VocabularySizes(13, 17)

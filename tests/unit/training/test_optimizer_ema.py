@@ -10,8 +10,8 @@ import torch
 from tests.unit.training.example import Listener, run, small_model, trainer
 from transduce.data.prepared import Prepared
 from transduce.model_folder import load_weights, weights_of
-from transduce.training.averaging import Ema
 from transduce.training.finish import put_final_weights
+from transduce.training.optimizer import Ema
 
 
 def test_the_average_follows_the_weights_by_hand(prepared: Prepared) -> None:

@@ -13,7 +13,7 @@ from transduce.model_folder import ModelFolder
 from transduce.models.transformer import Transformer
 from transduce.tasks.catalog import task_for
 from transduce.training.config import TrainingConfig
-from transduce.training.model_card import model_card
+from transduce.training.finish import model_card
 from transduce.training.reporter import Validation
 
 FINGERPRINT = {"data": "d" * 64, "recipe": "e" * 64}

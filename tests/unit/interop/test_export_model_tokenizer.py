@@ -11,9 +11,9 @@ import transformers
 from tests.unit.interop.huggingface.folders import FAMILIES, WITHOUT_TRANSFORMERS, put
 from tests.unit.sentencepiece_models import CORPUS, texts
 from transduce.errors import SettingsError
+from transduce.interop.export_model import export_tokenizers
 from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.tokenizer import import_tokenizers
-from transduce.interop.huggingface.tokenizer_export import export_tokenizers
 from transduce.text.tokenizer.special import KINDS
 from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer

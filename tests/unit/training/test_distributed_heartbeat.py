@@ -7,8 +7,8 @@ import threading
 import pytest
 from torch.distributed import HashStore
 
-from transduce.training.distributed import ranks as heartbeat
-from transduce.training.distributed.ranks import MISSED_BEATS, Heartbeat, beating
+from transduce.training import distributed as heartbeat
+from transduce.training.distributed import MISSED_BEATS, Heartbeat, beating
 
 
 def test_who_falls_silent_is_named_after_some_looks_and_not_before() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.training.example import run, trainer
 from transduce.data.prepared import Prepared
-from transduce.training import system_memory as resident
-from transduce.training.system_memory import resident_bytes
+from transduce.training import memory as resident
+from transduce.training.memory import resident_bytes
 
 
 def test_memory_grows_by_what_is_held() -> None:

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from transduce.cli.display import LiveDisplay, Speed
+from transduce.cli.progress import LiveDisplay, Speed
 from transduce.training.reporter import Step
 
 
 def test_time_left_counts_what_comes_between_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two updates of half a second, and a validation of three and a half between them."""
     moments = iter((100.0, 104.0))
-    monkeypatch.setattr("transduce.cli.display.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr("transduce.cli.progress.time", SimpleNamespace(monotonic=lambda: next(moments)))
     speed = Speed()
     for update in (1, 2):
         speed.add(Step(update, 0, 1.0, 0.001, 1.0, 100, 0.5))
