@@ -1,4 +1,4 @@
-"""`transduce inspect`: the attention of a model on one text."""
+"""`transduce inspect`: the attention of a model on one text; `transduce positions`: a plot of position encodings."""
 
 from __future__ import annotations
 
@@ -194,3 +194,35 @@ def _inspect_encoder(encoder: TextEncoder, text: str | list[str], picture: Pictu
     maps.save_png(image, own, picture.layer, picture.head)
     values = {"source": maps.source, "prediction": maps.translation, "page": str(page), "picture": str(image)}
     picture.show([*lines, f"page     {page}", f"picture  {image}"], values)
+
+
+_POSITIONS_EXAMPLES = """
+transduce positions
+transduce positions --length 50 --dim 128 --output encodings.png
+"""
+
+_encoding = option_group("Encoding options")
+
+
+@make_command(_POSITIONS_EXAMPLES, "positions")
+@_encoding("--length", default=100, show_default=True, metavar="N", help="Number of positions.")
+@_encoding("--dim", default=512, show_default=True, metavar="N", help="Dimensions, the width of the model.")
+@option_group("Output options")(
+    "--output",
+    default="positions.png",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Image file to write.",
+)
+def positions_command(length: int, dim: int, output: Path) -> None:
+    """Plot the sinusoidal position encodings and the dot products between positions.
+
+    Left: a row per position, a column per dimension. Right: the dot product of any two positions, which falls with
+    their distance.
+    """
+    from transduce.inspection import figure as picture
+    from transduce.inspection.figure import draw_positions
+
+    picture.save(output, draw_positions(length, dim))
+    click.echo(output)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import keyword
 import os
 import re
 import signal
@@ -54,6 +53,9 @@ COMMANDS = {
 }
 """The commands by topic, with one line on each; the module of a command is imported when the command is run."""
 
+SHARED = {"demo": "reproduce", "embed": "predict", "import": "export", "positions": "inspect"}
+"""Short commands in the module of another one, as functions such as `demo_command`."""
+
 NAMES = tuple(name for commands in COMMANDS.values() for name in commands)
 
 COMPLETION = """Shell completion:
@@ -89,8 +91,8 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in NAMES:
             return None
-        module = f"{name}_" if keyword.iskeyword(name) else name
-        command = importlib.import_module(f"transduce.cli.{module}").command
+        module = importlib.import_module(f"transduce.cli.{SHARED.get(name, name)}")
+        command = getattr(module, f"{name}_command" if name in SHARED else "command")
         assert isinstance(command, click.Command)
         return command
 
