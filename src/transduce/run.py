@@ -145,6 +145,7 @@ def evaluate(
     columns: Table | None = None,
     target_language: str | None = None,
     source_language: str | None = None,
+    image_folder: Path | str | None = None,
     device: str = "cpu",
     **search: Any,
 ) -> TranslationEvaluation | EncoderEvaluation:
@@ -153,7 +154,8 @@ def evaluate(
     `model` is a run or model folder, or what `transduce.load` returned, with a `name` for messages. A translation model
     needs `source` and `target` files (several targets are several references), or `path` with both; `search` are
     search options, `target_language` and `source_language` those of a multilingual model, `against` another model to
-    compare with. A text encoder needs `path`, a file of labelled examples; `columns` are settings of `ExampleFiles`.
+    compare with. Sources of a captioner are paths of images, relative to `image_folder` or to the file that lists them.
+    A text encoder needs `path`, a file of labelled examples; `columns` are settings of `ExampleFiles`.
     """
     loaded, name = (load(model), str(model)) if isinstance(model, Path | str) else (model, name or "model")
     if isinstance(loaded, TextEncoder):
@@ -167,6 +169,7 @@ def evaluate(
     chosen = select_metrics(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
     for _, translator in models:
         move(translator.model, device)
+        translator.read_images_from(image_folder, path or source)
         translator.languages.select(target_language, source_language)
     return evaluate_translators(models, test, chosen, samples, search)
 

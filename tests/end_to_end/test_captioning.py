@@ -89,8 +89,9 @@ def test_inspect_draws_the_picture_for_each_word(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["inspect", str(folder), PICTURE, "--output", "look"]) == 0
-    caption, *words, last = capsys.readouterr().out.splitlines()
-    assert last == "drawing  look.svg" and (tmp_path / "look.svg").read_text(encoding="utf-8").startswith("<svg ")
+    caption, *words, drawing, last = capsys.readouterr().out.splitlines()
+    assert (drawing, last) == ("drawing  look.svg", "picture  look.png")
+    assert (tmp_path / "look.svg").read_text(encoding="utf-8").startswith("<svg ")
     assert caption == transduce.load(folder)(PICTURE)
     assert len(words) >= 1 and all(", column " in line and 0 < float(line.split()[-1]) <= 1 for line in words)
     assert run(["inspect", str(folder), PICTURE, "--kind", "encoder"]) == 2

@@ -44,6 +44,7 @@ TRANSLATION_ONLY = (
     "target_language",
     "source_language",
     "lowercase",
+    "image_folder",
 )
 """Options that a text encoder does not have."""
 
@@ -57,6 +58,7 @@ _metric = option_group("Metric options")
 @_test("--source", metavar="FILE", help="Sources, one per line.")
 @_test("--target", "targets", multiple=True, metavar="FILE", help="References, one per line (repeatable).")
 @_test("--path", metavar="FILE", help="Both in one TSV or JSONL file; equal sources share their references.")
+@_test("--image-folder", metavar="FOLDER", help="Folder of the images of a captioner's test set (default: the file's).")
 @_column("--text-column", metavar="NAME", help="Column of the text in --path, by name or number.")
 @_column("--second-column", metavar="NAME", help="Column of the second text.")
 @_column("--label-column", metavar="NAME", help="Column of the label.")
@@ -108,6 +110,7 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
         columns=_columns(options),
         target_language=options["target_language"],
         source_language=options["source_language"],
+        image_folder=options["image_folder"],
         device=options["device"],
         **({} if is_encoder else search),
     )

@@ -32,6 +32,7 @@ _EXAMPLES = """
 transduce inspect runs/demo "thorough"
 transduce inspect runs/de-en "ein Hund läuft" --output dog --layer 3 --head 2
 transduce inspect runs/de-en "ein Hund läuft" --format json
+transduce inspect runs/captions picture.png --output picture
 """
 
 _image = option_group("Image options")
@@ -40,7 +41,7 @@ _output = option_group("Output options")
 
 @make_command(_EXAMPLES)
 @model_argument
-@argument("text", "Text to translate or encode.")
+@argument("text", "Text to translate or encode, or path of an image to caption.")
 @_output("--output", default="attention", metavar="NAME", show_default=True, help="Write NAME.html and NAME.png.")
 @format_option
 @_output("--top", type=int, metavar="N", show_default="5", help="Most probable tokens to print at each step.")
@@ -56,8 +57,8 @@ def command(run: str, text: str, **options: Any) -> None:
 
     Writes all layers and heads to an HTML page that works offline, and one head (or the mean) to a PNG image. Prints
     the distribution over the next token at each step, and the word alignment. For a Neural Turing Machine it draws the
-    memory with its read and write positions; for a captioner, whose TEXT is an image, the attended regions for each
-    word (NAME.svg).
+    memory with its read and write positions; for a captioner, whose TEXT is the path of a PNG or JPEG file (or pixels
+    as text), the image under a heat map for each word (NAME.png), and the same as shaded regions (NAME.svg).
     """
     from transduce.inference.load import load, load_translator
     from transduce.inference.text_encoder import TextEncoder
@@ -170,9 +171,11 @@ def _inspect_caption(translator: Translator, text: str, picture: Picture, beam_s
         row, column, weight = regions.peak(number)
         lines.append(f"  {visible(word)}  row {row + 1}, column {column + 1}  {weight:.3f}")
         steps.append({"word": word, "row": row + 1, "column": column + 1, "weight": weight})
-    drawing = picture.path("svg")
+    drawing, image = picture.path("svg"), picture.path("png")
     regions.save_svg(drawing)
-    picture.show([*lines, f"drawing  {drawing}"], {"caption": regions.caption, "steps": steps, "drawing": str(drawing)})
+    regions.save_png(image)
+    values = {"caption": regions.caption, "steps": steps, "drawing": str(drawing), "picture": str(image)}
+    picture.show([*lines, f"drawing  {drawing}", f"picture  {image}"], values)
 
 
 def _inspect_encoder(encoder: TextEncoder, text: str | list[str], picture: Picture) -> None:

@@ -77,6 +77,7 @@ def command(run: str, text: str | None, rerank: str | None, output_format: str, 
     translator = load_translator(run, *options["ensemble"])
     place(translator.model, options["device"], run)
     translator.languages.select(options["target_language"], options["source_language"])
+    translator.read_images_from(None, options["path"] or options["source"])
     if rerank is None:
         _score(translator, as_json, options)
     else:

@@ -43,6 +43,7 @@ echo "hello" | transduce translate runs/demo --sample --top-p 0.9 --seed 1 --n-b
 transduce translate runs/de-en film.srt --output film.en.srt
 transduce translate runs/de-en rows.tsv --format tsv --field 2
 transduce translate runs/many input.txt --target-language de
+transduce translate runs/captions pictures.txt --image-folder photos
 transduce translate runs/en-de input.en --term bank=Ufer --placeholders
 transduce translate runs/de-en big.txt.gz --int8 --shortlist runs/de-en/shortlist.safetensors --output out.txt.gz
 """
@@ -62,6 +63,9 @@ _engine = option_group("Engine options")
 )
 @_document("--field", metavar="N|KEY", help="Column of a TSV file or key of a JSONL file to translate in place.")
 @_document("--target-language-field", metavar="N|KEY", help="Column or key with the target language of each line.")
+@_document(
+    "--image-folder", metavar="FOLDER", help="Folder of the images that FILE lists, for a captioner (default: FILE's)."
+)
 @_document("--align", is_flag=True, help="Append word alignments: `text ||| 0-0 1-2`, source word first.")
 @_document("--stream", is_flag=True, help="Print each translation while it is being generated.")
 @_document("--no-split", is_flag=True, help="Do not split lines into sentences.")
@@ -97,8 +101,9 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
 
     Each input line gives one output line, in the same order; empty lines stay empty. Lines with several sentences are
     translated sentence by sentence, and texts longer than the model's maximum in parts. In subtitles (.srt), message
-    catalogues (.po), TSV and JSONL files, only the text is translated. A file-to-file translation that was interrupted
-    resumes when the same command is run again.
+    catalogues (.po), TSV and JSONL files, only the text is translated. For a captioner, lines are paths of PNG or JPEG
+    files, or pixels as text. A file-to-file translation that was interrupted resumes when the same command is run
+    again.
     """
     from transduce.text.document import kind_of
 
@@ -108,7 +113,7 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     kind = options["format"] or kind_of(file)
     if kind != "text" and (n_best is not None or any(options[name] for name in ("prefix_file", "align", "stream"))):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream need plain text, not {kind}")
-    job = _job(run, kind, n_best, options)
+    job = _job(run, kind, n_best, {**options, "file": file})
     if options["stream"]:
         _stream(job, file, options)
     else:
@@ -124,6 +129,7 @@ def _job(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> Tr
 
     translator = load_translator(run, *options["ensemble"])
     translator.languages.select(options["target_language"], options["source_language"])
+    translator.read_images_from(options["image_folder"], options["file"])
     if options["target_language_field"] is None:
         translator.languages.prefix()  # check before anything is read or written
     device = place(translator.model, options["device"], run)
@@ -148,6 +154,7 @@ def _job(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> Tr
         has_languages=options["target_language_field"] is not None,
         workers=options["workers"],
         threads=options["threads"],
+        document=options["file"],
     )
     job = TranslationJob(translator, job_options)
     if not _wants_ctranslate2(options) or options["stream"]:
@@ -182,11 +189,12 @@ def _constraints(translator: Translator, kind: str, options: dict[str, Any]) -> 
 def _stream(job: TranslationJob, file: str, options: dict[str, Any]) -> None:
     """Print translations while they are generated."""
     from transduce.inference.segment import one_line
-    from transduce.text.corpus import read_lines
+    from transduce.text.lines import read_lines, shown
 
     translation = job.options.translation
-    for line in read_lines(file):
-        for piece in job.translator.stream(line, translation.search, translation.constraints, translation.split):
+    for number, line in enumerate(read_lines(file), start=1):
+        (source,) = job.translator.read_images([line], [f"{shown(file)}:{number}"])
+        for piece in job.translator.stream(source, translation.search, translation.constraints, translation.split):
             click.echo(one_line(piece), nl=False)
             sys.stdout.flush()
         click.echo()

@@ -17,6 +17,7 @@ from transduce.text.tokenizer.special import LanguageTags, listed
 
 REASONS = {
     "blank": "the line is blank",
+    "unreadable_image": "the image file is missing or cannot be read",
     "empty": "a side is empty",
     "copy": "source and target are equal",
     "leaked_pair": "the pair occurs in validation or test",

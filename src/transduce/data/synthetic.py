@@ -8,14 +8,17 @@ import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Literal, Self
 
 import pydantic
 
 from transduce.config import Config
 from transduce.rng import StableRandom
+from transduce.storage.atomic import write_file
 from transduce.text.corpus import Pair
-from transduce.text.picture import PALETTE
+from transduce.text.image_file import encode_png
+from transduce.text.picture import PALETTE, decode_pixels
 from transduce.text.tokenizer.special import NAME
 
 # Symbol tasks: what any model must be able to learn. Symbols are separated by spaces, for `word` tokenizers.
@@ -176,6 +179,8 @@ LARGE, SMALL = (13, 15), (7, 9)
 CLEARLY = 4
 """Pixels by which one direction must exceed the other, so that the relation is unambiguous."""
 
+CAPTIONS = "captions.tsv"
+"""File of a folder of PNG files with their names and captions."""
 RELATIONS = ("left of", "right of", "above", "below")
 
 HoldOut = Literal["relation", "shape"]
@@ -286,6 +291,21 @@ class SyntheticPictures(Config):
         """Yield pictures with captions; the line number counts from one."""
         for line, scene in enumerate(self.scenes(), start=1):
             yield Pair(scene.picture, scene.caption, line)
+
+    def write_files(self, folder: Path, scale: int = 1) -> Path:
+        """Write each picture as a PNG file, and `captions.tsv` with their names and captions; return its path.
+
+        Every pixel becomes a square of `scale` × `scale`. Needs the extra `images`. A corpus of image files
+        (`data.images` with colours = "palette") reads the same pixels back.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = []
+        for number, scene in enumerate(self.scenes(), start=1):
+            pixels = decode_pixels(scene.picture, SIDE).repeat(scale, axis=0).repeat(scale, axis=1)
+            (folder / f"{number:06}.png").write_bytes(encode_png(pixels))
+            lines.append(f"{number:06}.png\t{scene.caption}\n")
+        write_file(folder / CAPTIONS, "".join(lines).encode())
+        return folder / CAPTIONS
 
 
 @cache

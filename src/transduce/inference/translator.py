@@ -42,8 +42,9 @@ from transduce.inspection.replay import next_tokens
 from transduce.inspection.tape import TapeRecord, has_tape, tape_of
 from transduce.model_folder import ModelFolder
 from transduce.text.constraint import Constraints, extract_placeholders, keeps_placeholders, restore_placeholders
+from transduce.text.image_file import ImageReader, is_image_path
 from transduce.text.language import Languages
-from transduce.text.picture import colours
+from transduce.text.picture import colours, decode_pixels
 from transduce.text.sentence import joint, split_sentences
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer.special import LanguagePrefix
@@ -67,6 +68,10 @@ class Translator:
         self._segmenter = Segmenter(
             self.source, self.model.max_source, self.languages.source_prefix_length, self.model.image_size
         )
+        side = self.model.image_size
+        self.images = None if side is None else ImageReader.from_notes(side, contents.notes.get("images", {}))
+        """Reads the image files of a model for images: a source that ends in .png, .jpg or .jpeg is a path. Set it to
+        None where sources come from others, as in a server; images are then pixels as text only."""
         self.defaults = saved_options(contents.notes.get("search", {}))
         self.counts = TranslationCounts()
 
@@ -111,10 +116,21 @@ class Translator:
         found = [
             several
             for window in windows(lines)
-            for several in self.translate_lines(window, resolved, languages=[languages] * len(window))
+            for several in self.translate_lines(self.read_images(window), resolved, languages=[languages] * len(window))
         ]
         constraints.check_all_used()
         return [several[0].text for several in found] if n_best is None else found
+
+    def read_images(self, sources: Sequence[str], places: Sequence[str] = ()) -> list[str]:
+        """Return the sources, with pixels in place of paths if the model is for images; errors name `places`."""
+        return list(sources) if self.images is None else self.images.read_all(sources, places)
+
+    def read_images_from(self, folder: str | Path | None, document: str | None = None) -> None:
+        """Let relative paths of images start from a folder; without one, from that of the document with the paths."""
+        if self.images is not None:
+            self.images = replace(self.images, folder=Path(folder or Path(document or ".").parent))
+        elif folder is not None:
+            raise SettingsError(f"an image folder ({folder}) is for models that read images; leave it out")
 
     def options(self, **overrides: Any) -> SearchOptions:
         """Return the model's search options with some overridden; None keeps one."""
@@ -140,7 +156,8 @@ class Translator:
     ) -> list[list[Translation]]:
         """Translate a window of lines; `languages` has the language tokens of each line (`languages.prefix`).
 
-        What happened is added to `counts`, default: the translator's own.
+        Images are pixels here, not paths (`read_images`). What happened is added to `counts`, default: the
+        translator's own.
         """
         counts = self.counts if counts is None else counts
         each = [self.languages.prefix()] * len(lines) if languages is None else languages
@@ -175,6 +192,7 @@ class Translator:
         """
         search, constraints = options or self.options(), constraints or self.constraints()
         before, space = "", ""
+        (text,) = self.read_images([text])
         for sentence in self._sentences(text, split, constraints.next_prefix(), self.languages.prefix()):
             (segments,) = self._segmenter.segments([sentence])
             for place, segment in enumerate(segments):
@@ -219,7 +237,8 @@ class Translator:
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredTarget | None]:
         """Score given translations of given sources; None for a pair too long to read at once."""
         languages = self.languages.prefix()
-        sources = [[*languages.source, *tokens] for tokens in self._segmenter.encode([source for source, _ in pairs])]
+        texts = self.read_images([source for source, _ in pairs])
+        sources = [[*languages.source, *tokens] for tokens in self._segmenter.encode(texts)]
         targets = [[*languages.target, *tokens] for tokens in self.target.encode_batch([target for _, target in pairs])]
         with self.engine.exclusive():
             return score_pairs(self.model, sources, targets, self.source.specials, self.target.specials)
@@ -230,7 +249,7 @@ class Translator:
         None for a pair too long to read at once.
         """
         languages = self.languages.prefix()
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        sources, targets = self.read_images([source for source, _ in pairs]), [target for _, target in pairs]
         read: list[WordedTokens] = []
         for source, tokens in zip(sources, self._segmenter.encode(sources), strict=True):
             (segment,) = self._segmenter.cut(Sentence(source, languages=languages), tokens, whole=True)
@@ -248,6 +267,7 @@ class Translator:
         """
         if isinstance(self.model, Ensemble):
             raise SettingsError("an ensemble has the attention of several models; inspect one of them at a time")
+        (text,) = self.read_images([text])
         (tokens,) = self._segmenter.encode([text])
         segment, *others = self._segmenter.cut(Sentence(text, languages=self.languages.prefix()), tokens)
         words = segment.words(self.source.words_of(text))
@@ -287,12 +307,15 @@ class Translator:
         return replace(tape, source=text, output=self.target.decode(best.tokens))
 
     def region_attention(self, picture: str, **options: Any) -> RegionAttention:
-        """Caption one picture and return which regions were attended to for each word."""
+        """Caption one image, a path or pixels as text, and return which regions were attended to for each word."""
         side = self.model.image_size
         if side is None:
             raise SettingsError("this model does not read pictures; inspect a captioner")
         maps = self.attention(picture, **options)
-        return region_attention_of(self.model, maps, colours(maps.source_pieces, side))
+        pixels = decode_pixels(maps.source, side)
+        if self.images is not None and is_image_path(picture):
+            pixels = self.images.display(picture)
+        return region_attention_of(self.model, maps, colours(maps.source_pieces, side), pixels)
 
     def _best(self, segment: Segment, **options: Any) -> Hypothesis:
         return self.engine.translate([segment.request(0, self.options(**options), self.constraints())])[0][0]

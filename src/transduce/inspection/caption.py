@@ -1,4 +1,4 @@
-"""Attention of a captioner, drawn over the picture for each word."""
+"""Attention of a captioner, drawn over the picture for each word: as an SVG, or as a PNG like figure 5 of the paper."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import numpy as np
+import numpy.typing as npt
 
 from transduce.errors import SettingsError
+from transduce.inspection.figure import as_png, new_figure, save, set_title
 from transduce.inspection.maps import AttentionMaps, Weights
 from transduce.models.ancestors.captioner import Captioner
 from transduce.models.interface import AnyTransducer
@@ -21,6 +24,14 @@ PANEL, GAP, LABEL = 160, 12, 22
 MAX_COLUMNS = 5
 SHADE = 0.8
 """Darkness of a region with no attention."""
+FIGURE_COLUMNS, INCHES, LABEL_INCHES = 5, 1.9, 0.35
+"""Panels of a row of the PNG, and the size of each."""
+FINE = 112
+"""Cells of a side of a heat map, interpolated between the regions."""
+HEAT, VEIL, MAX_ALPHA = "YlOrRd", 0.55, 0.75
+"""Colours of the heat map, how pale the picture under it is, and the opacity at the maximum."""
+
+Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,6 +46,8 @@ class RegionAttention:
     """Colour of each pixel, (P P) values such as #ff0000."""
     caption: str = ""
     """The generated text."""
+    image: Pixels | None = None
+    """The picture for drawing, any number of pixels, (… … 3); None takes `colours`."""
 
     def peak(self, word: int) -> tuple[int, int, float]:
         """Return the region with the most attention for a word: row, column (both from 0) and weight."""
@@ -69,6 +82,49 @@ class RegionAttention:
         if Path(path).suffix.lower() != ".svg":
             raise SettingsError(f"{path}: must end in .svg, the drawing is an SVG file")
         write_file(Path(path), self.to_svg().encode())
+
+    def to_png(self) -> bytes:
+        """Return the figure: the picture, then for each word the picture under a heat map (needs the extra `plot`).
+
+        Each map has its own scale, from no attention to the word's maximum, which is printed above it.
+        """
+        picture = self._pixels()
+        panels, columns = len(self.words) + 1, min(len(self.words) + 1, FIGURE_COLUMNS)
+        rows = -(-panels // columns)
+        figure = new_figure(INCHES * columns, (INCHES + LABEL_INCHES) * rows)
+        grid = figure.subplots(rows, columns, squeeze=False).flatten()
+        for number, axes in enumerate(grid):
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_color("0.75")
+            if number < panels:
+                axes.imshow(picture, extent=(0, 1, 0, 1), interpolation="nearest")
+            else:
+                axes.set_axis_off()
+            if number == 0:
+                set_title(axes, self.caption or "(no words)")
+            elif number < panels:
+                self._draw_heat(axes, number - 1)
+        return as_png(figure)
+
+    def save_png(self, path: str | Path) -> None:
+        """Write the figure (needs the extra `plot`)."""
+        save(Path(path), self.to_png())
+
+    def _draw_heat(self, axes: Any, word: int) -> None:
+        """Draw the attention of a word over the picture: pale where there is none, coloured where there is."""
+        share_GG = self.weights[word] / max(float(self.weights[word].max()), 1e-9)
+        fine = smooth(share_GG, FINE)
+        axes.imshow(np.ones((1, 1, 3)), extent=(0, 1, 0, 1), alpha=VEIL)
+        shown = axes.imshow(fine, extent=(0, 1, 0, 1), cmap=HEAT, vmin=0.0, vmax=1.0, alpha=MAX_ALPHA * fine)
+        shown.set_interpolation("nearest")
+        set_title(axes, f"{self.words[word]}  {self.weights[word].max():.2f}")
+
+    def _pixels(self) -> Pixels:
+        """Return the picture for drawing."""
+        if self.image is not None:
+            return self.image
+        rows = [[tuple(bytes.fromhex(colour.removeprefix("#"))) for colour in row] for row in self.colours]
+        return np.array(rows, dtype=np.uint8)
 
     def _repr_svg_(self) -> str:
         """Show the drawing in a notebook."""
@@ -105,13 +161,24 @@ class RegionAttention:
         )
 
 
-def region_attention_of(model: AnyTransducer, maps: AttentionMaps, colours: Sequence[Sequence[str]]) -> RegionAttention:
-    """Return the attention of a captioner by region, from its maps by pixel."""
+def region_attention_of(
+    model: AnyTransducer, maps: AttentionMaps, colours: Sequence[Sequence[str]], image: Pixels | None = None
+) -> RegionAttention:
+    """Return the attention of a captioner by region, from its maps by pixel; `image` is the picture for drawing."""
     assert isinstance(model, Captioner)
     grid, pixels = model.config.grid, model.config.region_side
     weight_TS = maps.mean("cross")[:, : model.config.side**2]
     weight_TGG: Weights = weight_TS.reshape(-1, grid, pixels, grid, pixels).sum(axis=(2, 4))
-    return RegionAttention(maps.target_pieces[1:], weight_TGG, colours, maps.translation)
+    return RegionAttention(maps.target_pieces[1:], weight_TGG, colours, maps.translation, image)
+
+
+def smooth(weights: Weights, side: int) -> Weights:
+    """Interpolate linearly between the centres of the regions.  (G G) -> (side side)."""
+    grid = len(weights)
+    place = (np.arange(side) + 0.5) * grid / side - 0.5
+    rows = np.stack([np.interp(place, np.arange(grid), column) for column in weights.T], axis=1)
+    fine: Weights = np.stack([np.interp(place, np.arange(grid), row) for row in rows]).astype(np.float32)
+    return fine
 
 
 def _rectangle(x: float, y: float, width: float, height: float, rest: str) -> str:

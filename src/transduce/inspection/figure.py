@@ -7,6 +7,7 @@ font has is drawn as a box. Labels are never parsed as markup.
 from __future__ import annotations
 
 import io
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -31,6 +32,8 @@ MAX_LABELS = 72
 """Maximum labels per side; with more tokens, every second, third, … has a label."""
 DOTS_PER_INCH = 150
 LABEL_LENGTH = 18
+TITLE_WIDTH = 26
+"""Characters of a line of a panel's title."""
 BOX = "□"
 UNDRAWABLE = ("Emoji", "Last Resort")
 """Fonts of coloured bitmaps, which Agg cannot draw, and of placeholder boxes."""
@@ -87,12 +90,22 @@ def save(path: Path, image: bytes) -> None:
     write_file(path, image)
 
 
-def printable(piece: str) -> str:
+def printable(piece: str, length: int = LABEL_LENGTH) -> str:
     """Return a label: short, on one line, with boxes for invisible characters."""
     visible = "".join(
         BOX if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") else c for c in piece
     )
-    return visible if len(visible) <= LABEL_LENGTH else visible[: LABEL_LENGTH - 1] + "…"
+    return visible if len(visible) <= length else visible[: length - 1] + "…"
+
+
+def set_title(axes: Any, text: str, size: float = 10) -> None:
+    """Put a text above a panel, on several lines if it is long."""
+    from matplotlib.font_manager import FontProperties
+
+    lines = textwrap.wrap(text, TITLE_WIDTH) or [""]
+    named = [_text_and_font(printable(line, TITLE_WIDTH)) for line in lines]
+    font = FontProperties(fname=named[0][1], size=size)
+    axes.set_title("\n".join(line for line, _ in named), fontproperties=font, parse_math=False)
 
 
 def _label(axis: Any, pieces: Sequence[str]) -> None:

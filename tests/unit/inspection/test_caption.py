@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from transduce.errors import SettingsError
-from transduce.inspection.caption import RegionAttention, region_attention_of
+from transduce.inspection.caption import RegionAttention, region_attention_of, smooth
 from transduce.inspection.record import attention_of
 from transduce.models.ancestors.captioner import Captioner, CaptionerConfig
 from transduce.models.catalog import build
@@ -55,3 +56,13 @@ def test_the_drawing_is_xml_with_a_panel_for_each_word_and_no_script(tmp_path: P
 def test_a_drawing_is_an_svg(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"\.svg"):
         small_regions().save_svg(tmp_path / "looked.png")
+
+
+def test_the_figure_is_a_png_and_weights_between_regions_are_interpolated(tmp_path: Path) -> None:
+    regions = small_regions()
+    regions.save_png(tmp_path / "looked.png")
+    replace(regions, image=np.zeros((5, 5, 3), dtype=np.uint8)).save_png(tmp_path / "black.png")
+    files = [(tmp_path / f"{name}.png").read_bytes() for name in ("looked", "black")]
+    assert all(file.startswith(b"\x89PNG") for file in files) and files[0] != files[1], "the image is what is drawn"
+    fine = smooth(np.array([[0.0, 1.0], [1.0, 2.0]], dtype=np.float32), 4)
+    assert fine[0].tolist() == [0, 0.25, 0.75, 1] and fine[3, 3] == 2 and (fine == fine.T).all()

@@ -28,6 +28,7 @@ from transduce.inference.translator import Translator
 from transduce.model_folder import find_model
 from transduce.storage.layout import MANIFEST
 from transduce.storage.manifest import sha256
+from transduce.text.lines import STDIN, shown
 
 if TYPE_CHECKING:
     from transduce.inference.jobs.output import Done
@@ -71,6 +72,8 @@ class JobOptions:
     """Workers of CTranslate2; None takes what is fastest."""
     threads: int | None = None
     """Threads of each worker, or of PyTorch; None takes what is fastest."""
+    document: str = STDIN
+    """Path of the document, for errors."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +104,10 @@ class TranslationJob:
 
     def __call__(self, window: DocumentWindow) -> TranslatedWindow:
         """Translate one window."""
-        counts, texts = TranslationCounts(), window.texts
+        counts = TranslationCounts()
         languages = [self.translator.languages.prefix(language) for language in window.languages]
         translate = self.translator.translate_lines
+        texts = self.read_images(window)
         found = iter(translate(texts, self.options.translation, counts, languages) if texts else ())
         written = []
         for number, segment in enumerate(window.segments, start=window.first):
@@ -113,6 +117,12 @@ class TranslationJob:
             else:
                 written += [self._numbered(number, one) for one in translations[0][: self.options.n_best]]
         return TranslatedWindow("".join(written), len(window.segments), counts, window.read, window.digest)
+
+    def read_images(self, window: DocumentWindow) -> list[str]:
+        """Return the texts of a window, with the pixels of images in place of their paths; errors name the line."""
+        name = shown(self.options.document)
+        numbers = [number for number, segment in enumerate(window.segments, window.first + 1) for _ in segment.texts]
+        return self.translator.read_images(window.texts, [f"{name}:{number}" for number in numbers])
 
     def _line(self, translation: Translation) -> str:
         return one_line(translation.text) + self._alignment(translation)
@@ -192,7 +202,9 @@ def _parallelism(
         parallelism = requested_parallelism(ctranslate2, options.workers, options.threads)
     elif before is not None and same_machine:
         parallelism = before  # the same windows and batches, so bit-identical translations
-    elif options.has_prefixes or options.has_languages or not is_file(path):  # trials have no prefixes or languages
+    elif (  # trials have no prefixes, languages or image files
+        options.has_prefixes or options.has_languages or job.translator.images is not None or not is_file(path)
+    ):
         parallelism = job_default(ctranslate2)
     else:
         sample = source.sample(MAX_SAMPLE)

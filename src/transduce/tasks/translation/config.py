@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,11 +14,14 @@ import pydantic
 from transduce.config import Config, Table
 from transduce.data.prepared import read_json, read_manifest
 from transduce.data.ragged import Ragged
+from transduce.data.report import CorpusCounter
 from transduce.data.settings import SPLITS, FilteredDataConfig, PlainTextConfig, Rule, corpus_reader
 from transduce.data.synthetic import SyntheticPictures, SyntheticTask
-from transduce.errors import DataError, brief
+from transduce.errors import DataError, MissingInput, brief
 from transduce.storage.layout import DATA, MANIFEST, REPORT
-from transduce.text.corpus import CorpusFiles, Pair, read_pairs
+from transduce.text.corpus import STDIN, CorpusFiles, Pair, read_pairs
+from transduce.text.image_file import ImageFilesConfig, check_pillow
+from transduce.text.lines import shown
 from transduce.text.tokenizer.special import NAME, LanguageTags
 
 # Where pairs come from.
@@ -87,10 +91,40 @@ class PreparedPairs(Config):
 PairCorpus = CorpusFiles | SyntheticTask | SyntheticPictures | PreparedPairs
 
 
-def corpus_pairs(corpora: Sequence[PairCorpus]) -> Iterator[Pair]:
-    """Yield the pairs of some corpora, one after the other."""
+def corpus_pairs(
+    corpora: Sequence[PairCorpus], images: ImageFilesConfig | None = None, counter: CorpusCounter | None = None
+) -> Iterator[Pair]:
+    """Yield the pairs of some corpora, one after the other; with `images`, sources of files are paths of images.
+
+    `counter` counts the images that are dropped.
+    """
     for corpus in corpora:
-        yield from read_pairs(corpus) if isinstance(corpus, CorpusFiles) else corpus.pairs()
+        if not isinstance(corpus, CorpusFiles):
+            yield from corpus.pairs()
+        elif images is None:
+            yield from read_pairs(corpus)
+        else:
+            yield from _image_pairs(corpus, images, counter or CorpusCounter())
+
+
+def _image_pairs(corpus: CorpusFiles, images: ImageFilesConfig, counter: CorpusCounter) -> Iterator[Pair]:
+    """Yield the pairs of a corpus of image files, with pixels in place of their paths."""
+    check_pillow()
+    file = corpus.path or corpus.source or STDIN
+    reader = images.reader(file)
+    before, pixels = "", ""
+    for pair in read_pairs(corpus):
+        if pair.source.strip() and pair.source != before:  # captions of one image are often on consecutive lines
+            try:
+                pixels = reader.read(pair.source, f"{shown(file)}:{pair.line}")
+            except (DataError, MissingInput):
+                if images.unreadable == "error":
+                    raise
+                counter.read += 1
+                counter.count("unreadable_image", [pair], dropped=1)
+                continue
+            before = pair.source
+        yield pair._replace(source=pixels) if pair.source.strip() else pair
 
 
 _KINDS: dict[str, type[Config]] = {"task": SyntheticTask, "pictures": SyntheticPictures, "prepared": PreparedPairs}
@@ -141,6 +175,9 @@ class TranslationConfig(FilteredDataConfig):
     max_ratio: float = pydantic.Field(default=9.0, ge=1)
     """Maximum ratio between the lengths of the two sides in tokens, where the shorter counts as at least 5 tokens:
     with 9, nothing up to 45 tokens is ever left out."""
+    images: ImageFilesConfig | None = None
+    """Settings of a corpus of image files: the source of each line is the path of a PNG or JPEG file. Needs the extra
+    `images`. `max_length` and `max_ratio` do not apply to images."""
     copies: Rule = "keep"
     """What to do when source and target are equal. In translation such lines are the most harmful noise there is
     (Khayrallah and Koehn 2018): drop them. In spelling, normalisation or copying they are part of the task."""
@@ -159,6 +196,13 @@ class TranslationConfig(FilteredDataConfig):
                     f"target_language {brief(language)} is invalid; use a tag such as de, pt-BR or zh_Hans"
                 )
         return self
+
+    @property
+    def length_limits(self) -> tuple[int, float]:
+        """The maximum length and ratio; images, which are all of one size, are never too long."""
+        if self.images is None or self.images.size is None:
+            return self.max_length, self.max_ratio
+        return max(self.max_length, self.images.size**2), math.inf
 
     @property
     def languages(self) -> list[str]:

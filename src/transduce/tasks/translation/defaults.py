@@ -14,6 +14,8 @@ from typing import Any
 
 from transduce.config import Table
 from transduce.errors import DataError
+from transduce.models.ancestors.captioner import CaptionerConfig
+from transduce.text.image_file import ImageFilesConfig
 from transduce.text.sentence import count_unspaced
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import Defaults
@@ -34,6 +36,12 @@ OFTEN = 5
 """… if each occurs this often on average; in a small corpus of text most words occur once."""
 UNSPACED_WORD = 4
 """Characters that count as one word in a script without spaces, an overestimate."""
+
+CAPTIONER_EPOCHS = 20
+CAPTIONER_PIXELS = 32 * 32**2
+"""Pixels of an update: 32 images of 32 × 32, as in recipes/captions.toml."""
+IMAGE_TOKENIZER = {"joint": False, "source_kind": "character", "target_kind": "word"}
+"""Settings of [tokenizer] for images: a token per pixel."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,34 @@ def choose_settings(found: Survey, given: Table | None = None) -> Defaults:
     has_kind = bool(KINDS & (given or {}).keys())
     if not {**({"joint": True} if has_kind else tokenizer), **(given or {})}["joint"]:
         model["tied_embeddings"] = "target"
+    return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
+
+
+def choose_captioner(found: Survey, images: ImageFilesConfig) -> Defaults:
+    """Choose tokenizer, model and training for image files with captions: the settings of recipes/captions.toml."""
+    size = images.size or CaptionerConfig().side
+    per_update = max(1, CAPTIONER_PIXELS // size**2)
+    per_epoch = max(1, found.pairs // per_update)
+    updates = max(500, min(100_000, CAPTIONER_EPOCHS * per_epoch))
+    reasons = [f"{found.pairs:,} training pairs"]
+    kind = _kind(found.target, found.pairs, "target", reasons) or "bpe"
+    tokenizer = {**IMAGE_TOKENIZER, "target_kind": kind, "min_frequency": 1}
+    reasons.append(f"images: a captioner that reads {size} × {size} pixels, a token for each")
+    reasons.append(
+        f"about {CAPTIONER_EPOCHS} epochs: at most {updates:,} updates of {per_update:,} image{'s' * (per_update > 1)}"
+    )
+    training = {
+        "batch_tokens": per_update * (size**2 + 1),
+        "micro_batch_tokens": per_update * (size**2 + 1),
+        "updates": updates,
+        "schedule": "linear",
+        "learning_rate": 2e-3,
+        "warmup": min(100, updates // 5),
+        "max_grad_norm": 1.0,
+        "validate_every": max(50, min(2000, per_epoch, updates // 10)),
+        "patience": 10,
+    }
+    model = {"preset": "captioner_small", "side": size}
     return Defaults({"tokenizer": tokenizer, "model": model, "training": training}, reasons)
 
 

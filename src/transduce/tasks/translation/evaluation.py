@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from transduce.inference.translator import Translator
 from transduce.models.interface import AnyTransducer
 from transduce.storage.atomic import atomic_file
 from transduce.text.corpus import CorpusFiles, read_lines, read_pairs
+from transduce.text.lines import shown
 from transduce.training.config import TrainingConfig
 from transduce.training.reporter import Sample
 from transduce.training.validation import NUM_SAMPLES, Predictions
@@ -35,6 +36,8 @@ class TestSet:
 
     sources: list[str]
     references: list[list[str]]
+    places: list[str] = field(default_factory=list, compare=False)
+    """File and line of each source, for errors; empty if they are not known."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,12 @@ def read_test_set(source: str | None, targets: Sequence[str], path: str | None) 
         if source is not None or targets:
             raise SettingsError("give --path alone, or --source with --target")
         together: dict[str, list[str]] = {}
+        places: list[str] = []
         for pair in read_pairs(CorpusFiles.from_table({"path": path}, path)):
+            if pair.source not in together:
+                places.append(f"{shown(path)}:{pair.line}")
             together.setdefault(pair.source, []).append(pair.target)
-        test = TestSet(list(together), list(together.values()))
+        test = TestSet(list(together), list(together.values()), places)
     else:
         if source is None or not targets:
             raise SettingsError("no test set is given; use --source and --target, or --path")
@@ -95,7 +101,8 @@ def read_test_set(source: str | None, targets: Sequence[str], path: str | None) 
         for other, column in zip(others, columns[1:], strict=True):
             if len(column) != len(pairs):
                 raise DataError(f"{other}: has {len(column):,} lines, {source} has {len(pairs):,}; they must agree")
-        test = TestSet([pair.source for pair in pairs], [list(several) for several in zip(*columns, strict=True)])
+        references = [list(several) for several in zip(*columns, strict=True)]
+        test = TestSet([pair.source for pair in pairs], references, [f"{shown(source)}:{pair.line}" for pair in pairs])
     if not test.sources:
         raise DataError(f"{path or source}: is empty; there is nothing to evaluate")
     return test
@@ -109,6 +116,7 @@ def score_translator(
     options: Mapping[str, Any] | None = None,
 ) -> TranslationScores:
     """Translate a test set and score the translations."""
+    test = replace(test, sources=translator.read_images(test.sources, test.places))
     loss, hits, tokens, unscored = _teacher_forced(translator, test)
     translations = translator.translate(test.sources, split=False, **(options or {}))
     return TranslationScores(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import compress
 
@@ -34,8 +35,9 @@ from transduce.data.report import MAX_EXAMPLES, CorpusCounter, SplitReport
 from transduce.data.split import PairChunk, PairWriter
 from transduce.errors import SettingsError
 from transduce.tasks.translation.config import PairCorpus, TranslationConfig, corpus_pairs
+from transduce.text.picture import colour_table
 from transduce.text.tokenizer import AnyTokenizer
-from transduce.text.tokenizer.extension import add_language_tags, extend
+from transduce.text.tokenizer.extension import add_language_tags, extend, with_characters
 from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix, LanguageTags, listed
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizers
@@ -57,7 +59,7 @@ class PairPreparation(Preparation[TranslationConfig]):
         given: GivenTokenizers | None = None,
     ) -> None:
         super().__init__(data, config, progress, given)
-        self.limits = LengthFilter(data.max_length, data.max_ratio)
+        self.limits = LengthFilter(*data.length_limits)
         self.tags = None if given is None else given.tags
         """The target languages of the model, where there are several."""
         rules = {"copy": data.copies, "leaked_pair": data.leakage, "leaked_source": data.leakage}
@@ -73,7 +75,10 @@ class PairPreparation(Preparation[TranslationConfig]):
         corpora = self.data.of_split(split)
         languages = [" ".join(map(str, self.data.languages_of(corpus))) for corpus in corpora]
         self.audited[split] = audit_pairs(
-            [(corpus_pairs([corpus]), counter) for corpus, counter in zip(corpora, self.counters[split], strict=True)],
+            [
+                (corpus_pairs([corpus], self.data.images, counter), counter)
+                for corpus, counter in zip(corpora, self.counters[split], strict=True)
+            ],
             self.work / split,
             self.limits,
             partial(self.progress, f"reading {split}"),
@@ -108,6 +113,8 @@ class PairPreparation(Preparation[TranslationConfig]):
         self.progress("training the tokenizer", chosen)
         source, target = train_tokenizers(self.config, lambda: self._sample(train, highest), self.data.languages)
         self.tags = LanguageTags(target_tokens=source.tags) if self.data.languages else None
+        if self.data.images is not None:
+            source = with_characters(source, colour_table(self.data.images.colours))
         return (source, target), chosen
 
     def _is_trained_on(self, marks: Marks) -> NDArray[np.bool_]:
@@ -158,7 +165,7 @@ class PairPreparation(Preparation[TranslationConfig]):
         pairs, is_train = self.audited[split], split == "train"
         if is_train:
             self._count_dropped(pairs)
-        limits = LengthFilter(self.data.max_length, self.data.max_ratio, drop_ratio=is_train)
+        limits = replace(self.limits, drop_ratio=is_train)
         dropped = self.dropped if is_train else 0
         held_out = [CorpusCounter(counter.corpus) for counter in self.counters[split]]
         counters = {"validation": held_out, split: self.counters[split]}

@@ -18,18 +18,27 @@ from transduce.evaluation.metrics import METRICS
 from transduce.inference.search.options import SearchOptions
 from transduce.model_folder import ModelFolder
 from transduce.models import catalog
-from transduce.models.interface import Model
+from transduce.models.interface import Model, VocabularySizes
 from transduce.rng import Rows
 from transduce.tasks.language_modeling.defaults import choose_encoder_decoder
 from transduce.tasks.transducer import READ_ONCE, PlainTextTask, TransducerTask, position_limit, vocabulary_fit
 from transduce.tasks.translation.config import SpanCorruptionConfig, TranslationConfig, corpus_pairs
-from transduce.tasks.translation.defaults import Survey, choose_fine_tuning, choose_settings, choose_tokenizer, survey
+from transduce.tasks.translation.defaults import (
+    IMAGE_TOKENIZER,
+    Survey,
+    choose_captioner,
+    choose_fine_tuning,
+    choose_settings,
+    choose_tokenizer,
+    survey,
+)
 from transduce.tasks.translation.evaluation import GreedyTranslations
 from transduce.tasks.translation.preparation import PairPreparation
 from transduce.tasks.translation.span_corruption import Corruption, largest_corrupted
 from transduce.text.tokenizer.bpe_dropout import BpeDropout
 from transduce.text.tokenizer.special import SENTINELS
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
+from transduce.training.compatibility import outline
 from transduce.training.config import TrainingConfig
 from transduce.training.initial_checkpoint import InitialCheckpoint
 from transduce.training.task import BatchSource, CardText, Defaults
@@ -60,6 +69,8 @@ class TranslationTask(TransducerTask[TranslationConfig]):
     def mismatch(self, model: Config, tokenizer: TokenizerConfig, training: TrainingConfig) -> str | None:
         if (reason := super().mismatch(model, tokenizer, training)) is not None:
             return reason
+        if (reason := self._image_mismatch(model, tokenizer)) is not None:
+            return reason
         if training.metric not in (known := ("loss", *METRICS)):
             return (
                 f"training.metric = '{training.metric}' is for text encoders; pairs are measured by {', '.join(known)}"
@@ -68,11 +79,38 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             return f"training.metric = '{training.metric}' needs translations; set training.decode_examples above 0"
         return None
 
+    def tokenizer_defaults(self, given: Table) -> Table:
+        return {} if self.data.images is None or "folder" in given else dict(IMAGE_TOKENIZER)
+
+    def complete_data(self, model: Config, where: str) -> TranslationConfig:
+        images = self.data.images
+        if images is None or images.size is not None:
+            return self.data
+        return self.data.but(images={**images.model_dump(), "size": outline(model, VocabularySizes(1, 1)).image_size})
+
+    def _image_mismatch(self, model: Config, tokenizer: TokenizerConfig) -> str | None:
+        """Return why images cannot be used with these settings."""
+        if self.data.images is None:
+            return None
+        side, size = outline(model, VocabularySizes(1, 1)).image_size, self.data.images.size
+        if side is None:
+            name = catalog.name_of(model)
+            return f"data.images is for a model that reads images, not for {name}; set model.preset = 'captioner_small'"
+        if size != side:
+            return f"data.images.size = {size} differs from model.side = {side}; leave out data.images.size"
+        if tokenizer.folder is None and (tokenizer.joint or tokenizer.kinds[0] != "character"):
+            return "images need tokenizer.joint = false and tokenizer.source_kind = 'character', a token per pixel"
+        return None
+
     def choose_settings(self, given: Table, prepared: Prepared | None = None) -> Defaults:
-        return choose_settings(self._survey(prepared), given)
+        found = self._survey(prepared)
+        return choose_settings(found, given) if self.data.images is None else choose_captioner(found, self.data.images)
 
     def choose_tokenizer(self, given: Table) -> Defaults | None:
-        return None if any(map(reads_once, self.data.corpora)) else choose_tokenizer(self._survey(None), given)
+        if any(map(reads_once, self.data.corpora)):
+            return None
+        found, images = self._survey(None), self.data.images
+        return choose_tokenizer(found, given) if images is None else choose_captioner(found, images)
 
     def choose_fine_tuning(
         self,
@@ -101,7 +139,7 @@ class TranslationTask(TransducerTask[TranslationConfig]):
     def _pairs(self) -> Iterator[tuple[str, str]]:
         if any(map(reads_once, self.data.corpora)):
             raise SettingsError(READ_ONCE)
-        return ((pair.source, pair.target) for pair in corpus_pairs(self.data.corpora))
+        return ((pair.source, pair.target) for pair in corpus_pairs(self.data.corpora))  # images by their paths
 
     preparation = PairPreparation
 
@@ -126,7 +164,8 @@ class TranslationTask(TransducerTask[TranslationConfig]):
             "target_language": self.data.target_language,
             **super().notes(search, prepared),
         }
-        tags = prepared.report.tags
+        tags, images = prepared.report.tags, self.data.images
+        notes |= {} if images is None else {"images": images.notes()}
         return notes if tags is None else {**notes, "tags": tags.to_table()}
 
     def card(self, contents: ModelFolder, prepared: Prepared) -> CardText:

@@ -45,6 +45,13 @@ def extend(tokenizer: AnyTokenizer, texts: Iterable[str], most: int, min_frequen
     return Tokenizer.from_json(json.dumps(content), "the extended tokenizer")
 
 
+def with_characters(tokenizer: Tokenizer, characters: Iterable[str]) -> Tokenizer:
+    """Return a character tokenizer that knows all of these characters; the same one if it does already."""
+    known = set(tokenizer.vocabulary)
+    missing = [character for character in characters if character not in known]
+    return extend(tokenizer, missing, len(missing), 1) if missing else tokenizer
+
+
 def add_language_tags(tokenizer: AnyTokenizer, languages: Sequence[str]) -> Tokenizer:
     """Return the tokenizer with tags for further languages."""
     if not isinstance(tokenizer, Tokenizer):
