@@ -63,7 +63,7 @@ def digest(trainer: Trainer) -> str:
 
 def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
     """Carry out one run, and return what this rank saw of it."""
-    seen: dict[str, Any] = {"said": None, "rows": []}
+    seen: dict[str, Any] = {"message": None, "rows": []}
     run, update, learn, short = Trainer.run, TrainStep.run, TrainStep._backward, Short(plan.get("short"))
     save = Checkpoints.save
 
@@ -98,7 +98,7 @@ def go(plan: dict[str, Any], place: Path) -> dict[str, Any]:
     try:
         train(what, folder, resume=bool(plan.get("resume")), reporter=Terminating(plan.get("stop")))
     except Interrupted as stop:
-        seen["said"] = str(stop)
+        seen["message"] = str(stop)
     finally:
         Trainer.run, TrainStep.run, TrainStep._backward = run, update, learn  # type: ignore[method-assign]
         Checkpoints.save = save  # type: ignore[method-assign]
