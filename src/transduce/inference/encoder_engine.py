@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.errors import DataError, SettingsError
+from transduce.inspection.replay import DecodingStep, steps_of_logits
 from transduce.models.head import LanguageHead, SpanHead
 from transduce.models.interface import EncoderModel, Encoding
 from transduce.text.encoder_input import (
@@ -141,11 +142,20 @@ class EncoderEngine:
     def fill(self, text: str, top: int = 5) -> list[list[MaskFill]]:
         """Return the candidates for every `<mask>` of a text, the likeliest first; an imported tokenizer's own name for
         it ([MASK], predict) is accepted too."""
-        head, mask = self.model.head, self.tokenizer.mask
-        if not isinstance(head, LanguageHead) or mask is None:
+        steps = self.mask_steps(self.masked_row(text), top)
+        return [[MaskFill(one.piece, one.probability) for one in step.top] for step in steps]
+
+    def has_mask(self, text: str) -> bool:
+        """Whether the model fills masks and the text has one."""
+        is_trained = isinstance(self.model.head, LanguageHead) and self.tokenizer.mask is not None
+        return is_trained and any(spelled in text for spelled in self._masks())
+
+    def masked_row(self, text: str) -> list[int]:
+        """Return the tokens of a text with masks."""
+        mask = self.tokenizer.mask
+        if not isinstance(self.model.head, LanguageHead) or mask is None:
             raise SettingsError("this model was not trained to fill masks; use one with head = 'language'")
-        spelled = {MASK, *self.tokenizer.pieces([mask])}
-        parts = re.split("|".join(map(re.escape, spelled)), text)
+        parts = re.split("|".join(map(re.escape, self._masks())), text)
         if len(parts) == 1:
             raise DataError(f"the text has no mask token; write {MASK} where a token is missing")
         tokens: list[int] = []
@@ -153,19 +163,23 @@ class EncoderEngine:
             tokens += [*([mask] if number else []), *part]
         if len(tokens) > self.max_length - 2:
             raise DataError(f"the text has {len(tokens)} tokens and the model reads {self.max_length - 2}; shorten it")
+        return tokens
 
-        def predict(encoding: Encoding, _: Sequence[int]) -> list[list[list[MaskFill]]]:
-            places = [place + 1 for place, token in enumerate(tokens) if token == mask]
-            best = head.output(head.vectors(encoding.states[0, places])).softmax(dim=-1).topk(top)
-            pieces = [self.tokenizer.pieces(row) for row in best.indices.tolist()]
-            return [
-                [
-                    [MaskFill(piece, p) for piece, p in zip(some, values, strict=True)]
-                    for some, values in zip(pieces, best.values.tolist(), strict=True)
-                ]
-            ]
+    def mask_steps(self, row: list[int], top: int) -> list[DecodingStep]:
+        """Return the distribution over the vocabulary at each mask of a row; positions count the start token."""
+        head, places = self.model.head, [place + 1 for place, token in enumerate(row) if token == self.tokenizer.mask]
+        assert isinstance(head, LanguageHead)
 
-        return self._read([tokens], predict)[0]
+        def predict(encoding: Encoding, _: Sequence[int]) -> list[list[DecodingStep]]:
+            logit_CV = head.output(head.vectors(encoding.states[0, places]))
+            return [list(steps_of_logits(logit_CV, places, (), top, self.tokenizer.pieces))]
+
+        return self._read([row], predict)[0]
+
+    def _masks(self) -> set[str]:
+        """How a mask may be spelled."""
+        mask = self.tokenizer.mask
+        return {MASK} if mask is None else {MASK, *self.tokenizer.pieces([mask])}
 
     def embed(self, texts: Sequence[Sequence[str]], pool: str = "mean", normalise: bool = False) -> NDArray[np.float32]:
         """Return a vector for each text or pair.  -> (texts, D).

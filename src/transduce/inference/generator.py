@@ -4,6 +4,8 @@ generator = transduce.load("runs/author")
 generator("Once upon a time")
 generator.generate(["ROMEO:", "JULIET:"], temperature=0.7, max_length=300)
 for piece in generator.stream("Once upon"): ...
+generator.next_tokens("Once upon a", top=5)
+generator.attention("Once upon a time").save_html("attention.html")
 """
 
 from __future__ import annotations
@@ -25,10 +27,22 @@ from transduce.inference.search.options import (
 )
 from transduce.inference.search.penalty import normalize
 from transduce.inference.torch_engine import TorchEngine
+from transduce.inspection.maps import AttentionMaps
+from transduce.inspection.record import WITHOUT_ATTENTION, causal_attention_of
+from transduce.inspection.replay import Candidate, decoding_steps, replay
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
 from transduce.text.constraint import Constraints
 from transduce.text.corpus import DocumentPart
+
+EXAMPLE_PROMPTS = (
+    "The capital of France is",
+    "The capital of France, which I visited after spending three weeks traveling through Europe and reading about its "
+    "history, is",
+    "def scale(values, factor):\n    return [v * factor for v in",
+    "The snack-seeking, scruffy dog ran to the",
+)
+"""Prompts on which texts about the Transformer show next-token prediction."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +168,7 @@ class Generator:
         second half. Beam search and several samples end there.
         """
         options = self._bounded(options)
-        generations = [self._begin(prompt, options) for prompt in prompts]
+        generations = [self._begin(self._tokens(prompt), options) for prompt in prompts]
         requests = [one.request(number, options, constraints) for number, one in enumerate(generations)]
         found = self._engine.translate(requests)
         if self._slides(options):
@@ -177,7 +191,7 @@ class Generator:
     ) -> Iterator[str]:
         """Continue one text and yield it piece by piece, as soon as no later token can change it."""
         resolved, constraints = self._bounded(options or self.options()), constraints or self.constraints()
-        one, yielded = self._begin(prompt, resolved), ""
+        one, yielded = self._begin(self._tokens(prompt), resolved), ""
         while True:
             before, room = list(one.written), self._room(one, resolved)
             for tokens, window_is_over in self._engine.stream(one.request(0, resolved, constraints)):
@@ -216,24 +230,83 @@ class Generator:
         window = self.model.max_target or int(self.notes.get("block_size", DEFAULT_WINDOW))
         return score_text(self.model, self.tokenizer, pieces, window, stride or max(1, window // 2))
 
+    def next_tokens(self, prompt: str, top: int = 10) -> tuple[Candidate, ...]:
+        """Return the likeliest tokens after a prompt with their probabilities and logits, best first.
+
+        `attention` has them for every position of the prompt.
+        """
+        hidden_TD = replay(self.model, (), self._window(self._tokens(prompt)))
+        (step,) = decoding_steps(self.model, hidden_TD[-1:], (), top, self.tokenizer.pieces)
+        return step.top
+
+    def attention(self, prompt: str, max_length: int = 0, top: int = 10, **options: Any) -> AttentionMaps:
+        """Return the attention maps of every head on a prompt, with the likeliest tokens after each of its tokens.
+
+        With `max_length`, up to that many tokens are generated first and are part of the maps: by greedy search, or as
+        further options of `SearchOptions` say. Of a prompt longer than the model reads, the end is read.
+        """
+        maps = self.inspect(prompt, max_length, top, **options)
+        if not maps.maps:
+            raise SettingsError(WITHOUT_ATTENTION)
+        return maps
+
+    @property
+    def inspect_options(self) -> frozenset[str]:
+        """Options of `transduce inspect` that have an effect on this model."""
+        return frozenset(("max_length", "top", "beam_size", "kind", "layer", "head"))
+
+    @property
+    def inspect_note(self) -> str | None:
+        """What was not inspected of the texts so far."""
+        return "the text is longer than the context window; only its end is shown" if self.counts.shortened else None
+
+    def inspect(self, prompt: str, max_length: int = 0, top: int = 10, **options: Any) -> AttentionMaps:
+        """Return the same as `attention`; of a model without attention, the next-token distributions alone."""
+        tokens, written = self._tokens(prompt), []
+        if max_length:
+            chosen = {name: value for name, value in options.items() if value is not None}
+            search = self.options(max_length=max_length, **(chosen or {"method": "greedy"}))
+            one = self._begin(tokens, search)
+            one.take(self._engine.translate([one.request(0, search, self.constraints())])[0][0])
+            written = [*one.written, *([self.tokenizer.end] if one.ended else [])]
+        continuation = self._text(tokens, written) if written else ""
+        return causal_attention_of(
+            self.model,
+            self._window([*tokens, *written]),
+            self.tokenizer.pieces,
+            prompt=prompt,
+            continuation=continuation,
+            generated=len(written),
+            top=top,
+        )
+
     def _bounded(self, options: SearchOptions) -> SearchOptions:
         """Options with a maximum length: there is no source to derive one from."""
         return options if options.max_length is not None else options.but(max_length=GENERATION_DEFAULTS["max_length"])
 
-    def _begin(self, prompt: str, options: SearchOptions) -> _Generation:
-        """Start with a prompt; of a long one the model reads the end, and keeps space for new tokens."""
+    def _tokens(self, prompt: str) -> list[int]:
+        """Return the tokens of a prompt with the one before it, and count them."""
         tokens = self.tokenizer.encode(prompt)
         self.counts.prompts += 1
         self.counts.unknown += self.tokenizer.count_unknown(tokens)
         first = self.prompt_start
         if first is None and not tokens:  # the model must read a token before it can write one
             first = self.tokenizer.end
-        tokens, limit = [*([] if first is None else [first]), *tokens], self.model.max_target
-        context = tokens
-        if limit is not None:
-            context = tokens[-max(1, limit - min(options.max_length or 1, limit // 2)) :]
-            self.counts.shortened += len(context) < len(tokens)
-        return _Generation(tokens, context)
+        return [*([] if first is None else [first]), *tokens]
+
+    def _begin(self, tokens: list[int], options: SearchOptions) -> _Generation:
+        """Start with a prompt; of a long one the model reads the end, and keeps space for new tokens."""
+        limit = self.model.max_target
+        reserved = 0 if limit is None else min(options.max_length or 1, limit // 2)
+        return _Generation(tokens, self._window(tokens, reserved))
+
+    def _window(self, tokens: list[int], reserved: int = 0) -> list[int]:
+        """Return the end of a text that fits into the model's window, without the reserved positions."""
+        if self.model.max_target is None:
+            return tokens
+        read = tokens[-max(1, self.model.max_target - reserved) :]
+        self.counts.shortened += len(read) < len(tokens)
+        return read
 
     def _slides(self, options: SearchOptions) -> bool:
         """Whether a full window slides: with one continuation per prompt, if the model has a limit."""

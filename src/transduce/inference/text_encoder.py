@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
@@ -99,18 +100,43 @@ class TextEncoder:
         """Return the candidates for every `<mask>` of a text, the likeliest first."""
         return self.engine.fill(text, top)
 
-    def attention(self, text: Text) -> AttentionMaps:
-        """Encode one text or pair and return its attention maps; for a context of facts, those of each hop."""
+    def attention(self, text: Text, top: int = 5) -> AttentionMaps:
+        """Encode one text or pair and return its attention maps; for a context of facts, those of each hop.
+
+        If the text has masks, `steps` has the `top` likeliest tokens for each of them.
+        """
         texts = self._several(text)
-        inputs = self.engine.tensors([self.engine.row(texts)])
-        predicted = ""
+        if len(texts) == 1 and self.engine.has_mask(texts[0]):
+            row = self.engine.masked_row(texts[0])
+            return replace(self._self_attention(row, texts), steps=tuple(self.engine.mask_steps(row, top)))
+        row, predicted = self.engine.row(texts), ""
         if self.head in ("labels", "tags", "span"):
             predicted = as_text(self.predict([texts[0] if len(texts) == 1 else texts])[0])
         if self.model.attends_to_facts:
-            return hops_of(self.model, inputs, texts, predicted)
-        return self_attention_of(
-            self.model, inputs, self.tokenizer.pieces(inputs[0][0].tolist()), " | ".join(texts), predicted
-        )
+            return hops_of(self.model, self.engine.tensors([row]), texts, predicted)
+        return self._self_attention(row, texts, predicted)
+
+    def _self_attention(self, row: list[int], texts: Sequence[str], predicted: str = "") -> AttentionMaps:
+        inputs = self.engine.tensors([row])
+        pieces = self.tokenizer.pieces(inputs[0][0].tolist())
+        return self_attention_of(self.model, inputs, pieces, " | ".join(texts), predicted)
+
+    @property
+    def inspect_options(self) -> frozenset[str]:
+        """Options of `transduce inspect` that have an effect on this model."""
+        own = {"tags": (), "language": ("second", "top")}.get(self.head, ("second",))
+        return frozenset(("kind", "layer", "head", *own))
+
+    @property
+    def inspect_note(self) -> str | None:
+        """What was not inspected of the texts so far."""
+        if not self.truncated:
+            return None
+        return f"the text is longer than the model's maximum and lost {self.truncated_part}"
+
+    def inspect(self, text: str, second: str | None = None, top: int = 5) -> AttentionMaps:
+        """Return the same as `attention`; `second` is the second text of a pair."""
+        return self.attention(text if second is None else [text, second], top)
 
     def _several(self, text: Text) -> list[str]:
         """One text or a pair; of a context, the facts and then the question."""

@@ -291,6 +291,30 @@ class Translator:
         (links,) = self._links([(segment.source, words)], [(best.tokens, self.target.words(best.tokens))])
         return replace(maps, links=tuple(links or ()))
 
+    @property
+    def inspect_options(self) -> frozenset[str]:
+        """Options of `transduce inspect` that have an effect on this model."""
+        has_maps = not has_tape(self.model) and self.model.image_size is None
+        maps = ("top", "kind", "layer", "head") if has_maps else ()
+        return frozenset(("source_language", "target_language", "beam_size", *maps))
+
+    @property
+    def inspect_note(self) -> str | None:
+        """What was not inspected of the texts so far."""
+        split = "the text is longer than the model's maximum; only its first part is shown"
+        return split if self.counts.split else None
+
+    def inspect(
+        self, text: str, source_language: str | None = None, target_language: str | None = None, **options: Any
+    ) -> AttentionMaps | TapeRecord | RegionAttention:
+        """Translate one text and return what shows best how: attention maps, memory accesses, or attended regions."""
+        self.languages.select(target_language, source_language)
+        if has_tape(self.model):
+            return self.tape(text, **options)
+        if self.model.image_size is not None:
+            return self.region_attention(text, **options)
+        return self.attention(text, **options)
+
     def tape(self, text: str, **options: Any) -> TapeRecord:
         """Translate one text with a Neural Turing Machine and return what it did with its memory."""
         if not has_tape(self.model):

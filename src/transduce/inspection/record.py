@@ -1,10 +1,11 @@
-"""Attention maps of a translation, recorded while a twin of the model replays it by teacher forcing.
+"""Attention maps of a translation, prompt or text, recorded while a twin of the model replays it by teacher forcing.
 
 Hooks are attached to a twin that shares the weights, so that a model in use is never touched.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,11 +14,13 @@ from torch import Tensor
 
 from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
-from transduce.inspection.replay import replay
-from transduce.models.interface import AnyTransducer, EncoderModel
+from transduce.inspection.replay import Pieces, decoding_steps, replay
+from transduce.models.interface import AnyTransducer, EncoderModel, LanguageModel, State
 from transduce.nn.hook import record, twin
 
 WITHOUT_ATTENTION = "this model has no attention maps; inspect a model with attention, such as a transformer"
+MAX_WEIGHTS = 2**27
+"""Maximum number of weights that are recorded: half a gigabyte."""
 
 
 def attention_of(
@@ -39,7 +42,7 @@ def attention_of(
     """
     observed = twin(model)
     with record(observed) as recorded:
-        replay(observed, source_tokens, target_tokens)
+        replay(observed, source_tokens, target_tokens[:-1])
     layers: dict[Kind, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
     for path, weight_1HQM in recorded.items():
         layers[_kind(path)].append(weight_1HQM[0])
@@ -52,6 +55,39 @@ def attention_of(
         target_pieces=tuple(map(str, target_tokens) if target_pieces is None else target_pieces),
         source=source,
         translation=translation,
+    )
+
+
+def causal_attention_of(
+    model: LanguageModel[State],
+    tokens: Sequence[int],
+    pieces: Pieces,
+    *,
+    prompt: str = "",
+    continuation: str = "",
+    generated: int = 0,
+    top: int = 10,
+) -> AttentionMaps:
+    """Replay a prompt, or a prompt and its continuation, with a language model.
+
+    `tokens` are all that it reads, the last `generated` of them its own. Row t of a map is the attention when token t
+    was read, step t the distribution after it. A model without attention gives no maps, only steps.
+    """
+    observed = twin(model)
+    with record(observed) as recorded:
+        if len(tokens) > 1:
+            replay(observed, (), tokens[:2])
+            _check_size(recorded, len(tokens))
+        hidden_TD = replay(observed, (), tokens)
+    layers = [weight_1HQM[0] for weight_1HQM in recorded.values()]
+    return AttentionMaps(
+        maps={"causal": _stacked(layers)} if layers else {},
+        source_pieces=tuple(pieces(tokens)),
+        source=prompt,
+        translation=continuation,
+        steps=tuple(decoding_steps(observed, hidden_TD, tokens[1:], top, pieces)),
+        generated=generated,
+        subject="prompt",
     )
 
 
@@ -72,9 +108,9 @@ def self_attention_of(
     return AttentionMaps(
         maps={"encoder": _stacked([weight_1HQM[0] for weight_1HQM in recorded.values()])},
         source_pieces=tuple(pieces),
-        target_pieces=("",),  # nothing is generated
         source=text,
         translation=output,
+        subject="text",
     )
 
 
@@ -97,6 +133,7 @@ def hops_of(
         target_pieces=(texts[-1], prediction),
         source=". ".join(texts),
         translation=prediction,
+        subject="facts",
     )
 
 
@@ -107,6 +144,16 @@ def _recorded(model: EncoderModel, inputs: tuple[Tensor, Tensor, Tensor]) -> dic
     with record(observed) as recorded:
         observed(*inputs)
     return recorded
+
+
+def _check_size(recorded: dict[str, Tensor], length: int) -> None:
+    """Reject a text whose maps would not fit in memory, given what was recorded of a short one."""
+    heads = sum(weight_1HQM.shape[1] for weight_1HQM in recorded.values())
+    if heads * length**2 > MAX_WEIGHTS:
+        raise SettingsError(
+            f"the text has {length:,} tokens; attention maps of {heads:,} heads are limited to "
+            f"{math.isqrt(MAX_WEIGHTS // heads):,}; give a shorter text"
+        )
 
 
 def _kind(path: str) -> Kind:

@@ -1,8 +1,8 @@
-"""Replay of a finished translation: the next-token distribution at each step. A live search is never affected."""
+"""Next-token distributions of a finished text, by teacher forcing. A live search is never affected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,19 +12,26 @@ from transduce.errors import DataError, SettingsError, TransduceError
 from transduce.models.interface import AnyTransducer
 from transduce.nn.hook import eval_mode
 
+Pieces = Callable[[Sequence[int]], Sequence[str]]
+"""Names tokens."""
+CHUNK = 64
+"""Positions that are scored at once: the scores of a long text over a large vocabulary do not fit in memory."""
 
-def replay(model: AnyTransducer, source_tokens: Sequence[int], target_tokens: Sequence[int]) -> Tensor:
-    """Run one translation by teacher forcing in evaluation mode; vector t predicts token t + 1.  -> (T D)."""
-    if not source_tokens:
+
+def replay(model: AnyTransducer, source_tokens: Sequence[int], read_tokens: Sequence[int]) -> Tensor:
+    """Run a model over tokens in evaluation mode; vector t predicts the token after token t.  -> (T D).
+
+    A language model has no source; `source_tokens` is empty.
+    """
+    if model.has_source and not source_tokens:
         raise DataError("the source has no tokens, not even an end token; give a text")
-    if len(target_tokens) < 2:
+    if not read_tokens:
         raise DataError("the target has no token after the start token; give a text")
-    device = next(model.parameters()).device
-    source_1S = torch.tensor([list(source_tokens)], device=device)
-    target_1T = torch.tensor([list(target_tokens[:-1])], device=device)
+    source_1S = torch.tensor([list(source_tokens)], dtype=torch.long, device=model.device)
+    read_1T = torch.tensor([list(read_tokens)], device=model.device)
     with eval_mode(model), torch.no_grad():
         memory = model.encode(source_1S, torch.ones_like(source_1S, dtype=torch.bool))
-        hidden: Tensor = model(target_1T, memory)[0]
+        hidden: Tensor = model(read_1T, memory)[0]
     return hidden
 
 
@@ -35,17 +42,25 @@ class Candidate:
     token: int
     piece: str
     probability: float
+    """Softmax of the logit, over the whole vocabulary."""
+    logit: float
+    """Score of the output layer."""
 
 
 @dataclass(frozen=True)
 class DecodingStep:
-    """One step: the chosen token, and the most likely ones."""
+    """The next-token distribution at one position, and the token that followed."""
 
-    chosen: Candidate
-    rank: int
-    """1 + how many tokens were more likely than the chosen one; a beam need not take the likeliest."""
+    position: int
+    """Number of the position from 0: of the row of an attention map, or of a masked token."""
+    chosen: Candidate | None
+    """The token that followed; None after the last token of a text."""
+    rank: int | None
+    """1 + how many tokens were more likely than the one that followed; a beam need not take the likeliest."""
     top: tuple[Candidate, ...]
     """The likeliest tokens, best first."""
+    entropy: float
+    """Entropy of the distribution in bits; 0 if one token has all of the probability."""
 
 
 def next_tokens(
@@ -53,28 +68,55 @@ def next_tokens(
     source_tokens: Sequence[int],
     target_tokens: Sequence[int],
     top: int = 5,
-    pieces: Callable[[Sequence[int]], Sequence[str]] | None = None,
+    pieces: Pieces | None = None,
 ) -> list[DecodingStep]:
     """Return a step for each token of a target after its start token; arguments as for `attention_of`.
 
     `pieces` names tokens of the target side; without it they are named by their numbers.
     """
+    return decoding_steps(
+        model, replay(model, source_tokens, target_tokens[:-1]), target_tokens[1:], top, pieces or _numbers
+    )
+
+
+def decoding_steps(
+    model: AnyTransducer, hidden: Tensor, followed: Sequence[int], top: int, pieces: Pieces
+) -> list[DecodingStep]:
+    """Return the steps of hidden vectors (T D); `followed` are the tokens that came next, as far as there are any."""
     if top < 1:
         raise SettingsError(f"the {top} likeliest tokens cannot be shown; request at least 1")
-    hidden_TD = replay(model, source_tokens, target_tokens)
-    with torch.no_grad():
-        probability_TV = model.logits(hidden_TD).float().softmax(dim=-1).cpu()
-    if not bool(probability_TV.isfinite().all()):
+    steps: list[DecodingStep] = []
+    for start in range(0, len(hidden), CHUNK):
+        with torch.no_grad():
+            logit_CV = model.logits(hidden[start : start + CHUNK])
+        positions = range(start, start + len(logit_CV))
+        steps += steps_of_logits(logit_CV, positions, followed[start : start + CHUNK], top, pieces)
+    return steps
+
+
+def steps_of_logits(
+    logits: Tensor, positions: Sequence[int], followed: Sequence[int], top: int, pieces: Pieces
+) -> Iterator[DecodingStep]:
+    """Yield the steps of some positions by their logits (C V)."""
+    logit_CV = logits.float().cpu()
+    log_probability_CV = logit_CV.log_softmax(dim=-1)
+    probability_CV = log_probability_CV.exp()
+    if not bool(probability_CV.isfinite().all()):
         raise TransduceError("the next-token scores are not numbers; the model is damaged or its training diverged")
-    chosen_T1 = torch.tensor(target_tokens[1:])[:, None]
-    chosen_probability_T1 = probability_TV.gather(1, chosen_T1)
-    rank_T = (probability_TV > chosen_probability_T1).sum(dim=1) + 1
-    best_TC, token_TC = probability_TV.topk(min(top, probability_TV.shape[1]), dim=1)
+    entropy_C = torch.special.entr(probability_CV).sum(dim=-1) / torch.log(torch.tensor(2.0))
+    likeliest_CK = probability_CV.topk(min(top, probability_CV.shape[1]), dim=1).indices
 
-    def candidates(tokens: list[int], probabilities: list[float]) -> tuple[Candidate, ...]:
-        names = pieces(tokens) if pieces else [str(token) for token in tokens]
-        return tuple(map(Candidate, tokens, names, probabilities))
+    def candidates(place: int, tokens: list[int]) -> tuple[Candidate, ...]:
+        values = probability_CV[place, tokens].tolist(), logit_CV[place, tokens].tolist()
+        return tuple(map(Candidate, tokens, pieces(tokens), *values))
 
-    chosen = candidates(list(target_tokens[1:]), chosen_probability_T1[:, 0].tolist())
-    likeliest = map(candidates, token_TC.tolist(), best_TC.tolist())
-    return [DecodingStep(*step) for step in zip(chosen, rank_T.tolist(), likeliest, strict=True)]
+    for place, (probability_V, best) in enumerate(zip(probability_CV, likeliest_CK.tolist(), strict=True)):
+        chosen, rank = None, None
+        if place < len(followed):
+            (chosen,) = candidates(place, [followed[place]])
+            rank = int((probability_V > probability_V[followed[place]]).sum()) + 1
+        yield DecodingStep(positions[place], chosen, rank, candidates(place, best), float(entropy_C[place]))
+
+
+def _numbers(tokens: Sequence[int]) -> list[str]:
+    return [str(token) for token in tokens]

@@ -79,7 +79,7 @@ def tape_of(
     assert isinstance(model, TuringMachine)
     observed = twin(model)
     with record(observed, ("read", "write", "slots")) as recorded:
-        output_TO = replay(observed, source_tokens, target_tokens).sigmoid()
+        output_TO = replay(observed, source_tokens, target_tokens[:-1]).sigmoid()
     source_SI = model.source_code[list(source_tokens)]
     zeros_TI = source_SI.new_zeros(len(output_TO), source_SI.shape[1])
     zeros_SO = output_TO.new_zeros(len(source_SI), output_TO.shape[1])

@@ -106,7 +106,7 @@ def test_the_script_never_makes_markup_of_text(page: Page) -> None:
 def test_hostile_tokens_come_back_as_they_were(page: Page, maps: AttentionMaps) -> None:
     text = page.inside["data"]
     assert text.isascii() and not set("<>&") & set(text)
-    content = json.loads(text)
+    (content,) = json.loads(text)["texts"]
     assert content == view.content(maps)
     assert tuple(content["pieces"]["source"]) == HOSTILE
     assert content["pieces"]["produced"] == ["東京", "مرحبا", "$x_1$", "</script>", "</s>"]
@@ -120,7 +120,7 @@ def test_the_page_can_be_written_though_a_token_is_no_text(maps: AttentionMaps, 
 
 
 def test_weights_survive_the_journey(page: Page, maps: AttentionMaps) -> None:
-    found = weights_in(json.loads(page.inside["data"]))
+    found = weights_in(json.loads(page.inside["data"])["texts"][0])
     for weights, given in zip(found, maps.maps.values(), strict=True):
         np.testing.assert_allclose(weights, given, rtol=0, atol=2e-5)
 
@@ -129,22 +129,23 @@ def test_many_weights_are_sent_shorter_and_small_ones_do_not_vanish() -> None:
     length = 587
     even = np.full((2, 3, length, length), 1 / length, dtype=np.float32)
     names = tuple(map(str, range(length)))
-    content = view.content(AttentionMaps({"encoder": even}, names, ("<s>", "</s>")))
+    content = view.content(AttentionMaps({"encoder": even}, names))
     assert content["levels"] == 255
     np.testing.assert_allclose(weights_in(content)[0], even, rtol=0.1)
 
 
 def test_each_step_marks_the_chosen_token_even_when_it_was_not_likely(page: Page, maps: AttentionMaps) -> None:
-    steps = json.loads(page.inside["data"])["steps"]
+    steps = json.loads(page.inside["data"])["texts"][0]["steps"]
     assert len(steps) == STEPS and any(step["rank"] > 4 for step in steps)
     for shown, step in zip(steps, maps.steps, strict=True):
-        marked = [(piece, probability) for piece, probability, chosen in shown["top"] if chosen]
+        marked = [(piece, probability) for piece, probability, chosen, _ in shown["top"] if chosen]
         assert marked == [(step.chosen.piece, step.chosen.probability)]
         assert len(shown["top"]) == (4 if step.rank <= 4 else 5)
 
 
 def test_a_recurrent_models_page_shows_its_one_map() -> None:
     one = np.array([[[[0.25, 0.75]]]], dtype=np.float32)
-    content = json.loads(Page(AttentionMaps({"cross": one}, ("a", "</s>"), ("<s>", "b")).to_html()).inside["data"])
+    page = Page(AttentionMaps({"cross": one}, ("a", "</s>"), ("<s>", "b")).to_html())
+    (content,) = json.loads(page.inside["data"])["texts"]
     assert [kind["title"] for kind in content["kinds"]] == ["Cross-attention"] and content["steps"] == []
     np.testing.assert_allclose(weights_in(content)[0], one, atol=2e-5)

@@ -1,8 +1,9 @@
 // Shows the attention maps that stand as JSON in #data. Text of the model is set with textContent only.
 (async () => {
-  const data = JSON.parse($("data").textContent);
+  const { texts } = JSON.parse($("data").textContent);
   const MEAN = -1; // as a head: the mean of a layer's heads; as a layer: of all layers
-  const chosen = { kind: data.kinds[data.kinds.length - 1], layer: MEAN, head: MEAN, at: null };
+  const chosen = { kind: null, layer: MEAN, head: MEAN, row: 0, at: null };
+  let data, all, means; // of the chosen text: its content, its weights, its means so far
 
   // ---- data
 
@@ -14,7 +15,8 @@
   }
 
   function mapOf(kind, layer, head) { // Float32Array of rows × columns
-    const size = kind.rowPieces.length * kind.columnPieces.length;
+    const size = kind.rowPieces.length * kind.columnPieces.length, key = `${kind.title} ${layer} ${head}`;
+    if (means.has(key)) return means.get(key);
     const layers = layer === MEAN ? [...Array(kind.layers).keys()] : [layer];
     const heads = head === MEAN ? [...Array(kind.heads).keys()] : [head];
     const map = new Float32Array(size), share = 1 / (layers.length * heads.length * data.levels ** 2);
@@ -22,10 +24,17 @@
       const from = kind.offset + (l * kind.heads + h) * size;
       for (let i = 0; i < size; i++) map[i] += all[from + i] ** 2 * share;
     }
+    if (head === MEAN) means.set(key, map);
     return map;
   }
 
-  const largestOf = (map) => map.reduce((a, b) => Math.max(a, b), 1e-9);
+  const skips = (kind) => kind.causal && $("skip").checked && kind.columnPieces.length > 1;
+
+  function largestOf(map, columns, skip) { // the largest weight, that of the first column left out where requested
+    let most = 1e-9;
+    for (let i = 0; i < map.length; i++) if (map[i] > most && !(skip && i % columns === 0)) most = map[i];
+    return most;
+  }
 
   // ---- all heads
 
@@ -37,17 +46,29 @@
       if (map[r * columns + c] > values[i]) values[i] = map[r * columns + c];
     }
     const canvas = document.createElement("canvas");
-    paint(canvas, values, high, wide, largestOf(values));
+    paint(canvas, values, high, wide, largestOf(values, wide, skips(kind)));
     return canvas;
   }
 
   const nameOf = (layer, head) => layer === MEAN ? "mean of all heads"
     : `layer ${layer + 1}, ${head === MEAN ? "mean of its heads" : "head " + (head + 1)}`;
 
+  let seen; // draws the thumbnails that come into view
+
   function drawGrid() {
     const grid = $("grid"), { kind } = chosen;
+    if (seen) seen.disconnect();
+    seen = new IntersectionObserver((entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        seen.unobserve(target);
+        target.replaceChildren(thumbnail(kind, ...target.dataset.place.split(",").map(Number)));
+      }
+    }, { rootMargin: "200px" });
     grid.replaceChildren();
     grid.style.gridTemplateColumns = `repeat(${kind.heads + 2}, max-content)`;
+    const side = Math.floor((grid.parentElement.clientWidth - 40) / (kind.heads + 1)) - 8;
+    grid.style.setProperty("--side", `${Math.max(24, Math.min(58, side))}px`);
     for (const title of ["", "mean", ...Array(kind.heads).keys()]) element("span", typeof title === "number" ? title + 1 : title, grid);
     for (let layer = MEAN; layer < kind.layers; layer++) {
       element("span", layer === MEAN ? "all" : layer + 1, grid);
@@ -58,7 +79,7 @@
         button.dataset.place = `${layer},${head}`;
         button.setAttribute("aria-label", nameOf(layer, head));
         button.title = nameOf(layer, head);
-        button.append(thumbnail(kind, layer, head));
+        seen.observe(button);
         button.addEventListener("click", () => choose({ layer, head }));
       }
     }
@@ -175,7 +196,7 @@
     context.strokeStyle = `rgb(${accent})`;
     for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) {
       const weight = map[r * columns + c], ours = !at || (at[0] === "rows" ? at[1] === r : at[1] === c);
-      if (!ours || weight === 0 || weight < least) continue;
+      if (!ours || weight === 0 || weight < least || (c === 0 && skips(chosen.kind))) continue;
       context.globalAlpha = Math.min(1, weight / largest);
       context.beginPath();
       context.moveTo(0, r * 20 + 10);
@@ -186,25 +207,154 @@
     if (at) $(at[0]).children[at[1]].classList.add("at");
   }
 
-  // ---- steps and table
+  // ---- tokens of a text: what the chosen one attends to, and what comes after it
 
-  function drawSteps() {
-    $("steps").hidden = !data.steps.length;
-    data.steps.forEach((step, t) => {
-      const item = element("li", undefined, $("step-list")), list = document.createElement("ol");
-      element("b", t + 1 + ". ", item);
-      element("bdi", visible(step.piece), item);
-      element("small", `  ${number(step.probability)}` + (step.rank > 1 ? `, rank ${step.rank}` : ""), item);
-      item.append(list);
-      for (const [piece, probability, taken] of step.top) {
-        const row = element("li", undefined, list);
-        if (taken) row.className = "taken";
-        element("bdi", visible(piece), row);
-        element("i", undefined, element("div", undefined, row)).style.width = probability * 100 + "%";
-        element("span", number(probability), row);
-      }
+  const isText = () => data.reads || (chosen.kind && chosen.kind.rows === chosen.kind.columns);
+
+  function drawTokens() {
+    const box = $("tokens"), pieces = data.pieces.source;
+    $("reading").hidden = !isText();
+    $("next").hidden = !data.reads;
+    box.replaceChildren();
+    if (!isText()) return;
+    pieces.forEach((piece, i) => {
+      const token = element("button", undefined, box), text = piece.replace(/^\u2581+/, "").replace(/\n/g, "↵");
+      token.type = "button";
+      element("bdi", visible(text) === "∅" ? visible(piece) : visible(text), token);
+      if (/^[\u2581\n]/.test(piece)) token.classList.add("word");
+      if (i >= pieces.length - data.generated) token.classList.add("generated");
+      token.addEventListener("click", () => chooseRow(i));
+      if (piece.includes("\n")) element("br", undefined, box);
+    });
+    box.onkeydown = (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1, Home: -pieces.length, End: pieces.length }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      chooseRow(Math.max(0, Math.min(pieces.length - 1, chosen.row + step)));
+      tokens()[chosen.row].focus();
+    };
+  }
+
+  const tokens = () => $("tokens").querySelectorAll("button");
+
+  function chooseRow(row) {
+    chosen.row = row;
+    shadeTokens();
+    drawAttended();
+    drawNext();
+  }
+
+  function showToken() { // scroll the box alone, not the page
+    const box = $("tokens"), token = tokens()[chosen.row];
+    if (token) box.scrollTop = token.offsetTop - box.offsetTop - box.clientHeight / 2;
+  }
+
+  function shadeTokens() {
+    if (!isText()) return;
+    const { kind, row } = chosen, columns = data.pieces.source.length;
+    const weights = kind ? map.subarray(row * columns, (row + 1) * columns) : null;
+    const most = weights ? largestOf(weights, columns, skips(kind)) : 1;
+    tokens().forEach((token, i) => {
+      const share = weights ? Math.min(1, weights[i] / most) : 0;
+      token.style.background = share > 0.02 ? `rgb(${ramp[150].join(" ")} / ${share * 0.75})` : "";
+      token.title = weights ? number(weights[i]) : "";
+      token.setAttribute("aria-pressed", i === row);
+      token.tabIndex = i === row ? 0 : -1;
     });
   }
+
+  function attendedBy(kind, row) { // of each token: the mean weight of all heads, the largest, and the head that has it
+    const columns = kind.columnPieces.length, size = kind.rowPieces.length * columns, heads = kind.layers * kind.heads;
+    const found = kind.columnPieces.map((piece, position) => ({ piece, position, mean: 0, most: 0, head: 0 }));
+    for (let h = 0; h < heads; h++) for (const one of found) {
+      const weight = (all[kind.offset + h * size + row * columns + one.position] / data.levels) ** 2;
+      one.mean += weight / heads;
+      if (weight > one.most) Object.assign(one, { most: weight, head: h });
+    }
+    return found.filter((one) => one.most > 0);
+  }
+
+  function drawAttended() {
+    const table = $("attended"), { kind, row } = chosen;
+    table.replaceChildren();
+    if (!isText() || !kind) return;
+    const best = (key) => (a, b) => b[key] - a[key], found = attendedBy(kind, row);
+    const kept = new Set([...found.sort(best("most")).slice(0, 6), ...found.sort(best("mean")).slice(0, 6)]);
+    const top = element("tr", undefined, element("thead", undefined, table)), body = element("tbody", undefined, table);
+    for (const title of ["attends to", "mean of all heads", "strongest head", ""]) element("th", title, top).scope = "col";
+    for (const one of found) {
+      if (!kept.has(one)) continue;
+      const line = element("tr", undefined, body), name = element("th", undefined, line);
+      name.scope = "row";
+      element("bdi", visible(one.piece), name);
+      element("small", ` ${one.position + 1}`, name);
+      for (const share of [one.mean, one.most]) { const cell = element("td", number(share), line); cell.className = "number"; bar(share, cell); }
+      const layer = Math.floor(one.head / kind.heads), head = one.head % kind.heads;
+      const button = element("button", nameOf(layer, head), element("td", undefined, line));
+      button.type = "button";
+      button.addEventListener("click", () => choose({ layer, head }));
+    }
+  }
+
+  function drawNext() {
+    if (!data.reads) return;
+    const step = data.steps[chosen.row], table = $("candidates");
+    $("after").textContent = visible(step.piece);
+    $("entropy").textContent = `Entropy ${step.entropy.toFixed(2)} bits.`
+      + (step.rank ? ` The token that followed has rank ${step.rank}.` : "");
+    table.replaceChildren();
+    const top = element("tr", undefined, element("thead", undefined, table)), body = element("tbody", undefined, table);
+    for (const title of ["token", "probability", "logit"]) element("th", title, top).scope = "col";
+    for (const [piece, probability, taken, logit] of step.top) {
+      const line = element("tr", undefined, body), name = element("th", undefined, line);
+      if (taken) line.className = "taken";
+      name.scope = "row";
+      element("bdi", visible(piece), name);
+      const cell = element("td", number(probability), line);
+      cell.className = "number";
+      bar(probability, cell);
+      element("td", logit.toFixed(2), line).className = "number";
+    }
+  }
+
+  // ---- steps and table
+
+  let shown; // draws the steps that come into view
+
+  function drawSteps() {
+    const list = $("step-list");
+    $("steps").hidden = !data.steps.length;
+    $("about-steps").textContent = data.about_steps;
+    list.replaceChildren();
+    if (shown) shown.disconnect();
+    shown = new IntersectionObserver((entries) => {
+      for (const { isIntersecting, target } of entries) if (isIntersecting) { shown.unobserve(target); drawStep(target); }
+    }, { rootMargin: "400px" });
+    data.steps.forEach((step, t) => {
+      const item = element("li", undefined, list);
+      item.dataset.step = t;
+      item.style.minHeight = `${2.2 + 1.3 * step.top.length}em`;
+      shown.observe(item);
+    });
+  }
+
+  function drawStep(item) {
+    const step = data.steps[item.dataset.step], list = document.createElement("ol");
+    element("b", step.position + 1 + ". ", item);
+    element("bdi", visible(step.piece), item);
+    const chance = step.probability === null ? "" : `  ${number(step.probability)}` + (step.rank > 1 ? `, rank ${step.rank}` : "");
+    element("small", data.reads && chance ? `  next${chance}` : chance, item);
+    item.append(list);
+    for (const [piece, probability, taken] of step.top) {
+      const row = element("li", undefined, list);
+      if (taken) row.className = "taken";
+      element("bdi", visible(piece), row);
+      bar(probability, element("div", undefined, row));
+      element("span", number(probability), row);
+    }
+  }
+
+  const bar = (share, parent) => { element("i", undefined, parent).style.width = share * 100 + "%"; };
 
   function drawTable() { // every number of a small map, the five largest of each row of a large one
     const { rowPieces, columnPieces } = chosen.kind, columns = columnPieces.length, table = $("table");
@@ -232,8 +382,9 @@
     Object.assign(chosen, change, { at: null });
     if (renewed) { Object.assign(chosen, { layer: MEAN, head: MEAN }); drawKind(); }
     const { kind, layer, head } = chosen;
+    if (!kind) return chooseRow(chosen.row);
     map = mapOf(kind, layer, head);
-    largest = largestOf(map);
+    largest = largestOf(map, kind.columnPieces.length, skips(kind));
     for (const button of $("kinds").children) button.setAttribute("aria-pressed", button.textContent === kind.title);
     for (const button of $("grid").querySelectorAll("button")) {
       const here = button.dataset.place === `${layer},${head}`;
@@ -249,40 +400,61 @@
     leave();
     drawLines();
     drawTable();
+    chooseRow(chosen.row);
   }
 
   function drawKind() {
+    drawTokens();
+    $("attention").classList.toggle("without", !chosen.kind);
+    if (!chosen.kind) return;
     const { kind } = chosen, options = (select, count) => {
       select.replaceChildren();
       for (let i = MEAN; i < count; i++) element("option", i === MEAN ? "mean" : i + 1, select).value = i;
     };
     options($("layer"), kind.layers);
     options($("head"), kind.heads);
-    $("about").textContent = kind.about;
+    $("about").textContent = kind.about + (data.least ? ` Weights below ${data.least} are left out.` : "");
+    $("sink").hidden = !kind.causal;
     $("model").hidden = kind.layers * kind.heads === 1;
     drawGrid();
     drawColumns();
   }
 
   function drawAll() {
+    const { layer, head } = chosen;
     readTheme();
     paint($("legend"), ramp.map((_, i) => i), 1, 256, 255);
     drawKind();
-    choose({});
+    choose({ layer, head });
   }
 
-  $("source").textContent = data.source;
-  $("translation").textContent = data.translation;
-  let offset = 0;
-  for (const kind of data.kinds) {
-    Object.assign(kind, { rowPieces: data.pieces[kind.rows], columnPieces: data.pieces[kind.columns], offset });
-    offset += kind.layers * kind.heads * kind.rowPieces.length * kind.columnPieces.length;
-    const button = element("button", kind.title, $("kinds"));
-    button.type = "button";
-    button.addEventListener("click", () => choose({ kind }));
+  async function open(text) {
+    data = text;
+    means = new Map();
+    for (const id of ["source", "translation"]) $(id).textContent = data[id];
+    $("output").setAttribute("aria-label", data.output);
+    $("output").hidden = !data.translation;
+    $("kinds").replaceChildren();
+    let offset = 0;
+    for (const kind of data.kinds) {
+      Object.assign(kind, { rowPieces: data.pieces[kind.rows], columnPieces: data.pieces[kind.columns], offset });
+      offset += kind.layers * kind.heads * kind.rowPieces.length * kind.columnPieces.length;
+      const button = element("button", kind.title, $("kinds"));
+      button.type = "button";
+      button.addEventListener("click", () => choose({ kind }));
+    }
+    Object.assign(chosen, { kind: data.kinds[data.kinds.length - 1], layer: MEAN, head: MEAN, row: data.pieces.source.length - 1 });
+    all = await weightsOf(data.weights);
+    $("main").hidden = false;
+    drawSteps();
+    drawAll();
+    showToken();
   }
-  const all = await weightsOf(data.weights);
-  $("main").hidden = false;
+
+  texts.forEach((text, i) => { element("option", text.source.replace(/\s+/g, " ").slice(0, 100), $("texts")).value = i; });
+  $("choice").hidden = texts.length === 1;
+  $("texts").addEventListener("change", (event) => open(texts[+event.target.value]));
+  $("skip").addEventListener("change", drawAll);
   $("grid").addEventListener("keydown", walk);
   $("layer").addEventListener("change", (event) => choose({ layer: +event.target.value, head: +event.target.value === MEAN ? MEAN : chosen.head }));
   $("head").addEventListener("change", (event) => choose({ head: +event.target.value }));
@@ -294,6 +466,5 @@
   $("details").addEventListener("toggle", drawTable);
   window.addEventListener("resize", () => choose({}));
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-  drawSteps();
-  drawAll();
+  await open(texts[0]);
 })().catch(() => { $("failed").hidden = false; });
