@@ -38,7 +38,9 @@ _KINDS = ["cross", "encoder", "decoder", "causal"]
 
 @make_command(_EXAMPLES)
 @model_argument
-@argument("text", "Text to translate or encode, prompt of a language model, or path of an image to caption.", required=False)
+@argument(
+    "text", "Text to translate or encode, prompt of a language model, or path of an image to caption.", required=False
+)
 @_output("--output", default="attention", metavar="NAME", show_default=True, help="Write NAME.html and NAME.png.")
 @format_option
 @_output("--top", type=int, metavar="N", help="Most probable tokens to print (default: 5; language models: 10).")

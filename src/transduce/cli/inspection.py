@@ -38,7 +38,8 @@ def save_records(
         name = output if len(records) == 1 else f"{output}-{number}"
         if isinstance(record, RegionAttention):
             record.save_svg(f"{name}.svg")
-            files.append({"drawing": f"{name}.svg"})
+            record.save_png(f"{name}.png")
+            files.append({"drawing": f"{name}.svg", "picture": f"{name}.png"})
         elif isinstance(record, TapeRecord):
             record.save_png(f"{name}.png")
             files.append({"picture": f"{name}.png"})

@@ -137,16 +137,10 @@ def _of_translator(translator: Translator, text: str) -> list[SelfAttentionMaps]
 
 
 def _of_generator(generator: Generator, text: str) -> SelfAttentionMaps:
-    tokens = generator.tokenizer.encode(text)
-    if len(tokens) < 2:
-        raise SettingsError(f"a text of {len(tokens)} tokens has no attention map; give longer lines")
-    start = [] if generator.prompt_start is None else [generator.prompt_start]
-    tokens = [*start, *tokens][: generator.model.max_target]
-    token_1N = torch.tensor([[*tokens, 0]])
-    with torch.no_grad(), eval_mode(generator.model), record(generator.model) as recorded:
-        scores(generator.model, token_1N)
-    weight_LHNN = torch.stack([weight_1HNN[0] for weight_1HNN in recorded.values()])
-    return SelfAttentionMaps("decoder", weight_LHNN, tuple(tokens))
+    if len(generator.tokenizer.encode(text)) < 2:
+        raise SettingsError("a text of fewer than two tokens has no attention map; give longer lines")
+    maps = generator.attention(text, top=1)
+    return SelfAttentionMaps("decoder", torch.tensor(maps.maps["causal"]), maps.columns("causal"))
 
 
 ROLES = ("itself", "previous", "first", "same word", "after same word")

@@ -218,6 +218,17 @@ class Segmenter:
                 check_picture(text, tokens, self.tokenizer, self._side or 0)
         return encoded
 
+    def text_read(self, text: str, segment: Segment) -> str:
+        """Return the beginning of a text that its first segment covers: whole words, and the part of the last one."""
+        words = self.tokenizer.words_of(text)
+        end = segment.begin + len(segment.tokens) - segment.repeated
+        last = max((word for word in words[:end] if word is not None), default=-1)
+        read = text.split()[: last + 1]
+        if read and end < len(words) and words[end] == last:
+            pairs = zip(segment.tokens, replace(segment, languages=NO_PREFIX).words(words), strict=True)
+            read[-1] = "".join(self.tokenizer.decode([token for token, word in pairs if word == last]).split())
+        return " ".join(read)
+
 
 def cut_tokens(tokenizer: AnyTokenizer, tokens: list[int], limit: int) -> list[Segment]:
     """Cut tokens into segments of at most `limit`, between words if possible, otherwise between characters.
@@ -286,3 +297,14 @@ def _stopped(translation: Translation, constraints: Constraints) -> Translation:
     text = constraints.cut_at_stop(translation.text)
     words = len(text.split())
     return replace(translation, text=text, links=tuple(link for link in translation.links if link[1] < words))
+
+
+def replace_broken(
+    found: Sequence[Translation], intact: Sequence[bool], others: Sequence[Translation]
+) -> list[Translation]:
+    """Put others in the places of translations that are not intact, as far as they are not among them already."""
+    known = {one.text for one, is_intact in zip(found, intact, strict=True) if is_intact}
+    texts = [one.text for one in others]
+    new = (one for place, one in enumerate(others) if one.text not in known and one.text not in texts[:place])
+    replaced = [one if is_intact else next(new, None) for one, is_intact in zip(found, intact, strict=True)]
+    return [one for one in replaced if one is not None]

@@ -34,6 +34,7 @@ from transduce.inference.segment import (
     TranslationOptions,
     join_segments,
     join_sentences,
+    replace_broken,
 )
 from transduce.inspection.caption import RegionAttention, region_attention_of
 from transduce.inspection.maps import AttentionMaps
@@ -273,7 +274,7 @@ class Translator:
         words = segment.words(self.source.words_of(text))
         if others:
             self.counts.split += 1
-            text = self._text_read(text, segment)
+            text = self._segmenter.text_read(text, segment)
         best = self._best(segment, **options)
         source_tokens = [*segment.source, self.source.end]
         target_tokens = [self.target.start, *best.tokens, *([self.target.end] if best.ended else [])]
@@ -344,17 +345,6 @@ class Translator:
     def _best(self, segment: Segment, **options: Any) -> Hypothesis:
         return self.engine.translate([segment.request(0, self.options(**options), self.constraints())])[0][0]
 
-    def _text_read(self, text: str, segment: Segment) -> str:
-        """Return the beginning of a text that its first segment covers: whole words, and the part of the last one."""
-        words = self.source.words_of(text)
-        end = segment.begin + len(segment.tokens) - segment.repeated
-        last = max((word for word in words[:end] if word is not None), default=-1)
-        read = text.split()[: last + 1]
-        if read and end < len(words) and words[end] == last:
-            pairs = zip(segment.tokens, replace(segment, languages=LanguagePrefix([], [])).words(words), strict=True)
-            read[-1] = "".join(self.source.decode([token for token, word in pairs if word == last]).split())
-        return " ".join(read)
-
     def _sentences(self, line: str, split: bool, prefix: list[int], languages: LanguagePrefix) -> list[Sentence]:
         """Split a line into sentences; the first one gets the prefix of the line."""
         whole = Sentence(line, prefix=prefix, languages=languages)
@@ -398,7 +388,7 @@ class Translator:
                 replace(one, text=restore_placeholders(one.text, placeholders, one.links) if left.strip() else whole)
                 for one in several
             ]
-            found[number] = _replace_broken(found[number], intact[number], mended)
+            found[number] = replace_broken(found[number], intact[number], mended)
         return found
 
     def _search(
@@ -458,14 +448,3 @@ class Translator:
             None if weight_TS is None else word_links(weight_TS, source_words, target_words)
             for weight_TS, (_, source_words), (_, target_words) in zip(weights, sources, targets, strict=True)
         ]
-
-
-def _replace_broken(
-    found: Sequence[Translation], intact: Sequence[bool], others: Sequence[Translation]
-) -> list[Translation]:
-    """Put others in the places of translations that are not intact, as far as they are not among them already."""
-    known = {one.text for one, is_intact in zip(found, intact, strict=True) if is_intact}
-    texts = [one.text for one in others]
-    new = (one for place, one in enumerate(others) if one.text not in known and one.text not in texts[:place])
-    replaced = [one if is_intact else next(new, None) for one, is_intact in zip(found, intact, strict=True)]
-    return [one for one in replaced if one is not None]

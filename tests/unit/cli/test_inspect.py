@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.unit.cli.example import change_config
+from tests.unit.small_language_model import save_writer, writer
 from transduce.cli.main import run
+from transduce.inference.generator import EXAMPLE_PROMPTS
+from transduce.model_folder import ModelFolder, save_model
+from transduce.models.catalog import build
+from transduce.models.interface import VocabularySizes
+from transduce.models.recurrent_lm import RecurrentLmConfig
 from transduce.recipe import read_recipe
 from transduce.run import train
 
@@ -104,3 +111,82 @@ def test_of_a_turing_machine_the_memory_is_drawn(
     assert Path("look.png").read_bytes().startswith(b"\x89PNG")
     assert run(["inspect", "run", "a b c", "--layer", "1"]) == 2
     assert "--layer has no effect" in capsys.readouterr().err
+
+
+def test_of_a_language_model_the_next_tokens_and_what_is_attended_to_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_writer(tmp_path / "author")
+    assert run(["inspect", "author", "the cat", "--top", "3", "--max-length", "2", "--layer", "2", "--head", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("the cat  →  ")
+    assert len(lines[1].split()) == len(lines[2].split()) == 2 + 2 * 3  # two tokens, each with three candidates
+    table = lines.index("  next token    probability    logit")
+    chances = [float(line.split()[-2]) for line in lines[table + 1 : table + 4]]
+    assert chances == sorted(chances, reverse=True)
+    assert any(line.startswith("  attends to") for line in lines)
+    assert lines[-2:] == ["page     attention.html", "picture  attention.png"]
+    assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_of_a_language_model_json_has_every_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_writer(tmp_path / "author")
+    assert run(["inspect", "author", "the cat", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["prompt"] == "the cat" and found["page"] == "attention.html"
+    assert len(found["steps"]) == len(found["tokens"]) == 8 and len(found["next_tokens"]) == 10
+    assert found["steps"][-1]["token"] is None and found["steps"][-1]["top"] == found["next_tokens"]
+    assert sum(one["mean"] for one in found["attended"]) <= 1.0 + 1e-5
+
+
+def test_the_example_prompts_are_one_page_with_a_picture_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "author", writer(max_positions=150), "a test's")
+    assert run(["inspect", "author", "--example-prompts", "--output", "known"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("next token ") == len(EXAMPLE_PROMPTS) == 4
+    assert shown.count("known.html") == 1 and shown.count(".png") == 4
+    page = Path("known.html").read_text(encoding="utf-8")
+    assert "snack-seeking" in page and "three weeks" in page
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == [f"known-{number}.png" for number in range(1, 5)]
+
+
+def test_options_without_effect_and_missing_texts_are_rejected(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    author = str(save_writer(tmp_path / "author"))
+    for arguments, word in (
+        ([author, "a", "--second", "b"], "--second"),
+        ([author, "a", "--kind", "cross"], "cross"),
+        ([author, "a", "--layer", "3"], "layer 3"),
+        ([author, "a", "--example-prompts"], "--example-prompts"),
+        ([author, " "], "empty"),
+        ([author], "TEXT"),
+        (["run", "a", "--max-length", "3"], "--max-length"),
+        (["run", "--example-prompts"], "not a language model"),
+    ):
+        assert run(["inspect", *arguments]) == 2, arguments
+        error = capsys.readouterr().err
+        assert word in error and "Traceback" not in error, arguments
+
+
+def test_a_language_model_without_attention_shows_its_next_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tokenizer = writer().target_tokenizer
+    config = RecurrentLmConfig(cell="gru", model_dim=7, num_layers=1, dropout=0.0)
+    model = build(config, VocabularySizes(tokenizer.size, tokenizer.size), seed=3)
+    save_model(tmp_path / "gru", ModelFolder(model, config, tokenizer, tokenizer, {}), "a test's")
+    assert run(["inspect", "gru", "the cat"]) == 0
+    shown = capsys.readouterr().out
+    assert "next token" in shown and "no attention" in shown and ".png" not in shown
+    assert Path("attention.html").exists()
+    assert run(["inspect", "gru", "the cat", "--layer", "1"]) == 2
+    assert "no attention" in capsys.readouterr().err

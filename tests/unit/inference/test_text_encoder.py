@@ -209,6 +209,16 @@ def test_attention_of_a_pair_is_shown_by_layer_and_head(tokenizer: Tokenizer) ->
     assert maps.translation in "abc"
 
 
+def test_masks_of_a_text_show_their_candidates(tokenizer: Tokenizer) -> None:
+    model, text = reader(tokenizer, "language"), "der <mask> bellt am <mask>"
+    maps = model.attention(text, top=3)
+    assert [maps.source_pieces[step.position] for step in maps.steps] == ["<mask>"] * 2
+    filled = [[(one.piece, one.probability) for one in step.top] for step in maps.steps]
+    assert filled == [[tuple(one) for one in candidates] for candidates in model.fill(text, top=3)]
+    assert model.attention("der hund").steps == ()
+    assert "top" in model.inspect_options and "top" not in reader(tokenizer, "labels").inspect_options
+
+
 def test_what_a_text_encoder_cannot_predict_is_an_error(tokenizer: Tokenizer) -> None:
     with pytest.raises(SettingsError, match="has no head"):
         reader(tokenizer, "none").predict(TEXTS)

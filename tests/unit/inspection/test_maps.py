@@ -77,3 +77,26 @@ def test_writing_replaces_a_file_and_follows_a_link(maps: AttentionMaps, tmp_pat
     maps.save_html(link)
     assert link.is_symlink() and page.read_text(encoding="utf-8") == maps.to_html()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "page.html"]
+
+
+def test_what_a_row_attends_to_is_ordered_by_the_mean_and_names_the_strongest_head() -> None:
+    weight_LHQM = np.zeros((2, 3, 2, 2), dtype=np.float32)
+    weight_LHQM[:, :, 0, 0] = 1.0
+    weight_LHQM[:, :, 1] = [0.25, 0.75]
+    weight_LHQM[1, 0, 1] = [0.875, 0.125]
+    maps = AttentionMaps({"causal": weight_LHQM}, ("a", "b"), subject="prompt")
+    first, second = maps.attended("causal")
+    assert (first.piece, first.position, first.strongest) == ("b", 1, 0.75)
+    assert (second.piece, second.strongest, second.layer, second.head) == ("a", 0.875, 2, 1)
+    assert first.mean + second.mean == pytest.approx(1.0)
+    assert first.mean == pytest.approx((5 * 0.75 + 0.125) / 6)
+    (only,) = maps.attended("causal", row=0)
+    assert only.piece == "a" and only.mean == 1.0
+    with pytest.raises(SettingsError, match="rows 0 to 1"):
+        maps.attended("causal", row=2)
+
+
+def test_the_kind_to_draw_is_cross_attention_or_what_there_is(maps: AttentionMaps) -> None:
+    assert maps.default_kind == "cross"
+    one = np.ones((1, 1, 1, 1), dtype=np.float32)
+    assert AttentionMaps({"causal": one}, ("a",)).default_kind == "causal"

@@ -15,6 +15,7 @@ import pytest
 from tests.unit.inspection.example import HOSTILE, STEPS, hostile_maps
 from transduce.inspection import page as view
 from transduce.inspection.maps import AttentionMaps
+from transduce.inspection.replay import Candidate, DecodingStep
 
 VOID = {"meta", "input", "br", "img", "link"}
 
@@ -149,3 +150,26 @@ def test_a_recurrent_models_page_shows_its_one_map() -> None:
     (content,) = json.loads(page.inside["data"])["texts"]
     assert [kind["title"] for kind in content["kinds"]] == ["Cross-attention"] and content["steps"] == []
     np.testing.assert_allclose(weights_in(content)[0], one, atol=2e-5)
+
+
+def test_a_page_holds_several_prompts_and_what_follows_each_token() -> None:
+    chosen = Candidate(7, "</script>", 0.25, 1.5)
+    other = Candidate(5, "b", 0.5, 2.25)
+    steps = (DecodingStep(0, chosen, 2, (other,), 1.5), DecodingStep(1, None, None, (other,), 0.75))
+    even = np.array([[[[1.0, 0.0], [0.5, 0.5]]]], dtype=np.float32)
+    maps = AttentionMaps({"causal": even}, ("a", "</script>"), steps=steps, generated=1, subject="prompt")
+    bare = AttentionMaps({}, ("a", "</script>"), steps=steps, subject="prompt")
+    page = Page(view.page([maps, bare]))
+    first, second = json.loads(page.inside["data"])["texts"]
+    assert first["generated"] == 1 and first["kinds"][0]["title"] == "Causal self-attention"
+    assert second["kinds"] == [] and second["steps"] == first["steps"]
+    assert first["steps"][0]["piece"] == "a" and first["steps"][1]["probability"] is None
+    assert first["steps"][0]["top"] == [["b", 0.5, False, 2.25], ["</script>", 0.25, True, 1.5]]
+    np.testing.assert_allclose(weights_in(first)[0], even, atol=2e-5)
+
+
+def test_very_many_weights_lose_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "MAX_WEIGHTS", 3)
+    small = np.array([[[[0.999, 0.001], [0.5, 0.5]]]], dtype=np.float32)
+    content = view.content(AttentionMaps({"encoder": small}, ("a", "b")))
+    assert content["least"] == view.LEAST and weights_in(content)[0][0, 0, 0, 1] == 0.0
