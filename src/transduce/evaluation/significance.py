@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals, and a paired test between two systems (Koehn 2004).
+"""Bootstrap confidence intervals, a paired test between two systems (Koehn 2004), rank correlation, noise of seeds.
 
 The test set is resampled with replacement, and scored each time. For BLEU and chrF the resamples, scores and intervals
 equal sacreBLEU's to the last digit for the same seed and number of samples.
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from transduce.errors import SettingsError
 from transduce.evaluation.metrics import Counts, Metric, References
@@ -112,6 +112,70 @@ def compare(
     if p_value < 0.05:
         better = "first" if (a > b) == metric.higher_is_better else "second"
     return Comparison(a, b, a - b, low, high, p_value, samples, better)
+
+
+def kendall_tau(first: ArrayLike, second: ArrayLike) -> float:
+    """Return Kendall's rank correlation (τ-b) of two scores of the same systems.
+
+    It is 1 for the same order and -1 for the reverse. Pairs that are tied in one of the two count for neither order
+    (Kendall 1945). NaN if all of one are tied.
+    """
+    one, other = (np.asarray(values, dtype=np.float64) for values in (first, second))
+    if len(one) != len(other):
+        raise SettingsError(f"{len(one)} and {len(other)} values have no rank correlation; give as many of each")
+    upper = np.triu_indices(len(one), k=1)
+    signs, other_signs = (np.sign(values[upper[0]] - values[upper[1]]) for values in (one, other))
+    pairs = np.sqrt(np.abs(signs).sum() * np.abs(other_signs).sum())
+    return float((signs * other_signs).sum() / pairs) if pairs else float("nan")
+
+
+T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+"""97.5 % quantiles of Student's t, by degrees of freedom from 1."""
+
+
+@dataclass(frozen=True)
+class SeedNoise:
+    """How much one score varies between seeds, pooled over all systems that were trained with several."""
+
+    deviation: float
+    """Standard deviation of one run."""
+    freedom: int
+    """Degrees of freedom of the estimate."""
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[float]]) -> SeedNoise:
+        """Estimate it from the scores of each system by seed; systems with one seed say nothing."""
+        several = [np.asarray(scores, dtype=np.float64) for scores in groups if len(scores) > 1]
+        freedom = sum(len(scores) - 1 for scores in several)
+        if not freedom:
+            raise SettingsError("the noise of seeds needs a system with at least two seeds")
+        squares = sum(float(((scores - scores.mean()) ** 2).sum()) for scores in several)
+        return cls(float(np.sqrt(squares / freedom)), freedom)
+
+    def half_width(self, first: int, second: int) -> float:
+        """Half of the 95 % interval (Student's t) of a difference between the means of so many seeds each."""
+        quantile = T_QUANTILES[self.freedom - 1] if self.freedom <= len(T_QUANTILES) else 1.96 + 2.5 / self.freedom
+        return float(quantile * self.deviation * np.sqrt(1 / first + 1 / second))
+
+
+def tau_interval(
+    groups: Sequence[Sequence[float]],
+    published: Sequence[float],
+    noise: SeedNoise,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+) -> Interval:
+    """Return Kendall's τ between mean scores and published ones, with its interval under the noise of seeds.
+
+    Each sample adds normal noise to the mean score of every system, less to those with several seeds.
+    """
+    means = np.array([np.mean(scores) for scores in groups])
+    scale = noise.deviation / np.sqrt([len(scores) for scores in groups])
+    generator = numpy_generator(seed)
+    drawn = np.array(
+        [kendall_tau(means + scale * generator.standard_normal(len(means)), published) for _ in range(samples)]
+    )
+    return Interval(kendall_tau(means, published), float(drawn.mean()), *_middle(drawn), samples)
 
 
 def _resamples(sentences: int, samples: int, seed: int) -> Iterator[Counts]:

@@ -53,6 +53,13 @@ EXPERIMENTS = {
     "memory": Experiment(
         "Size of the key-value cache against context length, compared with a recurrent state.", "decoder_memory"
     ),
+    "table-3": Experiment(
+        "Table 3 of the paper in small: heads, key size, depth, width, dropout, smoothing, learned positions.",
+        "table_3",
+        is_study=True,
+        has_quick=True,
+        takes_data=True,
+    ),
 }
 
 

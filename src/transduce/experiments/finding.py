@@ -27,16 +27,24 @@ def silent(stage: str, count: int) -> None:
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart."""
+    """One line of a chart, or its points."""
 
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    """Lower ends of the intervals of y; empty for none."""
+    high: tuple[float, ...] = ()
+    """Upper ends."""
+    names: tuple[str, ...] = ()
+    """A name beside each point; empty for none."""
+    joined: bool = True
+    """Whether a line joins the points."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over common axes."""
+    """Lines or points over common axes."""
 
     title: str
     x_label: str

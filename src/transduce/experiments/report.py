@@ -88,7 +88,17 @@ def draw(charts: Sequence[Chart]) -> bytes:
 def _draw_chart(axes: Axes, chart: Chart) -> None:
     for number, series in enumerate(chart.series):
         marker: dict[str, Any] = {"marker": MARKERS[number % len(MARKERS)], "markersize": 4}
-        axes.plot(series.x, series.y, label=series.label, markevery=max(1, len(series.x) // 12), **marker)
+        if series.low:
+            below = [y - low for y, low in zip(series.y, series.low, strict=True)]
+            above = [high - y for y, high in zip(series.y, series.high, strict=True)]
+            marker |= {"yerr": [below, above], "capsize": 2, "elinewidth": 1}
+        style = "-" if series.joined else ""
+        if series.low or not series.joined:
+            axes.errorbar(series.x, series.y, label=series.label, linestyle=style, **marker)
+        else:
+            axes.plot(series.x, series.y, label=series.label, markevery=max(1, len(series.x) // 12), **marker)
+        for name, x, y in zip(series.names, series.x, series.y, strict=False):
+            axes.annotate(name, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=7)
     axes.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
     axes.set_xscale("log" if chart.log_x else "linear")
     axes.set_yscale("log" if chart.log_y else "linear")

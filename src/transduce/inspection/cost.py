@@ -295,6 +295,17 @@ def _observe_transducer(model: AnyTransducer, source_length: int, target_length:
     return Observation(encode, forward, step, kept_bytes, size([score_BTV]), state_bytes)
 
 
+def training_flops(model: AnyTransducer, source_length: int, target_length: int) -> int:
+    """Return the operations of training on one pair, with a model on the meta device: three times the forward pass."""
+    model.train()
+    with torch.no_grad(), Unpadded(source_length):
+        allowed_BS = torch.ones(1, source_length, dtype=torch.bool, device="meta")
+        memory, encode = counted(lambda: model.encode(_tokens(source_length), allowed_BS))
+    with torch.no_grad(), Unpadded(target_length):
+        _, forward = counted(lambda: model.logits(model(_tokens(target_length), memory)))
+    return 3 * (encode + forward)
+
+
 def counted(work: Callable[[], Outcome]) -> tuple[Outcome, int]:
     """Call a function; return its result and the operations of its matrix products."""
     with FlopCounterMode(display=False) as counter:

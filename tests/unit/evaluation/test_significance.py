@@ -11,7 +11,7 @@ from sacrebleu.significance import PairedTest
 
 from transduce.errors import DataError, SettingsError
 from transduce.evaluation.metrics import EXACT_MATCH, METRICS, PHONEME_ERROR_RATE, WORD_ERROR_RATE, select_metrics
-from transduce.evaluation.significance import compare, interval
+from transduce.evaluation.significance import SeedNoise, compare, interval, kendall_tau, tau_interval
 
 WORDS = ["the", "a", "dog", "cat", "man", "bites", "sees", "likes", "old", "small", "house", "and"]
 
@@ -131,3 +131,36 @@ def test_metrics_are_chosen_by_name() -> None:
     assert "tok:none" in select_metrics(["bleu"], tokenize="none")["bleu"].score(["a b c d"], [["a b c d"]]).signature
     with pytest.raises(SettingsError, match="did you mean 'bleu'"):
         select_metrics(["blue"])
+
+
+def test_kendalls_tau_by_hand() -> None:
+    assert kendall_tau([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert kendall_tau([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert kendall_tau([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)  # five pairs agree, one does not
+    # with ties: pairs (1,2) tied in the first, (2,3) in the second; one pair left to agree over √(2 · 2)
+    assert kendall_tau([1, 1, 2], [1, 2, 2]) == pytest.approx(0.5)
+    assert math.isnan(kendall_tau([1, 1], [1, 2]))
+    with pytest.raises(SettingsError, match="2 and 3"):
+        kendall_tau([1, 2], [1, 2, 3])
+
+
+def test_kendalls_tau_equals_scipys() -> None:
+    stats = pytest.importorskip("scipy.stats", reason="needs scipy, which no extra installs")
+    first, second = np.random.default_rng(1).integers(0, 7, (2, 23))
+    assert kendall_tau(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
+
+
+def test_the_noise_of_seeds_is_pooled() -> None:
+    noise = SeedNoise.of([[1.0, 3.0], [10.0], [5.0, 7.0]])
+    assert noise.deviation == pytest.approx(math.sqrt(2)) and noise.freedom == 2
+    assert noise.half_width(2, 2) == pytest.approx(4.303 * math.sqrt(2))
+    with pytest.raises(SettingsError, match="two seeds"):
+        SeedNoise.of([[1.0], [2.0]])
+
+
+def test_taus_interval_grows_with_the_noise() -> None:
+    groups, published = [[1.0, 1.1], [2.0, 2.1], [3.0, 3.1]], [1.0, 2.0, 3.0]
+    quiet = tau_interval(groups, published, SeedNoise(0.01, 3), samples=100)
+    loud = tau_interval(groups, published, SeedNoise(2.0, 3), samples=100)
+    assert quiet.score == quiet.low == quiet.high == loud.score == 1.0
+    assert loud.low < 0.5
