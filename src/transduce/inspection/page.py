@@ -126,7 +126,7 @@ def content(maps: AttentionMaps) -> dict[str, Any]:
                 "heads": each.shape[1],
                 "rows": SIDES[kind][0],
                 "columns": SIDES[kind][1],
-                "causal": kind == "causal",
+                "has_sink": maps.subject in ("prompt", "text"),
             }
             for kind, each in maps.maps.items()
         ],

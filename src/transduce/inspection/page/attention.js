@@ -28,7 +28,7 @@
     return map;
   }
 
-  const skips = (kind) => kind.causal && $("skip").checked && kind.columnPieces.length > 1;
+  const skips = (kind) => kind.has_sink && $("skip").checked && kind.columnPieces.length > 1;
 
   function largestOf(map, columns, skip) { // the largest weight, that of the first column left out where requested
     let most = 1e-9;
@@ -215,6 +215,7 @@
     const box = $("tokens"), pieces = data.pieces.source;
     $("reading").hidden = !isText();
     $("next").hidden = !data.reads;
+    $("generated").hidden = !data.generated;
     box.replaceChildren();
     if (!isText()) return;
     pieces.forEach((piece, i) => {
@@ -382,7 +383,10 @@
     Object.assign(chosen, change, { at: null });
     if (renewed) { Object.assign(chosen, { layer: MEAN, head: MEAN }); drawKind(); }
     const { kind, layer, head } = chosen;
-    if (!kind) return chooseRow(chosen.row);
+    if (!kind) {
+      for (const place of document.querySelectorAll(".chosen")) place.textContent = "this model has no attention";
+      return chooseRow(chosen.row);
+    }
     map = mapOf(kind, layer, head);
     largest = largestOf(map, kind.columnPieces.length, skips(kind));
     for (const button of $("kinds").children) button.setAttribute("aria-pressed", button.textContent === kind.title);
@@ -414,7 +418,7 @@
     options($("layer"), kind.layers);
     options($("head"), kind.heads);
     $("about").textContent = kind.about + (data.least ? ` Weights below ${data.least} are left out.` : "");
-    $("sink").hidden = !kind.causal;
+    $("sink").hidden = !kind.has_sink;
     $("model").hidden = kind.layers * kind.heads === 1;
     drawGrid();
     drawColumns();
@@ -443,7 +447,7 @@
       button.type = "button";
       button.addEventListener("click", () => choose({ kind }));
     }
-    Object.assign(chosen, { kind: data.kinds[data.kinds.length - 1], layer: MEAN, head: MEAN, row: data.pieces.source.length - 1 });
+    Object.assign(chosen, { kind: data.kinds[data.kinds.length - 1], layer: MEAN, head: MEAN, row: data.reads ? data.pieces.source.length - 1 : 0 });
     all = await weightsOf(data.weights);
     $("main").hidden = false;
     drawSteps();
