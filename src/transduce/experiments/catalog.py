@@ -60,6 +60,12 @@ EXPERIMENTS = {
         has_quick=True,
         takes_data=True,
     ),
+    "long-clause": Experiment(
+        "A deciding word n words back: RNN, LSTM, GRU and Transformer, accuracy and gradients by distance.",
+        "long_clause",
+        is_study=True,
+        has_quick=True,
+    ),
 }
 
 

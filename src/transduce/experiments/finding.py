@@ -145,16 +145,18 @@ def fit(
     schedule: Schedule | None = None,
     betas: tuple[float, float] = (0.9, 0.98),
     max_grad_norm: float | None = None,
-) -> None:
+    is_done: Callable[[int], bool] | None = None,
+) -> int:
     """Minimise the loss of batches that are sampled from one generator; leave the model in evaluation mode.
 
     By default the learning rate warms up to 0.003 in a hundred updates and decays linearly; `max_grad_norm` is the
-    maximum gradient norm.
+    maximum gradient norm. `is_done` is called after every update and may end the training. Return the updates made.
     """
     generator = torch_generator(seed)
     optimizer = torch.optim.Adam(model.parameters(), betas=betas)
     schedule = schedule or linear(0.003, min(100, updates), updates)
     model.train()
+    update = 0
     for update in range(1, updates + 1):
         for group in optimizer.param_groups:
             group["lr"] = schedule(update)
@@ -165,4 +167,7 @@ def fit(
         optimizer.step()
         if update % REPORT_EVERY == 0:
             report(stage, update)
+        if is_done is not None and is_done(update):
+            break
     model.eval()
+    return update

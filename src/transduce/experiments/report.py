@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MARKERS = "osD^vXP*"
 """Markers of the lines in a chart, so that they differ without colours, too."""
 
+CHARTS_PER_ROW = 3
+
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[None]:
@@ -78,10 +80,15 @@ def markdown(finding: Finding) -> str:
 
 
 def draw(charts: Sequence[Chart]) -> bytes:
-    """Return the charts side by side as an SVG."""
-    figure = new_figure(6.4 * len(charts), 4.8)
-    for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
+    """Return the charts side by side as an SVG, in rows of up to three."""
+    columns = min(CHARTS_PER_ROW, len(charts))
+    rows = -(-len(charts) // columns)
+    figure = new_figure(6.4 * columns, 4.8 * rows)
+    places = [axes for row in figure.subplots(rows, columns, squeeze=False) for axes in row]
+    for axes, chart in zip(places, charts, strict=False):
         _draw_chart(axes, chart)
+    for axes in places[len(charts) :]:
+        axes.remove()
     return as_svg(figure)
 
 
