@@ -53,6 +53,25 @@ EXPERIMENTS = {
     "memory": Experiment(
         "Size of the key-value cache against context length, compared with a recurrent state.", "decoder_memory"
     ),
+    "decoding": Experiment(
+        "Prefill against decode, time per token with and without the key-value cache, cost of context.", "decoding"
+    ),
+    "batching": Experiment("Throughput against latency while decoding, by batch size and context.", "batching"),
+    "tokenization": Experiment(
+        "Characters, bytes and BPE of several sizes: length, vocabulary, bits per character, speed.", "tokenization"
+    ),
+    "quantization": Experiment(
+        "Weights in int8 and fewer bits: size, speed, and what a language model loses.", "quantization"
+    ),
+    "bottleneck": Experiment(
+        "One vector against attention in recurrent translators: BLEU by sentence length.", "bottleneck"
+    ),
+    "label-smoothing": Experiment(
+        "With and without label smoothing: perplexity, BLEU, accuracy, confidence.", "label_smoothing"
+    ),
+    "warmup": Experiment(
+        "Learning rates with and without warm-up: post-norm and pre-norm Transformers, ConvS2S.", "warmup"
+    ),
     "table-3": Experiment(
         "Table 3 of the paper in small: heads, key size, depth, width, dropout, smoothing, learned positions.",
         "table_3",

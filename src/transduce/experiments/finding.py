@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -171,3 +172,30 @@ def fit(
             break
     model.eval()
     return update
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+def shortest_times(works: Mapping[KeyT, Callable[[], object]], repeats: int) -> dict[KeyT, float]:
+    """Return the shortest time of each work in seconds, measured in turn, after one untimed round.
+
+    The works alternate, so that a slow moment of the machine does not hit one of them alone. With one thread, CPU time
+    is measured, which excludes other processes.
+    """
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    times: dict[KeyT, float] = {}
+    for turn in range(repeats + 1):
+        for key, work in works.items():
+            began = clock()
+            work()
+            if turn:
+                times[key] = min(times.get(key, math.inf), clock() - began)
+    return times
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the slope of log y against log x by least squares: 2 where y grows with the square of x."""
+    across, up = (torch.tensor(values, dtype=torch.float64).log() for values in (x, y))
+    across, up = across - across.mean(), up - up.mean()
+    return float((across @ up) / (across @ across))
