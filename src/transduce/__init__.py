@@ -1,4 +1,4 @@
-"""The Transformer of "Attention Is All You Need" as software people use.
+"""The Transformer of "Attention Is All You Need" and its relatives: train, translate, evaluate, inspect.
 
     import transduce
 

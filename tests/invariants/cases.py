@@ -1,4 +1,4 @@
-"""The models that every law is tried on: each model of the catalog, in several shapes, with small prime sizes.
+"""The models that every invariant is tested on: each model of the catalog, in several shapes, with small prime sizes.
 
 A model that is added to the catalog without a case here fails `test_every_model_and_preset_has_a_case`.
 """
@@ -39,7 +39,7 @@ class Case:
 
 
 READERS = frozenset(("bert", "memory_network", "neural_gpu", "universal_encoder"))
-"""Models of the catalog that read and do not write: their laws are in `test_text_encoders`."""
+"""Models of the catalog that read and do not write: their invariants are in `test_text_encoders`."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "transformer": {"model_dim": 14, "num_heads": 2, "ffn_dim": 17, "num_layers": 2},

@@ -57,7 +57,11 @@ _metric = option_group("Metric options")
 @model_argument
 @_test("--source", metavar="FILE", help="Sources, one per line.")
 @_test("--target", "targets", multiple=True, metavar="FILE", help="References, one per line (repeatable).")
-@_test("--path", metavar="FILE", help="Both in one TSV or JSONL file; equal sources share their references.")
+@_test(
+    "--path",
+    metavar="FILE",
+    help="Sources and references in one TSV or JSONL file; a repeated source has several references.",
+)
 @_test("--image-folder", metavar="FOLDER", help="Folder of the images of a captioner's test set (default: the file's).")
 @_column("--text-column", metavar="NAME", help="Column of the text in --path, by name or number.")
 @_column("--second-column", metavar="NAME", help="Column of the second text.")

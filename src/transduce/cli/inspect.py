@@ -30,7 +30,7 @@ transduce inspect runs/author "Once upon a time" --max-length 10
 transduce inspect models/smollm2 --example-prompts --output prompts
 """
 
-_image = option_group("Image options")
+_image = option_group("Figure options")
 _model = option_group("Model options")
 _output = option_group("Output options")
 _KINDS = ["cross", "encoder", "decoder", "causal"]

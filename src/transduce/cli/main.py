@@ -28,10 +28,10 @@ COMMANDS = {
         "demo": "Train a small model on English pronunciation in about three minutes.",
         "prepare": "Filter and tokenise a corpus into memory-mapped files.",
         "train": "Train, fine-tune or resume a model.",
-        "report": "Write an HTML page about a training run, or about two.",
+        "report": "Write an HTML report of a training run, or compare two runs.",
         "cost": "Estimate the parameters, FLOPs and memory of a model.",
     },
-    "Run": {
+    "Inference": {
         "translate": "Translate lines of text or a document.",
         "generate": "Generate text with a language model.",
         "predict": "Predict labels, tags, spans or masked words with a text encoder.",
@@ -46,7 +46,7 @@ COMMANDS = {
         "positions": "Plot the sinusoidal position encodings.",
         "reproduce": "Reproduce a claim of a paper: a table, a figure and a verdict.",
     },
-    "Exchange": {
+    "Import and export": {
         "import": "Import a Hugging Face model or a GGUF file.",
         "export": "Export a model to CTranslate2 or Hugging Face.",
     },

@@ -1,4 +1,4 @@
-"""`transduce report`: an HTML page about a training run, or about two."""
+"""`transduce report`: an HTML report of a training run, or of two side by side."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ transduce report runs/new runs/old --output compared.html
 )
 @format_option
 def command(run: Path, other: Path | None, against: Path | None, output: Path, output_format: str) -> None:
-    """Write an HTML page about the training run in RUN, finished or not, next to OTHER if it is given.
+    """Write an HTML page about the training run in RUN, finished or not, side by side with OTHER if it is given.
 
     The page shows loss, validation scores, learning rate, gradient norm, speed, memory, sample translations, all
     settings and what was filtered out. It is one file that works offline.

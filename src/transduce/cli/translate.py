@@ -66,7 +66,7 @@ _engine = option_group("Engine options")
 @_document(
     "--image-folder", metavar="FOLDER", help="Folder of the images that FILE lists, for a captioner (default: FILE's)."
 )
-@_document("--align", is_flag=True, help="Append word alignments: `text ||| 0-0 1-2`, source word first.")
+@_document("--align", is_flag=True, help="Append word alignments as `text ||| 0-0 1-2` (source-target).")
 @_document("--stream", is_flag=True, help="Print each translation while it is being generated.")
 @_document("--no-split", is_flag=True, help="Do not split lines into sentences.")
 @language_options
@@ -77,7 +77,7 @@ _engine = option_group("Engine options")
     "--mbr", type=click.IntRange(2, 256), metavar="N", help="Minimum Bayes risk decoding over N samples."
 )
 @_constraint("--prefix", metavar="TEXT", help="Begin every translation with TEXT.")
-@_constraint("--prefix-file", metavar="FILE", help="Begin each translation with the same line of FILE.")
+@_constraint("--prefix-file", metavar="FILE", help="Begin translation N with line N of FILE.")
 @_constraint("--term", multiple=True, metavar="WORD=TRANSLATION", help="Translate WORD like this (repeatable).")
 @_constraint("--terms", metavar="FILE", help="Glossary of such terms: word, tab, translation.")
 @_constraint(
@@ -94,8 +94,15 @@ _engine = option_group("Engine options")
 @_engine("--int8", is_flag=True, help="CTranslate2 with int8 weights: faster, nearly the same quality.")
 @device_option("Engine options")
 @_engine("--shortlist", metavar="FILE", help="Restrict the vocabulary; see `transduce shortlist`.")
-@_engine("--workers", type=click.IntRange(1, 1024), metavar="N", help="CTranslate2 workers (default: the fastest).")
-@_engine("--threads", type=click.IntRange(1, 1024), metavar="N", help="Threads per worker (default: the fastest).")
+@_engine(
+    "--workers", type=click.IntRange(1, 1024), metavar="N", help="Number of CTranslate2 workers (default: the fastest)."
+)
+@_engine(
+    "--threads",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Threads per worker, or of PyTorch (default: the fastest).",
+)
 def command(run: str, file: str, output: str, n_best: int | None, **options: Any) -> None:
     """Translate FILE, or standard input, with MODEL, a run or model folder.
 

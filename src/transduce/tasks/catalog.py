@@ -27,7 +27,7 @@ TASKS: dict[str, Callable[[Any], Task[Any]]] = {
     "language_modeling": LanguageModelingTask,
     "text_encoding": TextEncodingTask,
 }
-"""The tasks by the `kind` of their [data] settings."""
+"""The tasks by the `kind` of their [data] settings; span corruption is a form of translation."""
 
 
 def read_data_table(table: Table, where: str) -> DataConfig:

@@ -1,7 +1,8 @@
 """Penalties on finished hypotheses: the length penalty, and the coverage penalty of Wu et al. 2016.
 
-To add a length penalty, write its function here, put it into `LENGTH_PENALTIES`, and add its name to
-`options.LengthNormalization`; nothing else changes. Every score is computed by `normalize`.
+To add a length penalty, write its function here, put it into `LENGTH_PENALTIES`, add its name to
+`options.LengthNormalization`, and mention it in the help of `cli/options.py`. It must grow with the length: the stop
+rule `exact` relies on it. Every score is computed by `normalize`.
 
 Lengths count every token that has a probability, so the end token too, as CTranslate2 and fairseq do.
 """
