@@ -35,32 +35,24 @@ def read(path: Path) -> list[str]:
 
 def ours(folder: Path, source: Path, output: Path, longest: int | None, shortlist: Path | None) -> Callable[[], None]:
     from transduce.cli.progress import following
-    from transduce.inference.jobs.job import JobOptions, TranslationJob, fingerprint, run_job
-    from transduce.inference.jobs.output import open_partial
+    from transduce.inference.jobs.job import JobOptions, TranslationJob, run_job
+    from transduce.inference.jobs.output import fingerprint, open_partial
     from transduce.inference.jobs.source import Source
     from transduce.inference.load import load_translator
-    from transduce.inference.segment import TranslationOptions
-    from transduce.text.corpus import read_lines
-    from transduce.text.document import segments
-    from transduce.text.lines import Meter
 
     translator = load_translator(folder)
-    translator.use("ctranslate2", "int8")
     translator.use_shortlist(shortlist)
-    search = translator.options(**SEARCH, max_length=longest)
-    translation = TranslationOptions(search, translator.constraints(), split=True)
-    job = TranslationJob(translator, JobOptions(translation))
+    search = {**SEARCH, "max_length": longest}
+    job = TranslationJob.of(translator, JobOptions(search=search, engine="ctranslate2", quantization="int8"))
     asked = {"run": str(folder), "ensemble": (), "prefix_file": None, "terms": None, "shortlist": None}
 
     def turn() -> None:
         output.unlink(missing_ok=True)
-        meter = Meter()
-        document = Source(segments("text", read_lines(source, meter), None, str(source)), meter)
         with (
             open_partial(str(output), fingerprint(asked, uses_ctranslate2=True)) as sink,
             following(None, "line") as follower,
         ):
-            run_job(job, document, sink, follower, str(source))
+            run_job(job, Source.open(str(source)), sink, follower, str(source))
 
     return turn
 

@@ -7,11 +7,14 @@ Nothing in docs/reference is written by hand; a test compares the pages with wha
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 import json
 import pkgutil
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -227,7 +230,9 @@ def _class(name: str, cls: type) -> str:
     parts = [f"### {name}\n", _doc(cls) + "\n"]
     if is_dataclass(cls) or issubclass(cls, tuple):
         named = [field.name for field in fields(cls)] if is_dataclass(cls) else list(getattr(cls, "_fields", ()))
-        parts += [f"- `{field}: {_annotation(cls, field)}`" for field in named if not field.startswith("_")] + [""]
+        notes = _field_notes(cls)
+        shown = [field for field in named if not field.startswith("_")]
+        parts += [f"- `{field}: {_annotation(cls, field)}`{notes.get(field, '')}" for field in shown] + [""]
     for attribute, value in _public_members(cls):
         if isinstance(value, property):
             returns = _text(inspect.signature(value.fget).return_annotation) if value.fget else ""
@@ -237,6 +242,17 @@ def _class(name: str, cls: type) -> str:
         else:
             parts.append(_function(f"{cls.__name__}.{attribute}", value, "####"))
     return "\n".join(parts)
+
+
+def _field_notes(cls: type) -> dict[str, str]:
+    """The docstring of each field that has one, after a colon."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    notes = {}
+    for field, note in itertools.pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(note, ast.Expr):
+            notes[field.target.id] = f": {' '.join(ast.literal_eval(note.value).split())}"
+    return notes
 
 
 def _public_members(cls: type) -> Iterator[tuple[str, Any]]:

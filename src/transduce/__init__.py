@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from transduce.inference.text_encoder import TextEncoder
     from transduce.inference.translator import Translator
     from transduce.recipe import Recipe
-    from transduce.run import evaluate, fine_tune, train
+    from transduce.run import EvaluationOptions, evaluate, fine_tune, train
+    from transduce.text.constraint import Constraints
 
 __version__ = "0.1.0"
 __all__ = [
+    "Constraints",
+    "EvaluationOptions",
     "Generator",
     "Recipe",
     "TextEncoder",
@@ -34,6 +37,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Constraints": "transduce.text.constraint",
+    "EvaluationOptions": "transduce.run",
     "Generator": "transduce.inference.generator",
     "TextEncoder": "transduce.inference.text_encoder",
     "Recipe": "transduce.recipe",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,48 +131,64 @@ def fine_tune(
     return train(recipe, output, reporter=reporter, progress=progress)
 
 
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """Options of an evaluation."""
+
+    metrics: Sequence[str] = ()
+    """Names of metrics; default: bleu, chrf and exact_match, or those of the text encoder's objective."""
+    tokenize: str = "13a"
+    """sacreBLEU's tokenizer for BLEU, or none."""
+    lowercase: bool = False
+    """Whether BLEU and chrF ignore case."""
+    samples: int = SAMPLES
+    """Bootstrap samples of the confidence intervals and the paired test."""
+    columns: Table = field(default_factory=dict)
+    """Columns of a text encoder's examples: `text`, `second_text`, `label`; settings of `ExampleFiles`."""
+    target_language: str | None = None
+    """Target language of a multilingual model."""
+    source_language: str | None = None
+    """Source language of a multilingual model that needs it."""
+    image_folder: Path | str | None = None
+    """Where the relative paths of a captioner's images start; default: the folder of the file that lists them."""
+    device: str = "cpu"
+    name: str | None = None
+    """Name of a loaded model in messages and results; default: its folder, if it was given as one."""
+
+
 def evaluate(
     model: Translator | Generator | TextEncoder | Path | str,
     *,
-    name: str | None = None,
     source: str | None = None,
     target: str | Sequence[str] = (),
     path: str | None = None,
-    metrics: Sequence[str] = (),
     against: Path | str | None = None,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    samples: int = SAMPLES,
-    columns: Table | None = None,
-    target_language: str | None = None,
-    source_language: str | None = None,
-    image_folder: Path | str | None = None,
-    device: str = "cpu",
+    options: EvaluationOptions | None = None,
     **search: Any,
 ) -> TranslationEvaluation | EncoderEvaluation:
     """Evaluate a model on a test set; `lines()` are what `transduce evaluate` prints, `to_json()` is its JSON.
 
-    `model` is a run or model folder, or what `transduce.load` returned, with a `name` for messages. A translation model
-    needs `source` and `target` files (several targets are several references), or `path` with both; `search` are
-    search options, `target_language` and `source_language` those of a multilingual model, `against` another model to
-    compare with. Sources of a captioner are paths of images, relative to `image_folder` or to the file that lists them.
-    A text encoder needs `path`, a file of labelled examples; `columns` are settings of `ExampleFiles`.
+    `model` is a run or model folder, or what `transduce.load` returned. A translation model needs `source` and
+    `target` files (several targets are several references), or `path` with both; `against` is another model to compare
+    with, and `search` are search options such as `beam_size`. A text encoder needs `path`, a file of labelled examples.
     """
-    loaded, name = (load(model), str(model)) if isinstance(model, Path | str) else (model, name or "model")
+    options = options or EvaluationOptions()
+    loaded, name = (load(model), str(model)) if isinstance(model, Path | str) else (model, options.name or "model")
     if isinstance(loaded, TextEncoder):
         if path is None or source is not None or target or against is not None:
             raise SettingsError(f"{name}: is a text encoder; give a file of labelled examples with path, nothing else")
-        move(loaded.model, device)
-        return evaluate_encoder(loaded, path, columns, metrics, samples)
+        move(loaded.model, options.device)
+        return evaluate_encoder(loaded, path, options.columns, options.metrics, options.samples)
     first = loaded if isinstance(loaded, Translator) else load_translator(name)
     models = [(name, first), *([] if against is None else [(str(against), load_translator(against))])]
     test = read_test_set(source, [target] if isinstance(target, str) else target, path)
-    chosen = select_metrics(metrics or ("bleu", "chrf", "exact_match"), tokenize, lowercase)
+    metrics = options.metrics or ("bleu", "chrf", "exact_match")
+    chosen = select_metrics(metrics, options.tokenize, options.lowercase)
     for _, translator in models:
-        move(translator.model, device)
-        translator.read_images_from(image_folder, path or source)
-        translator.languages.select(target_language, source_language)
-    return evaluate_translators(models, test, chosen, samples, search)
+        move(translator.model, options.device)
+        translator.read_images_from(options.image_folder, path or source)
+        translator.languages.select(options.target_language, options.source_language)
+    return evaluate_translators(models, test, chosen, options.samples, search)
 
 
 def _train_or_finish(trainer: Trainer, folder: Path, finish: bool, reporter: Reporter) -> None:

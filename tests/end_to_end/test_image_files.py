@@ -13,7 +13,7 @@ from transduce.cli.main import run
 from transduce.data.synthetic import SyntheticPictures
 from transduce.errors import DataError, MissingInput, SettingsError
 from transduce.recipe import Recipe, read_recipe
-from transduce.run import evaluate, train
+from transduce.run import EvaluationOptions, evaluate, train
 from transduce.tasks.catalog import load_prepared, prepare
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "captions.toml"
@@ -90,10 +90,10 @@ def test_commands_take_paths_relative_to_their_list(
     assert capsys.readouterr().out.splitlines() == [expected[0], "", expected[1]]
     assert run(["translate", str(folder), str(tmp_path / "list.txt")]) == 66
     assert "list.txt:1: 000001.png: does not exist" in capsys.readouterr().err
-    found = evaluate(folder, path=str(table), samples=3)
+    found = evaluate(folder, path=str(table), options=EvaluationOptions(samples=3))
     assert len(found.translations) == VALIDATION.size and found.translations[0] == expected[0]
     with pytest.raises(MissingInput, match=r"captions\.tsv:1: 000001\.png"):
-        evaluate(folder, path=str(table), image_folder=tmp_path, samples=3)
+        evaluate(folder, path=str(table), options=EvaluationOptions(image_folder=tmp_path, samples=3))
     assert run(["score", str(folder), "--path", str(table)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == VALIDATION.size
     output, image = str(tmp_path / "look"), str(files / "validation" / "000001.png")

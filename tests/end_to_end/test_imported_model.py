@@ -23,6 +23,7 @@ from transduce.model_folder import ModelFolder, load_model, save_model
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import TransformerConfig
+from transduce.text.constraint import Constraints
 from transduce.text.tokenizer.imported import ImportedTokenizer
 
 PAIRS = {
@@ -93,7 +94,7 @@ def test_text_goes_in_and_comes_out(name: str) -> None:
 def test_answers_begin_with_their_language() -> None:
     translator = copier("m2m")
     seen = requests_of(translator)
-    translator.translate([f"{WORDS}. The fox jumps."], prefixes=["the quick"])
+    translator.translate([f"{WORDS}. The fox jumps."], constraints=Constraints(prefixes=["the quick"]))
     german, english = m2m().tags["__de__"], m2m().tags["__en__"]
     (first, second) = seen
     assert first.source[0] == second.source[0] == english

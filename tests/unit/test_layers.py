@@ -36,7 +36,7 @@ LAYERS: dict[str, set[str]] = {
     "run": {"recipe", "tasks", "training", *TRAINING},
     "verify_resume": {"run", "recipe", "training"},
     "serving": INFERENCE | {"inference"},
-    "__init__": {"inference", "recipe", "run"},
+    "__init__": {"inference", "recipe", "run", "text"},
     "__main__": {"cli"},
 }
 """Each layer and what it may import besides itself and what is open to all."""

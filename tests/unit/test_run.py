@@ -13,6 +13,8 @@ from transduce.cli.main import run
 from transduce.errors import SettingsError
 from transduce.recipe import resume_recipe
 
+OPTIONS = transduce.EvaluationOptions(metrics=("exact_match",), samples=7)
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -23,8 +25,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_evaluate_returns_what_the_command_prints(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(trained.parent / "test.tsv")
-    found = transduce.evaluate(trained, path=path, metrics=("exact_match",), samples=7)
-    loaded = transduce.evaluate(transduce.load(trained), path=path, metrics=("exact_match",), samples=7)
+    found = transduce.evaluate(trained, path=path, options=OPTIONS)
+    loaded = transduce.evaluate(transduce.load(trained), path=path, options=OPTIONS)
     assert found.to_json() == loaded.to_json() and found.to_json()["sentences"] == 2
     options = ["--path", path, "--metric", "exact_match", "--samples", "7"]
     assert run(["evaluate", str(trained), *options]) == 0
@@ -34,7 +36,7 @@ def test_evaluate_returns_what_the_command_prints(trained: Path, capsys: pytest.
 
 
 def test_a_model_is_compared_with_another(trained: Path) -> None:
-    found = transduce.evaluate(trained, path=str(trained.parent / "test.tsv"), against=trained, samples=7)
+    found = transduce.evaluate(trained, path=str(trained.parent / "test.tsv"), against=trained, options=OPTIONS)
     assert found.to_json()["against"].keys() == {str(trained)} and "no significant difference" in found.lines()[-1]
 
 

@@ -93,29 +93,23 @@ def command(run: str, metrics: tuple[str, ...], tokenize: str, output_format: st
     """
     from transduce.inference.load import load
     from transduce.inference.text_encoder import TextEncoder
-    from transduce.run import evaluate
+    from transduce.run import EvaluationOptions, evaluate
     from transduce.tasks.translation.evaluation import write_lines
 
     model = load(run)
     is_encoder = isinstance(model, TextEncoder)
     _check_options(run, is_encoder, {**options, "tokenize": tokenize})
     search = {"beam_size": options["beam_size"], "method": search_method(options)}
+    shared = ("lowercase", "samples", "target_language", "source_language", "image_folder", "device")
     found = evaluate(
         model,
-        name=run,
         source=options["source"],
         target=options["targets"],
         path=options["path"],
-        metrics=metrics,
         against=options["against"],
-        tokenize=tokenize,
-        lowercase=options["lowercase"],
-        samples=options["samples"],
-        columns=_columns(options),
-        target_language=options["target_language"],
-        source_language=options["source_language"],
-        image_folder=options["image_folder"],
-        device=options["device"],
+        options=EvaluationOptions(
+            metrics, tokenize, columns=_columns(options), name=run, **{name: options[name] for name in shared}
+        ),
         **({} if is_encoder else search),
     )
     if options["output"]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +25,8 @@ from transduce.cli.options import (
 from transduce.cli.terminal import detail, note
 
 if TYPE_CHECKING:
-    from transduce.inference.jobs.job import TranslationJob
+    from transduce.inference.jobs.job import JobOptions, TranslationJob
     from transduce.inference.translator import Translator
-    from transduce.text.constraint import Constraints
-
-MARKED_UP = ("po", "srt")
-"""Document formats in which placeholders and tags are always copied."""
 
 _EXAMPLES = """
 transduce translate runs/demo words.txt --output pronunciations.txt
@@ -112,6 +105,7 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     files, or pixels as text. A file-to-file translation that was interrupted resumes when the same command is run
     again.
     """
+    from transduce.inference.jobs.job import TranslationJob
     from transduce.text.document import kind_of
 
     _check_options(n_best, output, options)
@@ -120,120 +114,106 @@ def command(run: str, file: str, output: str, n_best: int | None, **options: Any
     kind = options["format"] or kind_of(file)
     if kind != "text" and (n_best is not None or any(options[name] for name in ("prefix_file", "align", "stream"))):
         raise click.UsageError(f"--n-best, --prefix-file, --align and --stream need plain text, not {kind}")
-    job = _job(run, kind, n_best, {**options, "file": file})
+    options = {"run": run, "n_best": n_best, **options}
+    job = TranslationJob.of(_translator(file, options), _job_options(file, kind, options))
     if options["stream"]:
-        _stream(job, file, options)
+        _stream(job, file)
     else:
-        _bulk(job, file, output, kind, {"run": run, "n_best": n_best, **options})
+        _bulk(job, output, options)
 
 
-def _job(run: str, kind: str, n_best: int | None, options: dict[str, Any]) -> TranslationJob:
-    """Load the model and collect the options of the job."""
-    from transduce.inference.jobs.job import JobOptions, TranslationJob
+def _translator(file: str, options: dict[str, Any]) -> Translator:
+    """Load the model, with its languages, device and shortlist."""
     from transduce.inference.load import load_translator
-    from transduce.inference.scoring import consensus
-    from transduce.inference.segment import TranslationOptions
 
-    translator = load_translator(run, *options["ensemble"])
+    translator = load_translator(options["run"], *options["ensemble"])
     translator.languages.select(options["target_language"], options["source_language"])
-    translator.read_images_from(options["image_folder"], options["file"])
-    if options["target_language_field"] is None:
-        translator.languages.prefix()  # check before anything is read or written
-    device = place(translator.model, options["device"], run)
+    translator.read_images_from(options["image_folder"], file)
+    device = place(translator.model, options["device"], options["run"])
     if device != "cpu" and (_wants_ctranslate2(options) or options["workers"] is not None):
         raise click.UsageError(f"--device {device} is for PyTorch; CTranslate2 runs on the CPU here")
-    engine: Any = "torch" if device != "cpu" else "ctranslate2" if options["int8"] else options["engine"]
-    translator.use(engine, "int8" if options["int8"] else "float32")
     translator.use_shortlist(options["shortlist"])
-    method = "sample" if options["mbr"] else search_method(options)
-    overrides = {name: options[name] for name in SEARCH}
-    translation = TranslationOptions(
-        translator.options(n_best=options["mbr"] or n_best, method=method, **overrides),
-        _constraints(translator, kind, options),
+    return translator
+
+
+def _job_options(file: str, kind: str, options: dict[str, Any]) -> JobOptions:
+    from transduce.inference.jobs.job import JobOptions
+    from transduce.text.constraint import Constraints, read_terms
+    from transduce.text.corpus import read_lines
+
+    constraints = Constraints(
+        prefixes=read_lines(options["prefix_file"]) if options["prefix_file"] else options["prefix"] or (),
+        forbid=options["forbid"],
+        terms=read_terms(options["term"], options["terms"]),
+        keep=options["keep"],
+        stop_at=options["stop_at"],
+    )
+    return JobOptions(
+        kind,
+        {"method": search_method(options), **{name: options[name] for name in SEARCH}},
+        options["n_best"],
+        options["mbr"],
+        constraints,
+        options["placeholders"],
         split=not options["no_split"],
         align=options["align"],
-        rerank=list if options["mbr"] is None else consensus,
-    )
-    job_options = JobOptions(
-        translation,
-        n_best,
-        has_prefixes=options["prefix"] is not None or options["prefix_file"] is not None,
         has_languages=options["target_language_field"] is not None,
+        engine="ctranslate2" if options["int8"] else options["engine"],
+        quantization="int8" if options["int8"] else "float32",
         workers=options["workers"],
         threads=options["threads"],
-        document=options["file"],
+        document=file,
     )
-    job = TranslationJob(translator, job_options)
-    if not _wants_ctranslate2(options) or options["stream"]:
-        return job
-    nearest = job.nearest([name for name in SEARCH if options[name] is not None])
-    if nearest is not job:
-        search = nearest.options.translation.search
-        rules = f"--length-normalization {search.length_normalization} --stop-rule {search.stop_rule}"
-        note(f"CTranslate2 lacks this model's beam search; it uses {rules}")
-    return nearest
 
 
 def _wants_ctranslate2(options: dict[str, Any]) -> bool:
     return bool(options["int8"]) or options["engine"] == "ctranslate2"
 
 
-def _constraints(translator: Translator, kind: str, options: dict[str, Any]) -> Constraints:
-    """Return the constraints on the text of translations."""
-    from transduce.text.constraint import DEFAULT_PLACEHOLDERS, read_terms
-    from transduce.text.corpus import read_lines
-
-    every = () if options["prefix"] is None else itertools.repeat(options["prefix"])
-    return translator.constraints(
-        every if options["prefix_file"] is None else read_lines(options["prefix_file"]),
-        options["forbid"],
-        read_terms(options["term"], read_lines(options["terms"]) if options["terms"] else (), options["terms"] or ""),
-        (*(DEFAULT_PLACEHOLDERS if options["placeholders"] or kind in MARKED_UP else ()), *options["keep"]),
-        options["stop_at"],
-    )
-
-
-def _stream(job: TranslationJob, file: str, options: dict[str, Any]) -> None:
+def _stream(job: TranslationJob, file: str) -> None:
     """Print translations while they are generated."""
     from transduce.inference.segment import one_line
     from transduce.text.lines import read_lines, shown
 
-    translation = job.options.translation
+    translation = job.translation
     for number, line in enumerate(read_lines(file), start=1):
         (source,) = job.translator.read_images([line], [f"{shown(file)}:{number}"])
         for piece in job.translator.stream(source, translation.search, translation.constraints, translation.split):
             click.echo(one_line(piece), nl=False)
             sys.stdout.flush()
         click.echo()
-    if options["prefix_file"] is not None:
-        translation.constraints.check_all_used()
+    translation.constraints.check_all_used()
 
 
-def _bulk(job: TranslationJob, file: str, output: str, kind: str, options: dict[str, Any]) -> None:
+def _bulk(job: TranslationJob, output: str, options: dict[str, Any]) -> None:
     """Translate window by window, then print a summary."""
     from transduce.cli.progress import following
     from transduce.inference.jobs.job import run_job
+    from transduce.inference.jobs.output import fingerprint, open_output
     from transduce.inference.jobs.source import Source, is_file
-    from transduce.text.corpus import read_lines
-    from transduce.text.document import ROWS, segments
-    from transduce.text.lines import Meter
 
-    engine, meter = job.translator.engine, Meter()
-    lines = read_lines(file, meter, normalised=kind not in ROWS)
-    source = Source(segments(kind, lines, options["field"], file, options["target_language_field"]), meter)
+    if job.is_approximate:
+        search = job.translation.search
+        rules = f"--length-normalization {search.length_normalization} --stop-rule {search.stop_rule}"
+        note(f"CTranslate2 lacks this model's beam search; it uses {rules}")
+    file, kind, engine = job.options.document, job.options.format, job.translator.engine
+    source = Source.open(file, kind, options["field"], options["target_language_field"])
     shown = output == "-" and sys.stdout.isatty()  # the translations show the progress
     size = Path(file).stat().st_size if is_file(file) and not shown else None
+    given = fingerprint(options, engine.uses_ctranslate2(job.translation.search))
     with (
-        _output(file, output, options, engine.uses_ctranslate2(job.options.translation.search)) as sink,
+        open_output(file, output, given, _note_partial) as sink,
         following(size, "block" if kind in ("srt", "po") else "line") as follower,
     ):
         counts = run_job(job, source, sink, follower, file)
-        if options["prefix_file"] is not None:
-            job.options.translation.constraints.check_all_used()
     if engine.fallback_reason is not None and (_wants_ctranslate2(options) or options["workers"] is not None):
         note(f"PyTorch was used instead of CTranslate2: {engine.fallback_reason}")
     detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'}")
     _summary(counts)
+
+
+def _note_partial(path: Path) -> None:
+    note(f"the translations so far are in {path}; run the same command again to resume")
 
 
 def _check_options(n_best: int | None, output: str, options: dict[str, Any]) -> None:
@@ -267,22 +247,3 @@ def _summary(counts: Any) -> None:
     for what, count in notes.items():
         if count:
             note(f"{what}: {count:,} ({counts.lines:,} lines in total)")
-
-
-@contextlib.contextmanager
-def _output(source: str, output: str, options: dict[str, Any], uses_ctranslate2: bool) -> Iterator[Any]:
-    """Open the output; after an interruption, print where the finished part is."""
-    from transduce.inference.jobs.job import fingerprint
-    from transduce.inference.jobs.output import is_resumable, open_partial, open_stream
-
-    if not is_resumable(source, output):
-        with open_stream(output) as stream:
-            yield stream
-        return
-    with open_partial(output, fingerprint(options, uses_ctranslate2)) as part:
-        try:
-            yield part
-        except BaseException:
-            if part.done.segments:
-                note(f"the translations so far are in {part.path}; run the same command again to resume")
-            raise

@@ -32,7 +32,7 @@ from transduce.inspection.record import WITHOUT_ATTENTION, causal_attention_of
 from transduce.inspection.replay import Candidate, decoding_steps, replay
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
-from transduce.text.constraint import Constraints
+from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.corpus import DocumentPart
 
 EXAMPLE_PROMPTS = (
@@ -84,14 +84,14 @@ class _Generation:
     log_probability: float = 0.0
     ended: bool = False
 
-    def request(self, id: int, options: SearchOptions, constraints: Constraints) -> Request:
+    def request(self, id: int, options: SearchOptions, constraints: TokenConstraints) -> Request:
         first, *prefix = self.context
         left = (options.max_length or 1) - len(self.written)
         remaining = options.but(max_length=left, min_length=max(0, options.min_length - len(self.written)))
         should_stop = self._stop(constraints, len(prefix)) if constraints.stops else None
         return Request(id, (), remaining, prefix, constraints.forbidden, should_stop=should_stop, first=first)
 
-    def _stop(self, constraints: Constraints, prompt: int) -> Callable[[Sequence[int]], bool]:
+    def _stop(self, constraints: TokenConstraints, prompt: int) -> Callable[[Sequence[int]], bool]:
         before = list(self.written)
         return lambda tokens: constraints.reached_stop([*before, *tokens[prompt:]])
 
@@ -155,12 +155,12 @@ class Generator:
         """Return the model's search options with some overridden; None keeps one."""
         return override_options(self.defaults, **overrides)
 
-    def constraints(self, forbid: Sequence[str] = (), stop_at: Sequence[str] = ()) -> Constraints:
+    def constraints(self, forbid: Sequence[str] = (), stop_at: Sequence[str] = ()) -> TokenConstraints:
         """Return constraints on the text, in this model's tokens."""
-        return Constraints(self.tokenizer, forbid=forbid, stop_at=stop_at)
+        return TokenConstraints(self.tokenizer, Constraints(forbid=forbid, stop_at=stop_at))
 
     def continue_prompts(
-        self, prompts: Sequence[str], options: SearchOptions, constraints: Constraints
+        self, prompts: Sequence[str], options: SearchOptions, constraints: TokenConstraints
     ) -> list[list[Continuation]]:
         """Continue prompts, each with `n_best` continuations.
 
@@ -187,7 +187,7 @@ class Generator:
         return continuations
 
     def stream(
-        self, prompt: str, options: SearchOptions | None = None, constraints: Constraints | None = None
+        self, prompt: str, options: SearchOptions | None = None, constraints: TokenConstraints | None = None
     ) -> Iterator[str]:
         """Continue one text and yield it piece by piece, as soon as no later token can change it."""
         resolved, constraints = self._bounded(options or self.options()), constraints or self.constraints()
@@ -208,7 +208,7 @@ class Generator:
                     return
             self._slid(one)
 
-    def _certain(self, one: _Generation, constraints: Constraints, is_last: bool) -> str:
+    def _certain(self, one: _Generation, constraints: TokenConstraints, is_last: bool) -> str:
         """The text that cannot change any more: without half a character or the beginning of a stop string."""
         if is_last:
             return constraints.cut_at_stop(self._text(one.prompt, one.written))
@@ -332,7 +332,7 @@ class Generator:
         before, whole = self.tokenizer.decode(prompt), self.tokenizer.decode([*prompt, *written])
         return whole[len(before) :] if whole.startswith(before) else self.tokenizer.decode(written)
 
-    def _continuation(self, one: _Generation, options: SearchOptions, constraints: Constraints) -> Continuation:
+    def _continuation(self, one: _Generation, options: SearchOptions, constraints: TokenConstraints) -> Continuation:
         text = constraints.cut_at_stop(self._text(one.prompt, one.written))
         has_end = one.ended and not (
             constraints.stops and constraints.reached_stop(one.written)
@@ -341,7 +341,7 @@ class Generator:
         return Continuation(text, score, one.log_probability, len(one.written), one.ended)
 
     def _of_hypothesis(
-        self, one: _Generation, found: Hypothesis, options: SearchOptions, constraints: Constraints
+        self, one: _Generation, found: Hypothesis, options: SearchOptions, constraints: TokenConstraints
     ) -> Continuation:
         own = _Generation(one.prompt, one.context)
         own.take(found)

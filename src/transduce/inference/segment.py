@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from transduce.errors import SettingsError
 from transduce.inference.search.options import Request, SearchOptions
-from transduce.text.constraint import Constraints
+from transduce.text.constraint import TokenConstraints
 from transduce.text.picture import check_picture
 from transduce.text.sentence import joint
 from transduce.text.tokenizer import AnyTokenizer
@@ -51,7 +51,7 @@ class TranslationOptions:
     """How lines are translated."""
 
     search: SearchOptions
-    constraints: Constraints
+    constraints: TokenConstraints
     split: bool = False
     """Whether a line of several sentences is translated sentence by sentence."""
     align: bool = False
@@ -158,7 +158,7 @@ class Segment:
         own = [*words_of_sentence[: self.repeated], *words_of_sentence[self.begin : end]]
         return [*[None] * len(self.languages.source), *own[self._replaced :]]
 
-    def request(self, id: int, options: SearchOptions, constraints: Constraints) -> Request:
+    def request(self, id: int, options: SearchOptions, constraints: TokenConstraints) -> Request:
         """Return the request for an engine."""
         required = constraints.required(self.text) if constraints.has_terms else []
         if required and options.method != "beam":
@@ -282,7 +282,7 @@ def join_segments(segments: Sequence[Segment], found: Sequence[list[Translation]
 
 
 def join_sentences(
-    sentences: Sequence[Sentence], found: Sequence[list[Translation]], constraints: Constraints
+    sentences: Sequence[Sentence], found: Sequence[list[Translation]], constraints: TokenConstraints
 ) -> list[Translation]:
     """Join the translations of the sentences of a line, with the white space between them, up to a stop string."""
     sources = [sentence.text + sentence.space for sentence in sentences]
@@ -292,7 +292,7 @@ def join_sentences(
     return [_stopped(one, constraints) for one in joined] if constraints.stops else joined
 
 
-def _stopped(translation: Translation, constraints: Constraints) -> Translation:
+def _stopped(translation: Translation, constraints: TokenConstraints) -> Translation:
     """Cut a translation at its first stop string."""
     text = constraints.cut_at_stop(translation.text)
     words = len(text.split())

@@ -12,7 +12,7 @@ decoded and joined again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -42,7 +42,13 @@ from transduce.inspection.record import attention_of
 from transduce.inspection.replay import next_tokens
 from transduce.inspection.tape import TapeRecord, has_tape, tape_of
 from transduce.model_folder import ModelFolder
-from transduce.text.constraint import Constraints, extract_placeholders, keeps_placeholders, restore_placeholders
+from transduce.text.constraint import (
+    Constraints,
+    TokenConstraints,
+    extract_placeholders,
+    keeps_placeholders,
+    restore_placeholders,
+)
 from transduce.text.image_file import ImageReader, is_image_path
 from transduce.text.language import Languages
 from transduce.text.picture import colours, decode_pixels
@@ -50,6 +56,7 @@ from transduce.text.sentence import joint, split_sentences
 from transduce.text.shortlist import Shortlist
 from transduce.text.tokenizer.special import LanguagePrefix
 
+NO_CONSTRAINTS = Constraints()
 WordedTokens = tuple[Sequence[int], Sequence[int | None]]
 """Tokens, and the word of their text that each belongs to."""
 
@@ -90,36 +97,34 @@ class Translator:
         lines: Iterable[str],
         *,
         n_best: int | None = None,
+        constraints: Constraints | None = None,
         split: bool = True,
         align: bool = False,
-        prefixes: Iterable[str] = (),
-        forbid: Sequence[str] = (),
-        terms: Mapping[str, str] | None = None,
-        keep: Sequence[str] = (),
-        stop_at: Sequence[str] = (),
         target_language: str | None = None,
         source_language: str | None = None,
         **options: Any,
     ) -> list[str] | list[list[Translation]]:
         """Translate lines; with `n_best`, return that many translations of each with scores, best first.
 
-        `split` translates a line of several sentences one by one; `align` adds the word alignment; `prefixes` are the
-        beginnings of the translations, one for each line; words of `forbid` are not written, and those of `terms` are
-        translated as given; what matches a regular expression of `keep` is copied; translations end before a text of
-        `stop_at`. A multilingual model needs `target_language`, and some need `source_language` too.
-        Further options are those of `SearchOptions`: method, beam_size, length_penalty, max_length, temperature, …
+        `constraints` are prefixes, forbidden words, terms, text to copy and stop strings. `split` translates a line of
+        several sentences one by one; `align` adds the word alignment. A multilingual model needs `target_language`, and
+        some need `source_language` too. Further options are those of `SearchOptions`: method, beam_size,
+        length_penalty, max_length, temperature, …
         """
         if isinstance(lines, str):
             raise SettingsError("translate takes lines; call the translator itself with one text: translator(text)")
-        constraints = self.constraints(prefixes, forbid, terms, keep, stop_at)
-        resolved = TranslationOptions(self.options(n_best=n_best, **options), constraints, split, align)
+        misplaced = next((name for name in options if hasattr(NO_CONSTRAINTS, name)), None)
+        if misplaced is not None:
+            raise SettingsError(f"{misplaced} is a constraint; write constraints=transduce.Constraints({misplaced}=…)")
+        in_tokens = self.constraints(constraints)
+        resolved = TranslationOptions(self.options(n_best=n_best, **options), in_tokens, split, align)
         languages = self.languages.prefix(target_language, source_language)
         found = [
             several
             for window in windows(lines)
             for several in self.translate_lines(self.read_images(window), resolved, languages=[languages] * len(window))
         ]
-        constraints.check_all_used()
+        in_tokens.check_all_used()
         return [several[0].text for several in found] if n_best is None else found
 
     def read_images(self, sources: Sequence[str], places: Sequence[str] = ()) -> list[str]:
@@ -137,16 +142,9 @@ class Translator:
         """Return the model's search options with some overridden; None keeps one."""
         return override_options(self.defaults, **overrides)
 
-    def constraints(
-        self,
-        prefixes: Iterable[str] = (),
-        forbid: Sequence[str] = (),
-        terms: Mapping[str, str] | None = None,
-        keep: Sequence[str] = (),
-        stop_at: Sequence[str] = (),
-    ) -> Constraints:
-        """Return constraints on the text of translations, in this model's tokens; see `translate`."""
-        return Constraints(self.target, prefixes, forbid, terms, keep, stop_at)
+    def constraints(self, constraints: Constraints | None = None) -> TokenConstraints:
+        """Return constraints in this model's tokens, for one list of lines."""
+        return TokenConstraints(self.target, constraints or NO_CONSTRAINTS)
 
     def translate_lines(
         self,
@@ -183,7 +181,7 @@ class Translator:
         self,
         text: str,
         options: SearchOptions | None = None,
-        constraints: Constraints | None = None,
+        constraints: TokenConstraints | None = None,
         split: bool = True,
     ) -> Iterator[str]:
         """Translate one text and yield its translation piece by piece, as soon as no later token can change it.
@@ -209,7 +207,7 @@ class Translator:
             space = sentence.space
 
     def _stream_segment(
-        self, segment: Segment, options: SearchOptions, constraints: Constraints
+        self, segment: Segment, options: SearchOptions, constraints: TokenConstraints
     ) -> Iterator[tuple[str, bool]]:
         """Yield the certain text of a segment's translation as it grows, and whether it reached a stop string."""
         written = ""
@@ -414,7 +412,7 @@ class Translator:
         ]
 
     def _translation(
-        self, segment: Segment, found: Hypothesis, links: Links | None, constraints: Constraints
+        self, segment: Segment, found: Hypothesis, links: Links | None, constraints: TokenConstraints
     ) -> Translation:
         text = self.target.decode(found.tokens)
         missing = constraints.missing(segment.text, text) if constraints.has_terms else []

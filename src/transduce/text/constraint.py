@@ -13,37 +13,55 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from transduce.errors import DataError, SettingsError
+from transduce.text.corpus import read_lines
 from transduce.text.lines import normalise
 from transduce.text.sentence import any_word
 from transduce.text.tokenizer import AnyTokenizer
 
 
+@dataclass(frozen=True)
 class Constraints:
-    """Constraints on the translations of some lines, in terms of text."""
+    """Constraints on the text of translations."""
 
-    def __init__(
-        self,
-        tokenizer: AnyTokenizer,
-        prefixes: Iterable[str] = (),
-        forbid: Sequence[str] = (),
-        terms: Mapping[str, str] | None = None,
-        keep: Sequence[str] = (),
-        stop_at: Sequence[str] = (),
-    ) -> None:
-        """`prefixes` has one entry per line; `terms` maps words of the source to their translations; whatever matches
-        a regular expression of `keep` is copied; translations end before a text of `stop_at`."""
-        if any(isinstance(texts, str) for texts in (prefixes, forbid, keep, stop_at)):
-            raise SettingsError("prefixes, forbid, keep and stop_at must be lists, not one string")
+    prefixes: Iterable[str] | str = ()
+    """What translations begin with: one prefix for each line, empty for none, or one string for all lines."""
+    forbid: Sequence[str] = ()
+    """Words that are not written."""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """Words of the source and how they are translated."""
+    keep: Sequence[str] = ()
+    """Regular expressions; what matches one is copied."""
+    stop_at: Sequence[str] = ()
+    """Translations end before any of these texts."""
+
+    def __post_init__(self) -> None:
+        if any(isinstance(texts, str) for texts in (self.forbid, self.keep, self.stop_at)):
+            raise SettingsError("forbid, keep and stop_at must be lists, not one string")
+
+    @property
+    def has_prefixes(self) -> bool:
+        """Whether translations may have to begin with a prefix."""
+        return self.prefixes != ()
+
+
+class TokenConstraints:
+    """Constraints on the translations of some lines, in the tokens of a model; prefixes are used up line by line."""
+
+    def __init__(self, tokenizer: AnyTokenizer, constraints: Constraints) -> None:
+        forbid, stop_at = constraints.forbid, constraints.stop_at
         if forbid and tokenizer.kind in ("character", "byte"):
             raise SettingsError(
                 f"forbidden words need a subword tokenizer, but the model's is of kind {tokenizer.kind}, for which a "
                 "forbidden word would be forbidden inside other words too"
             )
         self._tokenizer = tokenizer
-        self._prefixes: Iterator[str] | None = None if prefixes == () else iter(prefixes)
+        prefixes = constraints.prefixes
+        self._is_repeated = isinstance(prefixes, str)
+        every = itertools.repeat(prefixes) if isinstance(prefixes, str) else iter(prefixes)
+        self._prefixes: Iterator[str] | None = every if constraints.has_prefixes else None
         self._lines = 0
         words = [normalise(word).strip() for word in forbid]
         if not all(words):
@@ -51,13 +69,13 @@ class Constraints:
         self.forbidden = [self._tokens(word, f"'{word}' cannot be forbidden") for word in words]
         """Tokens of each forbidden word."""
         self._forbidden_pattern = any_word(words) if words else None
-        given = {normalise(source).strip(): normalise(target).strip() for source, target in (terms or {}).items()}
+        given = {normalise(source).strip(): normalise(target).strip() for source, target in constraints.terms.items()}
         if not all(given) or not all(given.values()):
             raise SettingsError("a term needs a source word and its translation, but one of them is empty")
         self._phrases = {target: self._tokens(target, f"'{target}' cannot be required") for target in given.values()}
         self._terms = {_capitalised(source): target for source, target in given.items()} | given
         self._sources = any_word(self._terms)
-        self.kept = compile_patterns(keep) if keep else None
+        self.kept = compile_patterns(constraints.keep) if constraints.keep else None
         """Matches what a translation copies from its source."""
         if not all(stop_at):
             raise SettingsError("a stop string is empty; leave it out")
@@ -95,7 +113,9 @@ class Constraints:
 
     def check_all_used(self) -> None:
         """Raise an error if there are more prefixes than lines."""
-        if self._prefixes is not None and next(self._prefixes, None) is not None:
+        if self._prefixes is None or self._is_repeated:
+            return
+        if next(self._prefixes, None) is not None:
             raise DataError(f"more prefixes than the {self._lines:,} lines; give one per line")
 
     def required(self, source: str) -> list[list[int]]:
@@ -136,18 +156,18 @@ def _capitalised(word: str) -> str:
     return word[:1].upper() + word[1:]
 
 
-def read_terms(given: Iterable[str], lines: Iterable[str], where: str) -> dict[str, str]:
+def read_terms(given: Iterable[str], path: str | None = None) -> dict[str, str]:
     """Read terms: `word=translation`, or a word alone, which is copied; in a file, separated by a tab."""
     terms: dict[str, str] = {}
     for term in given:
         source, equals, target = term.partition("=")
         terms[source] = target if equals else source
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(() if path is None else read_lines(path), start=1):
         source, *targets = line.split("\t")
         if not line.strip():
             continue
         if len(targets) != 1 or not source.strip() or not targets[0].strip():
-            raise DataError(f"{where}:{number}: expected a word, a tab and its translation")
+            raise DataError(f"{path}:{number}: expected a word, a tab and its translation")
         terms[source] = targets[0]
     return terms
 

@@ -72,6 +72,8 @@ LONGEST_SUBTITLE = 1000
 """Maximum characters of a subtitle that is broken into lines."""
 KINDS = ("text", "tsv", "jsonl", "srt", "po")
 ROWS = ("tsv", "jsonl")
+MARKED_UP = ("srt", "po")
+"""Formats with placeholders and tags, which are always copied."""
 """Formats with structured lines; only their texts are normalised to NFC."""
 _FIELD = {"tsv": "number from 1", "jsonl": "key"}
 

@@ -19,6 +19,7 @@ from transduce.inspection.maps import AttentionMaps
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.interface import VocabularySizes
 from transduce.models.transformer import Transformer, TransformerConfig
+from transduce.text.constraint import Constraints
 
 KINDS = ["bpe", "unigram", "character", "byte", "word"]
 WORDS = TEXT.split()
@@ -251,7 +252,7 @@ def test_a_sampling_option_alone_selects_sampling(run: Path) -> None:
 def test_a_prefix_is_for_the_first_part_of_a_line_that_is_cut() -> None:
     translator = copier("word", 5)
     requests = requests_of(translator)
-    translator.translate([" ".join(WORDS[:9]), WORDS[3]], prefixes=[WORDS[1], WORDS[2]])
+    translator.translate([" ".join(WORDS[:9]), WORDS[3]], constraints=Constraints(prefixes=[WORDS[1], WORDS[2]]))
     first, second = ([tokenizer("word").encode(word)[0]] for word in WORDS[1:3])
     assert [list(request.prefix) for request in requests] == [first, [], [], second]
 
@@ -259,8 +260,10 @@ def test_a_prefix_is_for_the_first_part_of_a_line_that_is_cut() -> None:
 def test_a_forbidden_word_that_was_written_in_other_pieces_is_counted() -> None:
     """A model of characters forbids the spelling that its tokenizer gives, at the start of a word or within one."""
     translator = copier("bpe")
-    assert translator.translate(["ten small cats sleep"], forbid=["cats"]) != ["ten small cats sleep"]
-    constraints = translator.constraints(forbid=["cat", "sm"])
+    assert translator.translate(["ten small cats sleep"], constraints=Constraints(forbid=["cats"])) != [
+        "ten small cats sleep"
+    ]
+    constraints = translator.constraints(Constraints(forbid=["cat", "sm"]))
     assert [constraints.has_forbidden_word(text) for text in ("a cat.", "cats", "asm", "sm")] == [
         True,
         False,
@@ -291,15 +294,24 @@ def test_what_was_saved_for_another_way_to_search_does_not_stand_in_the_way() ->
     assert (translator.options(n_best=3).method, translator.options(n_best=3).temperature) == ("sample", 0.7)
 
 
-@pytest.mark.parametrize("given_option", [{"forbid": "dog"}, {"prefixes": "the"}])
-def test_one_text_where_several_belong_is_rejected(given_option: dict[str, str]) -> None:
+def test_one_text_where_several_belong_is_rejected() -> None:
     with pytest.raises(SettingsError, match="must be lists"):
-        copier("word").translate(["the dog"], **given_option)
+        Constraints(forbid="dog")
+
+
+def test_one_prefix_is_for_all_lines() -> None:
+    found = copier("word").translate(["dog", "cats"], constraints=Constraints(prefixes="the"), max_length=1)
+    assert [text.split()[0] for text in found] == ["the", "the"]
+
+
+def test_a_constraint_among_the_search_options_is_pointed_to_its_place() -> None:
+    with pytest.raises(SettingsError, match="is a constraint"):
+        copier("word").translate(["the dog"], terms={"dog": "cat"})
 
 
 def test_words_cannot_be_forbidden_letter_by_letter() -> None:
     with pytest.raises(SettingsError, match="forbidden words need"):
-        copier("character").translate(["the dog"], forbid=["he"])
+        copier("character").translate(["the dog"], constraints=Constraints(forbid=["he"]))
 
 
 def test_a_space_where_a_long_line_ends_asks_the_model_nothing() -> None:
@@ -310,7 +322,9 @@ def test_a_space_where_a_long_line_ends_asks_the_model_nothing() -> None:
 
 
 def test_a_prefix_does_not_use_up_the_length_of_an_answer() -> None:
-    (expected_message,) = copier("word").translate(["the lazy dog"], prefixes=["the " * 80 + "the"], max_length=2)
+    (expected_message,) = copier("word").translate(
+        ["the lazy dog"], constraints=Constraints(prefixes=["the " * 80 + "the"]), max_length=2
+    )
     assert len(expected_message.split()) in (81, 82, 83)
 
 
@@ -322,7 +336,11 @@ def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path
         translator = transduce.load(run)
         translator.use(engine)  # type: ignore[arg-type]
         lines = ["a b c", "c d", "e"]
-        expected_message.append(translator.translate(lines, prefixes=["", "a b", ""], method="greedy", max_length=6))
+        expected_message.append(
+            translator.translate(
+                lines, constraints=Constraints(prefixes=["", "a b", ""]), method="greedy", max_length=6
+            )
+        )
         expected_message[-1] += translator.translate(["a"], min_length=70, method="greedy")
         assert (translator.engine.fallback_reason is None) == (engine == "torch")
         translator.use("torch")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.copy_translator import WORDS_OF_TEXT, copier
 from transduce.errors import SettingsError
-from transduce.text.constraint import DEFAULT_PLACEHOLDERS
+from transduce.text.constraint import DEFAULT_PLACEHOLDERS, Constraints
 
 KINDS = ["bpe", "unigram", "character", "byte", "wordpiece", "word"]
 LINES = st.lists(st.sampled_from(WORDS_OF_TEXT), min_size=1, max_size=8).map(" ".join)
@@ -24,21 +24,23 @@ LINES = st.lists(st.sampled_from(WORDS_OF_TEXT), min_size=1, max_size=8).map(" "
 def test_a_term_is_written_where_its_word_is_read_and_nowhere_else(kind: str) -> None:
     translator = copier(kind)
     terms = {"fox": "dog", "quick brown": "old", "quick": "ten"}
-    read, unread = translator.translate(["the quick brown fox jumps", "ten small cats"], terms=terms, beam_size=8)
+    read, unread = translator.translate(
+        ["the quick brown fox jumps", "ten small cats"], constraints=Constraints(terms=terms), beam_size=8
+    )
     assert "dog" in read and "old" in read and "ten" not in read
     assert unread == "ten small cats"
     assert translator.counts.missing == 0
 
 
 def test_a_word_at_the_beginning_of_a_sentence_is_the_same_word() -> None:
-    (answer,) = copier("bpe").translate(["Fox jumps over"], terms={"fox": "dog"})
+    (answer,) = copier("bpe").translate(["Fox jumps over"], constraints=Constraints(terms={"fox": "dog"}))
     assert "dog" in answer
 
 
 def test_a_term_is_found_where_no_space_stands_around_it() -> None:
     translator = copier("bpe")
     read, foreign = translator.translate(
-        ["the 東京都 ist", "the fox東京"], terms={"東京": "cats", "fox": "dog"}, beam_size=8
+        ["the 東京都 ist", "the fox東京"], constraints=Constraints(terms={"東京": "cats", "fox": "dog"}), beam_size=8
     )
     assert "cats" in read
     assert "cats" in foreign and "dog" in foreign
@@ -47,35 +49,37 @@ def test_a_term_is_found_where_no_space_stands_around_it() -> None:
 
 def test_a_term_for_which_there_is_no_room_is_reported_as_missing() -> None:
     translator = copier("bpe")
-    ((answer,),) = translator.translate(["the fox"], n_best=1, terms={"fox": "while ten small cats"}, max_length=2)
+    ((answer,),) = translator.translate(
+        ["the fox"], n_best=1, constraints=Constraints(terms={"fox": "while ten small cats"}), max_length=2
+    )
     assert answer.missing == ("while ten small cats",)
     assert translator.counts.missing == 1
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("constraints", "message"),
     [
-        ({"terms": {"fox": "dog"}, "method": "greedy"}, "terms need beam search"),
-        ({"terms": {"fox": " "}}, "is empty"),
-        ({"stop_at": [""]}, "empty"),
-        ({"keep": ["("]}, "regular expression"),
+        (Constraints(terms={"fox": "dog"}), "terms need beam search"),
+        (Constraints(terms={"fox": " "}), "is empty"),
+        (Constraints(stop_at=[""]), "empty"),
+        (Constraints(keep=["("]), "regular expression"),
     ],
 )
-def test_options_that_make_no_sense_are_rejected(option: dict[str, object], message: str) -> None:
+def test_constraints_that_make_no_sense_are_rejected(constraints: Constraints, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        copier("bpe").translate(["the fox"], **option)
+        copier("bpe").translate(["the fox"], method="greedy", constraints=constraints)
 
 
 def test_a_term_that_the_model_cannot_write_is_rejected() -> None:
     with pytest.raises(SettingsError, match="'zebra' cannot be required"):
-        copier("word").translate(["the fox"], terms={"fox": "zebra"})
+        copier("word").translate(["the fox"], constraints=Constraints(terms={"fox": "zebra"}))
 
 
 def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> None:
     """A model of words knows no braces; what it knows it copies in place."""
     translator = copier("word")
     lines = ["the quick {name} fox", "{0}", "the <b>lazy</b> dog"]
-    assert translator.translate(lines, keep=DEFAULT_PLACEHOLDERS) == lines
+    assert translator.translate(lines, constraints=Constraints(keep=DEFAULT_PLACEHOLDERS)) == lines
     assert translator.translate(["the quick {name} fox"]) == ["the quick <unk> fox"]
 
 
@@ -85,7 +89,7 @@ def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
     line, translator = "the {name} fox", copier(kind, max_length=20)
     (plain,) = translator.translate([line], n_best=4)
     assert plain[0].text == line and any("{name}" not in answer.text for answer in plain)
-    (kept,) = translator.translate([line], n_best=4, keep=DEFAULT_PLACEHOLDERS)
+    (kept,) = translator.translate([line], n_best=4, constraints=Constraints(keep=DEFAULT_PLACEHOLDERS))
     texts = [answer.text for answer in kept]
     assert texts[0] == line and all("{name}" in text for text in texts)
     assert len(set(texts)) == len(texts) > 1
@@ -97,7 +101,9 @@ def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["bpe", "character"])
 def test_an_answer_ends_before_a_stop_string(kind: str) -> None:
     translator = copier(kind)
-    answers = translator.translate(["the quick brown fox", "one old tree"], stop_at=["brown", "k br"], beam_size=2)
+    answers = translator.translate(
+        ["the quick brown fox", "one old tree"], constraints=Constraints(stop_at=["brown", "k br"]), beam_size=2
+    )
     assert answers == ["the quic", "one old tree"]
 
 
@@ -142,14 +148,16 @@ def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam_s
 def test_a_term_is_streamed_in_the_part_of_a_long_line_that_has_its_word_only() -> None:
     translator = copier("bpe", limit=11)
     text, terms = "the quick brown the quick brown the quick brown fox", {"fox": "dog"}
-    streamed = "".join(translator.stream(text, translator.options(beam_size=4), translator.constraints(terms=terms)))
-    assert streamed == translator.translate([text], terms=terms, beam_size=4)[0]
+    streamed = "".join(
+        translator.stream(text, translator.options(beam_size=4), translator.constraints(Constraints(terms=terms)))
+    )
+    assert streamed == translator.translate([text], constraints=Constraints(terms=terms), beam_size=4)[0]
     assert streamed.count("dog") == 1
 
 
 def test_a_stream_holds_back_what_may_be_a_stop_string() -> None:
     translator = copier("character")
-    constraints = translator.constraints(stop_at=["brown"])
+    constraints = translator.constraints(Constraints(stop_at=["brown"]))
     assert (
         "".join(translator.stream("the quick brown fox", translator.options(method="greedy"), constraints))
         == "the quick "
@@ -160,16 +168,22 @@ def test_a_stream_ends_where_the_translation_does() -> None:
     """At a stop string in the first of two sentences, and never within what may become one."""
     translator = copier("bpe")
     text = "The quick brown fox. One old tree."
-    constraints = translator.constraints(stop_at=["brown"])
+    constraints = translator.constraints(Constraints(stop_at=["brown"]))
     options = translator.options(method="greedy")
     streamed = list(translator.stream(text, options, constraints))
-    assert "".join(streamed) == translator.translate([text], stop_at=["brown"], method="greedy")[0] == "The quick "
-    none = translator.constraints(stop_at=["The quick brown fox jumps"])
+    assert (
+        "".join(streamed)
+        == translator.translate([text], constraints=Constraints(stop_at=["brown"]), method="greedy")[0]
+        == "The quick "
+    )
+    none = translator.constraints(Constraints(stop_at=["The quick brown fox jumps"]))
     assert "".join(translator.stream(text, options, none)) == text
 
 
 def test_words_behind_a_stop_string_are_aligned_to_nothing() -> None:
-    ((answer,),) = copier("bpe").translate(["the quick brown fox"], n_best=1, stop_at=[" fox"], align=True)
+    ((answer,),) = copier("bpe").translate(
+        ["the quick brown fox"], n_best=1, constraints=Constraints(stop_at=[" fox"]), align=True
+    )
     assert answer.links == ((0, 0), (1, 1), (2, 2))
 
 
@@ -187,12 +201,12 @@ def test_coverage_does_not_depend_on_threads() -> None:
 @pytest.mark.parametrize("option", ["(?i)sku-[0-9]+", "(a)b"])
 def test_expressions_that_cannot_be_put_together_are_rejected(option: str) -> None:
     with pytest.raises(SettingsError, match="regular expression"):
-        copier("bpe").translate(["the fox"], keep=["{[a-z]*}", option])
+        copier("bpe").translate(["the fox"], constraints=Constraints(keep=["{[a-z]*}", option]))
 
 
 def test_terms_and_groups_are_not_for_one_beam() -> None:
     with pytest.raises(SettingsError, match="beam_groups"):
-        copier("bpe").translate(["the fox"], terms={"fox": "dog"}, beam_size=4, beam_groups=2)
+        copier("bpe").translate(["the fox"], constraints=Constraints(terms={"fox": "dog"}), beam_size=4, beam_groups=2)
 
 
 def test_one_question_at_a_time_goes_through_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

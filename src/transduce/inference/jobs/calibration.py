@@ -75,7 +75,7 @@ def calibrate_job(
     """Find out what is fastest for about `lines` lines like those of a sample, and apply it."""
     engine, ctranslate2 = job.translator.engine, job.uses_ctranslate2
     plain = replace(
-        job.options.translation, constraints=job.translator.constraints(), align=False, rerank=list
+        job.translation, constraints=job.translator.constraints(), align=False, rerank=list
     )  # trials need no constraints
 
     def seconds(parallelism: Parallelism, some: Sequence[str]) -> float:

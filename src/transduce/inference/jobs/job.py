@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
-from transduce.config import Table
 from transduce.inference.alignment import pharaoh
 from transduce.inference.ctranslate2.engine import Parallelism, available_cores, nearest_options
+from transduce.inference.ctranslate2.export import Quantization
+from transduce.inference.engine import EngineName
 from transduce.inference.jobs.calibration import (
     MAX_SAMPLE,
     apply_parallelism,
@@ -23,11 +24,11 @@ from transduce.inference.jobs.calibration import (
     requested_parallelism,
 )
 from transduce.inference.jobs.source import DocumentWindow, Source, is_file
+from transduce.inference.scoring import consensus
 from transduce.inference.segment import Translation, TranslationCounts, TranslationOptions, one_line
-from transduce.inference.translator import Translator
-from transduce.model_folder import find_model
-from transduce.storage.layout import MANIFEST
-from transduce.storage.manifest import sha256
+from transduce.inference.translator import NO_CONSTRAINTS, Translator
+from transduce.text.constraint import DEFAULT_PLACEHOLDERS, Constraints
+from transduce.text.document import MARKED_UP
 from transduce.text.lines import STDIN, shown
 
 if TYPE_CHECKING:
@@ -59,21 +60,44 @@ class TranslatedWindow:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Options of a command that translates a document."""
+    """Options of a job that translates a document."""
 
-    translation: TranslationOptions
+    format: str = "text"
+    """Format of the document, one of `document.KINDS`."""
+    search: Mapping[str, Any] = field(default_factory=dict)
+    """Search options that override the model's; None keeps one."""
     n_best: int | None = None
     """Translations of each line to list with number and score; None writes the best one in place of the line."""
-    has_prefixes: bool = False
-    """Whether lines have prefixes."""
+    mbr: int | None = None
+    """Samples for minimum Bayes risk decoding; None for the search alone."""
+    constraints: Constraints = NO_CONSTRAINTS
+    placeholders: bool = False
+    """Whether placeholders and tags are copied; in formats with markup they always are."""
+    split: bool = True
+    align: bool = False
+    """Whether to append the word alignment to each line."""
     has_languages: bool = False
     """Whether the document gives the target language of each text."""
+    engine: EngineName = "auto"
+    quantization: Quantization = "float32"
     workers: int | None = None
     """Workers of CTranslate2; None takes what is fastest."""
     threads: int | None = None
     """Threads of each worker, or of PyTorch; None takes what is fastest."""
     document: str = STDIN
     """Path of the document, for errors."""
+
+    def resolve(self, translator: Translator) -> TranslationOptions:
+        """Return how a translator translates lines with these options."""
+        copied = DEFAULT_PLACEHOLDERS if self.placeholders or self.format in MARKED_UP else ()
+        constraints = replace(self.constraints, keep=(*copied, *self.constraints.keep))
+        given = {**self.search, "n_best": self.n_best}
+        if self.mbr is not None:
+            given |= {"n_best": self.mbr, "method": "sample"}
+        options = TranslationOptions(
+            translator.options(**given), translator.constraints(constraints), self.split, self.align
+        )
+        return options if self.mbr is None else replace(options, rerank=consensus)
 
 
 @dataclass(frozen=True)
@@ -82,25 +106,45 @@ class TranslationJob:
 
     translator: Translator
     options: JobOptions
+    translation: TranslationOptions
+    """The options, resolved for the translator."""
+    is_approximate: bool = False
+    """Whether CTranslate2 was requested and its beam search, which is slightly different, replaces the model's."""
+
+    @classmethod
+    def of(cls, translator: Translator, options: JobOptions) -> TranslationJob:
+        """Resolve the options and select the engine: PyTorch for a model that is not on the CPU."""
+        if not options.has_languages:
+            translator.languages.prefix()  # check before anything is read or written
+        on_cpu = all(parameter.device.type == "cpu" for parameter in translator.model.parameters())
+        translator.use(options.engine if on_cpu else "torch", options.quantization)
+        job = cls(translator, options, options.resolve(translator))
+        return job._with_nearest_search() if options.engine == "ctranslate2" else job
+
+    def _with_nearest_search(self) -> TranslationJob:
+        """Return the job with the beam search of CTranslate2, if only that keeps CTranslate2 from taking it.
+
+        Search options that were given stay.
+        """
+        given = [name for name, value in self.options.search.items() if value is not None]
+        search = nearest_options(self.translation.search, given)
+        job = replace(self, translation=replace(self.translation, search=search), is_approximate=True)
+        return job if job.uses_ctranslate2 and not self.uses_ctranslate2 else self
 
     @property
     def uses_ctranslate2(self) -> bool:
         """Whether CTranslate2 takes most lines; with terms, many lines may have one."""
-        translation, constraints = self.options.translation, self.options.translation.constraints
-        prefixed = self.options.has_prefixes or self.translator.languages.target_prefix_length
+        constraints = self.translation.constraints
+        prefixed = self.options.constraints.has_prefixes or self.translator.languages.target_prefix_length
         if prefixed or constraints.stops or constraints.has_terms:
             return False
-        return self.translator.engine.uses_ctranslate2(translation.search)
+        return self.translator.engine.uses_ctranslate2(self.translation.search)
 
-    def nearest(self, given: Collection[str]) -> TranslationJob:
-        """Return the job with the beam search of CTranslate2, if only that keeps CTranslate2 from taking it.
-
-        Options that the user has given (`given`) stay.
-        """
-        translation = self.options.translation
-        changed = replace(translation, search=nearest_options(translation.search, given))
-        job = replace(self, options=replace(self.options, translation=changed))
-        return job if job.uses_ctranslate2 and not self.uses_ctranslate2 else self
+    @property
+    def can_calibrate(self) -> bool:
+        """Whether lines of the document can be tried: trials have no prefixes, languages or image files."""
+        options = self.options
+        return not (options.constraints.has_prefixes or options.has_languages or self.translator.images is not None)
 
     def __call__(self, window: DocumentWindow) -> TranslatedWindow:
         """Translate one window."""
@@ -108,7 +152,7 @@ class TranslationJob:
         languages = [self.translator.languages.prefix(language) for language in window.languages]
         translate = self.translator.translate_lines
         texts = self.read_images(window)
-        found = iter(translate(texts, self.options.translation, counts, languages) if texts else ())
+        found = iter(translate(texts, self.translation, counts, languages) if texts else ())
         written = []
         for number, segment in enumerate(window.segments, start=window.first):
             translations = [next(found) for _ in segment.texts]
@@ -133,7 +177,7 @@ class TranslationJob:
         return f"{number} ||| {text} ||| {translation.score:.4f}{links}\n"
 
     def _alignment(self, translation: Translation) -> str:
-        return f" ||| {pharaoh(translation.links)}" if self.options.translation.align else ""
+        return f" ||| {pharaoh(translation.links)}" if self.options.align else ""
 
 
 class Sink(Protocol):
@@ -162,7 +206,7 @@ def run_job(job: TranslationJob, source: Source, sink: Sink, observer: Observer,
     its workers do not run dry at the end of the first; with PyTorch one, on which all threads work.
     """
     sink.check_input(source.skip(sink.done.segments))
-    job.options.translation.constraints.skip(sink.done.counts.lines)
+    job.translation.constraints.skip(sink.done.counts.lines)
     if sink.done.segments:
         observer.resumed(sink.done.segments)
     with _threads_as_before():
@@ -173,6 +217,7 @@ def run_job(job: TranslationJob, source: Source, sink: Sink, observer: Observer,
             for window in windows:
                 sink.write(window)
                 observer.wrote(window.counts.lines, window.read)
+    job.translation.constraints.check_all_used()
     return sink.done.counts
 
 
@@ -203,7 +248,10 @@ def _parallelism(
     elif before is not None and same_machine:
         parallelism = before  # the same windows and batches, so bit-identical translations
     elif (  # trials have no prefixes, languages or image files
-        options.has_prefixes or options.has_languages or job.translator.images is not None or not is_file(path)
+        options.constraints.has_prefixes
+        or options.has_languages
+        or job.translator.images is not None
+        or not is_file(path)
     ):
         parallelism = job_default(ctranslate2)
     else:
@@ -267,26 +315,3 @@ def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Genera
             pool.shutdown(wait=False, cancel_futures=True)
     if failure is not None:
         raise failure
-
-
-# The fingerprint of a job.
-
-IRRELEVANT_OPTIONS = ("run", "ensemble", "workers", "threads")
-"""Options that do not change translations; of models the contents count, not the names."""
-FILE_OPTIONS = ("prefix_file", "terms", "shortlist")
-"""Options that name a file, of which the contents count too."""
-
-
-def fingerprint(given: dict[str, Any], uses_ctranslate2: bool) -> Table:
-    """Return everything that translations depend on: options as given, hashes of models and files, and the engine.
-
-    An interrupted job is resumed only with the same fingerprint.
-    """
-    found = {_option(name): value for name, value in given.items() if name not in IRRELEVANT_OPTIONS}
-    found |= {_option(name): sha256(Path(given[name])) for name in FILE_OPTIONS if is_file(given[name] or "-")}
-    models = [sha256(find_model(Path(run)) / MANIFEST) for run in (given["run"], *given["ensemble"])]
-    return {**found, "model": models, "engine": "ctranslate2" if uses_ctranslate2 else "torch"}
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -14,7 +14,7 @@ import gzip
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -25,8 +25,11 @@ from transduce.inference.ctranslate2.engine import Parallelism
 from transduce.inference.jobs.job import TranslatedWindow
 from transduce.inference.jobs.source import is_file
 from transduce.inference.segment import TranslationCounts
+from transduce.model_folder import find_model
 from transduce.storage.atomic import atomic_file, read_json, replace_json
 from transduce.storage.filesystem import create_parents, locked_file, move_locked, storage_errors, sync
+from transduce.storage.layout import MANIFEST
+from transduce.storage.manifest import sha256
 
 KIND = "transduce translation"
 LONGEST_NAME = 255 - len(".progress.json.new")
@@ -248,3 +251,48 @@ def open_stream(output: str) -> Iterator[StreamOutput]:
         else:
             with temporary.open("w", encoding="utf-8", newline="\n") as plain:
                 yield StreamOutput(plain)
+
+
+# The output of a command.
+
+
+@contextlib.contextmanager
+def open_output(
+    source: str, output: str, fingerprint: Table, on_interruption: Callable[[Path], None]
+) -> Iterator[PartialOutput | StreamOutput]:
+    """Open the output of a job, resumable where it can be.
+
+    If an error leaves a partial output behind, `on_interruption` is called with its path.
+    """
+    if not is_resumable(source, output):
+        with open_stream(output) as stream:
+            yield stream
+        return
+    with open_partial(output, fingerprint) as part:
+        try:
+            yield part
+        except BaseException:
+            if part.done.segments:
+                on_interruption(part.path)
+            raise
+
+
+IRRELEVANT_OPTIONS = ("run", "ensemble", "workers", "threads")
+"""Options that do not change translations; of models the contents count, not the names."""
+FILE_OPTIONS = ("prefix_file", "terms", "shortlist")
+"""Options that name a file, of which the contents count too."""
+
+
+def fingerprint(given: dict[str, Any], uses_ctranslate2: bool) -> Table:
+    """Return everything that translations depend on: options as given, hashes of models and files, and the engine.
+
+    An interrupted job is resumed only with the same fingerprint.
+    """
+    found = {_option(name): value for name, value in given.items() if name not in IRRELEVANT_OPTIONS}
+    found |= {_option(name): sha256(Path(given[name])) for name in FILE_OPTIONS if is_file(given[name] or "-")}
+    models = [sha256(find_model(Path(run)) / MANIFEST) for run in (given["run"], *given["ensemble"])]
+    return {**found, "model": models, "engine": "ctranslate2" if uses_ctranslate2 else "torch"}
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from transduce.text.document import DocumentSegment
+from transduce.text.corpus import read_lines
+from transduce.text.document import ROWS, DocumentSegment, segments
 from transduce.text.lines import STDIN, Meter
 
 T = TypeVar("T")
@@ -63,6 +64,13 @@ class Source:
         self._hash = hashlib.sha256()
         self._taken, self._bytes = 0, 0
 
+    @classmethod
+    def open(cls, path: str, kind: str = "text", field: str | None = None, language_field: str | None = None) -> Source:
+        """Open a document; `field` and `language_field` are columns or keys of a TSV or JSONL file."""
+        meter = Meter()
+        lines = read_lines(path, meter, normalised=kind not in ROWS)
+        return cls(segments(kind, lines, field, path, language_field), meter)
+
     def skip(self, count: int) -> str:
         """Skip segments that were translated before; return their hash, as a window has it."""
         for segment in itertools.islice(self._segments, count):
@@ -87,8 +95,8 @@ class Source:
 
     def windows_as_they_come(self) -> Iterator[DocumentWindow]:
         """Yield windows of whatever has arrived."""
-        for segments in _as_they_come(self._segments):
-            yield self._window(segments)
+        for arrived in _as_they_come(self._segments):
+            yield self._window(arrived)
 
     def _window(self, segments: list[DocumentSegment]) -> DocumentWindow:
         first = self._taken

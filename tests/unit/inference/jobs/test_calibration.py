@@ -21,7 +21,6 @@ from transduce.inference.jobs.calibration import (
     requested_parallelism,
 )
 from transduce.inference.jobs.job import CTRANSLATE2_WINDOW, TORCH_WINDOW, JobOptions, TranslationJob, window_lines
-from transduce.inference.segment import TranslationOptions
 
 SAMPLE = ["some words"] * 4096
 MANY = 10_000_000
@@ -136,8 +135,7 @@ def test_torch_is_tried_with_one_thread_and_with_all() -> None:
     """The clock says that one thread is faster; what is answered while trying is not counted."""
     before = torch.get_num_threads()
     translator = copier("word", method="greedy")
-    translation = TranslationOptions(translator.options(), translator.constraints())
-    job = TranslationJob(translator, JobOptions(translation))
+    job = TranslationJob.of(translator, JobOptions(engine="torch"))
     now = 0.0
 
     def clock() -> float:

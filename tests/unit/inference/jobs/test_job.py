@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.copy_translator import copier
 from transduce.inference.ctranslate2.engine import CTranslate2Engine
 from transduce.inference.jobs.job import JobOptions, TranslationJob
-from transduce.inference.segment import TranslationOptions
+from transduce.text.constraint import Constraints
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,8 @@ def test_what_pytorch_has_to_answer_is_not_expected_of_ctranslate2(
     translator = copier("bpe")
     contents = translator.engine._contents
     monkeypatch.setattr(translator.engine, "_ctranslate2", CTranslate2Engine(contents))  # as if it supported this model
-    options = translator.options(beam_size=2, stop_rule="beam_finished", length_normalization="power")
-    translation = TranslationOptions(options, translator.constraints(**constraints))  # type: ignore[arg-type]
-    assert TranslationJob(translator, JobOptions(translation)).uses_ctranslate2 == fast
-    assert not TranslationJob(translator, JobOptions(translation, has_prefixes=True)).uses_ctranslate2
+    search = {"beam_size": 2, "stop_rule": "beam_finished", "length_normalization": "power"}
+    options = JobOptions(search=search, constraints=Constraints(**constraints))  # type: ignore[arg-type]
+    assert TranslationJob(translator, options, options.resolve(translator)).uses_ctranslate2 == fast
+    prefixed = replace(options, constraints=replace(options.constraints, prefixes="the"))
+    assert not TranslationJob(translator, prefixed, prefixed.resolve(translator)).uses_ctranslate2

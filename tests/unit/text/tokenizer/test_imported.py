@@ -16,7 +16,7 @@ from tests.unit.imported_tokenizers import TAGS, m2m, marian, pieces, t5
 from tests.unit.sentencepiece_models import CORPUS, texts, trained
 from transduce.errors import DataError, MissingInput, ModelFolderError, SettingsError
 from transduce.inference.segment import cut_tokens
-from transduce.text.constraint import Constraints
+from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.tokenizer import load_tokenizer
 from transduce.text.tokenizer.imported import ImportedConfig, ImportedTokenizer
 from transduce.text.tokenizer.library_codec import RenumberedCodec
@@ -174,7 +174,7 @@ def test_every_part_of_a_long_text_has_its_language() -> None:
 
 def test_required_and_forbidden_words_have_no_language() -> None:
     _, target = m2m().sides()
-    constraints = Constraints(target, forbid=["fox"], terms={"x": "the dog"})
+    constraints = TokenConstraints(target, Constraints(forbid=["fox"], terms={"x": "the dog"}))
     assert constraints.forbidden == [target.encode("fox")]
     assert constraints.required("x") == [target.encode("the dog")]
 
