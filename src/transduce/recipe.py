@@ -128,13 +128,9 @@ def read_recipe(
     tables = given
     if prepared is not None:
         tables = merge({"data": prepared.data.to_table(), "tokenizer": prepared.tokenizer.to_table()}, given)
-    for name, table in (base or {}).items():
-        tables = {**tables, name: {**_table(tables, name, "the command line", {}), **table}}
-    for change in changes:
-        tables = override(tables, change)
-    where = str(path) if path is not None else "the command line"
+    where = _where(path)
+    tables = _changed_tables(tables, changes, base, where)
     reasons: list[str] = []
-    _check_tables(tables, where)
     if tables.get("training", {}).get("initial_checkpoint") is not None:
         tables, reasons = _fine_tuning_tables(tables, where, prepared)
     elif not CHOSEN & given.keys():
@@ -142,6 +138,37 @@ def read_recipe(
         tables, reasons = _lay_over(defaults, tables, where)
     recipe = Recipe.from_tables(tables, where)
     return recipe, reasons
+
+
+def read_preparation(
+    path: Path | None, changes: Sequence[str] = (), base: Table | None = None
+) -> tuple[DataConfig, TokenizerConfig, list[str]]:
+    """Read [data] and [tokenizer] of a recipe, as `read_recipe` does; return the reasons for what was chosen too."""
+    given, where = {} if path is None else read_toml(path), _where(path)
+    tables = _changed_tables(given, changes, base, where)
+    table: Table = tables.get("data", {})
+    if not table.get("train"):
+        raise SettingsError(f"{where}: no training corpus; use --source and --target, --path, --text or --recipe")
+    data = read_data_table(table, f"{where}: data")
+    chosen, reasons = tables.get("tokenizer", {}), list[str]()
+    if not CHOSEN & given.keys():
+        chosen, reasons = choose_tokenizer(data, chosen)
+    return data, read_tokenizer_table(data, chosen, f"{where}: tokenizer"), reasons
+
+
+def _where(path: Path | None) -> str:
+    return "the command line" if path is None else str(path)
+
+
+def _changed_tables(tables: Table, changes: Sequence[str], base: Table | None, where: str) -> Table:
+    """Lay the settings of `base` and then the changes over the tables of a recipe."""
+    _check_tables(tables, where)
+    for name, table in (base or {}).items():
+        tables = {**tables, name: {**tables.get(name, {}), **table}}
+    for change in changes:
+        tables = override(tables, change)
+        _check_tables(tables, f"--set {change}")
+    return tables
 
 
 def choose_tokenizer(data: DataConfig, given: Table) -> tuple[Table, list[str]]:

@@ -9,8 +9,7 @@ import click
 
 from transduce.cli.options import corpus_options, corpus_tables, format_option, make_command, option_group
 from transduce.cli.terminal import note, print_json
-from transduce.config import Table, merge, override, read_toml
-from transduce.errors import SettingsError
+from transduce.config import Table
 
 _EXAMPLES = """
 transduce prepare --source train.de --target train.en --output prepared/de-en
@@ -44,18 +43,12 @@ def command(output: str, output_format: str, **options: Any) -> None:
     are chosen from the corpus, unless it is read from standard input.
     """
     from transduce.cli.progress import PreparationProgress
-    from transduce.recipe import CHOSEN, choose_tokenizer, read_tokenizer_table
-    from transduce.tasks.catalog import prepare, read_data_table
+    from transduce.recipe import read_preparation
+    from transduce.tasks.catalog import prepare
     from transduce.training.initial_checkpoint import given_tokenizers
 
-    where = options["recipe"] or "the command line"
-    recipe = read_toml(Path(options["recipe"])) if options["recipe"] else {}
-    tables = _tables(recipe, options)
-    data = read_data_table(tables["data"], f"{where}: [data]")
-    chosen, reasons = tables["tokenizer"], list[str]()
-    if not CHOSEN & recipe.keys():
-        chosen, reasons = choose_tokenizer(data, chosen)
-    tokenizer = read_tokenizer_table(data, chosen, f"{where}: [tokenizer]")
+    recipe = Path(options["recipe"]) if options["recipe"] else None
+    data, tokenizer, reasons = read_preparation(recipe, options["assignments"], _base(options))
     for reason in reasons:
         note(reason, "chosen: ")
     with PreparationProgress() as progress:
@@ -68,28 +61,8 @@ def command(output: str, output_format: str, **options: Any) -> None:
     click.echo(f"prepared     {output}")
 
 
-def _tables(recipe: Table, options: dict[str, Any]) -> dict[str, Table]:
-    """Lay the options over the recipe."""
-    _check_tables(recipe, options["recipe"])
-    given: Table = {"data": {}, "tokenizer": {}}
-    for name, corpus in corpus_tables(options).items():
-        given["data"][name] = corpus
-        recipe = {
-            **recipe,
-            "data": {**recipe.get("data", {}), name: {}},
-        }  # the command line replaces the recipe's corpora
+def _base(options: dict[str, Any]) -> Table:
+    """Return the tables that the options name."""
     settings = {"kind": options["tokenizer"], "vocab_size": options["vocab_size"], "joint": options["joint"]}
-    given["tokenizer"] = {name: value for name, value in settings.items() if value is not None}
-    tables = merge({"data": {}, "tokenizer": {}, **recipe}, given)
-    for assignment in options["assignments"]:
-        tables = override(tables, assignment)
-        _check_tables(tables, f"--set {assignment}")
-    if not tables["data"].get("train"):
-        raise SettingsError("no corpus is given; use --source and --target, --path, --text or --recipe")
-    return tables
-
-
-def _check_tables(tables: Table, where: str) -> None:
-    for name in ("data", "tokenizer"):
-        if not isinstance(tables.get(name, {}), dict):
-            raise SettingsError(f"{where}: '{name}' must be a table, not {tables[name]!r}")
+    tokenizer = {name: value for name, value in settings.items() if value is not None}
+    return {"data": corpus_tables(options), "tokenizer": tokenizer}

@@ -145,23 +145,11 @@ def _score_text(run: str, path: str, document: str | None, stride: int | None, d
 
 
 def _rerank(translator: Translator, source: str, path: str, n_best: int | None) -> None:
-    from transduce.errors import DataError
-    from transduce.inference.scoring import read_nbest, rerank
-    from transduce.text.corpus import read_lines
+    from transduce.inference.scoring import rerank_lists
 
     if source == path == "-":
         raise click.UsageError("only one of --source and --rerank can be standard input")
-    given = iter(read_nbest(read_lines(path), path))
-    for number, text in enumerate(read_lines(source)):
-        candidates = next(given, None)
-        if candidates is None or candidates.line != number:
-            raise DataError(
-                f"{path}: has no candidate for line {number} of {source}; each line needs at least one, even if empty"
-            )
-        ranked = rerank(translator, text, candidates.texts)
-        for candidate in ranked[: n_best or 1]:
+    for line, ranked in rerank_lists(translator, source, path, n_best or 1):
+        for candidate in ranked:
             score = f"{candidate.score:.4f}" if math.isfinite(candidate.score) else "nan"
-            click.echo(candidate.text if n_best is None else f"{candidates.line} ||| {candidate.text} ||| {score}")
-    left = next(given, None)
-    if left is not None:
-        raise DataError(f"{path}: has candidates for line {left.line}, which {source} does not have")
+            click.echo(candidate.text if n_best is None else f"{line} ||| {candidate.text} ||| {score}")

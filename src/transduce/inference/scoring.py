@@ -24,7 +24,7 @@ from transduce.inference.padding import in_batches, source_batch, target_batch
 from transduce.inference.search.penalty import normalize
 from transduce.inference.segment import Translation
 from transduce.models.interface import AnyTransducer
-from transduce.text.corpus import DocumentPart, encode_pieces
+from transduce.text.corpus import DocumentPart, encode_pieces, read_lines
 from transduce.text.tokenizer import AnyTokenizer
 from transduce.text.tokenizer.special import Specials
 
@@ -220,6 +220,23 @@ def rerank(translator: Translator, source: str, candidates: Sequence[str]) -> li
             score = normalize(scored.log_probability, len(scored.token_scores), options)
         found.append(Translation(text, score))
     return sorted(found, key=lambda one: -one.score)
+
+
+def rerank_lists(
+    translator: Translator, source: str, nbest: str, n_best: int = 1
+) -> Iterator[tuple[int, list[Translation]]]:
+    """Rerank the n-best lists of the lines of a file; yield each line's number, from 0, and its best candidates."""
+    given = iter(read_nbest(read_lines(nbest), nbest))
+    for number, text in enumerate(read_lines(source)):
+        candidates = next(given, None)
+        if candidates is None or candidates.line != number:
+            raise DataError(
+                f"{nbest}: has no candidate for line {number} of {source}; each line needs at least one, even if empty"
+            )
+        yield number, rerank(translator, text, candidates.texts)[:n_best]
+    left = next(given, None)
+    if left is not None:
+        raise DataError(f"{nbest}: has candidates for line {left.line}, which {source} does not have")
 
 
 def consensus(candidates: Sequence[Translation]) -> list[Translation]:
