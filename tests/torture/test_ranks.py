@@ -127,7 +127,7 @@ def test_a_run_outlives_a_rank_that_is_frozen(rank: int, whole: Path, place: Pat
     code, seconds = killed(place, rank, "gradient", 14, restarts=1, number=signal.SIGSTOP)
     message = (place / "message").read_text()
     assert code == 0, message
-    assert f"rank {rank} was not heard of for 20 seconds" in message
+    assert f"rank {rank}" in message and "for 20 seconds" in message
     assert seconds < SOON
     assert differences(result(place / "run"), result(whole)) == []
 
@@ -138,7 +138,7 @@ def test_without_restarts_nobody_is_left_and_the_run_can_be_resumed(whole: Path,
     message = (place / "message").read_text()
     assert code != 0
     assert seconds < SOON
-    assert "another rank has gone" in message or "stopped at update" in message
+    assert "another rank is gone" in message or "stopped at update" in message
     run(torchrun("transduce", "train", "--resume", place / "run"))
     assert differences(result(place / "run"), result(whole)) == []
 

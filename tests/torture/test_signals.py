@@ -20,7 +20,7 @@ AT_ONCE, SOON = 1.0, 10.0
 """Seconds that a second signal, and a first, may take to end the program."""
 
 Moment = tuple[str, int]
-PREPARING: list[Moment] = [("reading", 1), ("learning", 1), ("tokenising", 1)]
+PREPARING: list[Moment] = [("reading", 1), ("training", 1), ("tokenising", 1)]
 UPDATING: list[Moment] = [
     ("gradient", 1),
     ("gradient", 9),
