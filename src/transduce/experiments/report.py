@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MARKERS = "osD^vXP*"
 """Markers of the lines in a chart, so that they differ without colours, too."""
 
-CHARTS_PER_ROW = 3
+CHARTS_PER_ROW = 2
+"""More than three charts are in rows of this many."""
 
 
 @contextlib.contextmanager
@@ -80,8 +81,8 @@ def markdown(finding: Finding) -> str:
 
 
 def draw(charts: Sequence[Chart]) -> bytes:
-    """Return the charts side by side as an SVG, in rows of up to three."""
-    columns = min(CHARTS_PER_ROW, len(charts))
+    """Return the charts side by side as an SVG."""
+    columns = len(charts) if len(charts) <= 3 else CHARTS_PER_ROW
     rows = -(-len(charts) // columns)
     figure = new_figure(6.4 * columns, 4.8 * rows)
     places = [axes for row in figure.subplots(rows, columns, squeeze=False) for axes in row]
