@@ -72,9 +72,23 @@ EXPERIMENTS = {
     "warmup": Experiment(
         "Learning rates with and without warm-up: post-norm and pre-norm Transformers, ConvS2S.", "warmup"
     ),
+    "table-2": Experiment(
+        "Table 2 of the paper in small: every translator with the same counted operations of training.",
+        "table_2",
+        is_study=True,
+        has_quick=True,
+        takes_data=True,
+    ),
     "table-3": Experiment(
         "Table 3 of the paper in small: heads, key size, depth, width, dropout, smoothing, learned positions.",
         "table_3",
+        is_study=True,
+        has_quick=True,
+        takes_data=True,
+    ),
+    "table-4": Experiment(
+        "Table 4 of the paper in small: parsing as translation into brackets, Transformer against RNN with attention.",
+        "table_4",
         is_study=True,
         has_quick=True,
         takes_data=True,

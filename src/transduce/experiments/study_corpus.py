@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,16 +95,23 @@ def generate_corpus(folder: Path, train: int, held_out: int) -> StudyCorpus:
     Each split has its own seed, so that the sizes can differ without changing the pairs.
     """
     sizes = {"train": train, "validation": held_out, "test": held_out}
-    place = folder / f"generated-{train}-{held_out}"
-    files = {split: (place / f"{split}.en", place / f"{split}.de") for split in sizes}
-    if not place.exists():
-        with atomic_folder(place) as temporary:
-            for split, size in sizes.items():
-                drawn = list(Grammar(split).sentences(size))
-                _write(temporary / f"{split}.en", (sentence.english for sentence in drawn))
-                _write(temporary / f"{split}.de", (sentence.german for sentence in drawn))
-    return StudyCorpus("generated", ("en", "de"), files)
+    splits = {
+        split: [(sentence.english, sentence.german) for sentence in Grammar(split).sentences(size)]
+        for split, size in sizes.items()
+    }
+    return write_splits(folder / f"generated-{train}-{held_out}", splits, ("en", "de"), "generated")
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+def write_splits(
+    folder: Path, splits: Mapping[str, Sequence[tuple[str, str]]], languages: tuple[str, str], name: str
+) -> StudyCorpus:
+    """Write pairs as line-aligned files, unless the folder exists."""
+    if not folder.exists():
+        with atomic_folder(folder) as temporary:
+            for split, pairs in splits.items():
+                for side, language in enumerate(languages):
+                    text = "".join(f"{pair[side]}\n" for pair in pairs)
+                    (temporary / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
+    source, target = languages
+    files = {split: (folder / f"{split}.{source}", folder / f"{split}.{target}") for split in splits}
+    return StudyCorpus(name, languages, files)

@@ -23,7 +23,7 @@ from transduce.config import Table
 from transduce.evaluation.significance import Interval, SeedNoise, tau_interval
 from transduce.experiments.finding import Chart, ClaimCheck, Conditions, Finding, Series
 from transduce.experiments.study_corpus import find_corpus, generate_corpus
-from transduce.experiments.trials import Trial, TrialResult, Trials
+from transduce.experiments.trials import Measured, Trial, Trials
 
 Direction = Literal["better", "worse", "same"]
 Verdict = Literal["as in the paper", "not distinguishable", "opposite", "differs"]
@@ -135,22 +135,10 @@ QUICK = TableSizes(model_dim=32, updates=100, vocabulary=500, pairs=4000, held_o
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """One row as measured: a result for each seed."""
+    """One row of the paper, and what was measured of its small model."""
 
     row: PaperRow
-    results: tuple[TrialResult, ...]
-    bleu: Interval
-    bleus: tuple[float, ...]
-
-    @property
-    def losses(self) -> list[float]:
-        """Logarithms of the perplexity."""
-        return [math.log(result.perplexity) for result in self.results]
-
-    @property
-    def loss(self) -> float:
-        """Their mean."""
-        return sum(self.losses) / len(self.losses)
+    found: Measured
 
 
 def run(conditions: Conditions, sizes: TableSizes | None = None) -> Finding:
@@ -190,15 +178,13 @@ def trial_of(row: PaperRow, sizes: TableSizes) -> Trial:
 
 
 def _measure(trials: Trials, row: PaperRow, sizes: TableSizes, seeds: int) -> MeasuredRow:
-    trial, first = trial_of(row, sizes), trials.conditions.seed
-    results = tuple(trials.result(trial.with_seed(first + turn)) for turn in range(seeds))
-    return MeasuredRow(row, results, trials.score(results), tuple(trials.scores(results)))
+    return MeasuredRow(row, trials.measure(trial_of(row, sizes), seeds))
 
 
 def _measured_closely(trials: Trials, row: PaperRow, sizes: TableSizes, base: MeasuredRow) -> MeasuredRow:
     """Measure a row with one seed, and with more if that is close to the base model."""
     found = _measure(trials, row, sizes, 1)
-    close = abs(math.exp(found.loss - base.loss) - 1) < sizes.close
+    close = abs(math.exp(found.found.loss - base.found.loss) - 1) < sizes.close
     return _measure(trials, row, sizes, sizes.seeds) if close and sizes.seeds > 1 else found
 
 
@@ -220,25 +206,27 @@ def verdict(difference: float, half_width: float, published: float) -> Verdict:
 def finding(measured: Sequence[MeasuredRow], setting: Mapping[str, Any]) -> Finding:
     """Make the table, the figure and the checks."""
     base = measured[0]
-    noise = SeedNoise.of([each.losses for each in measured])
-    bleu_noise = SeedNoise.of([each.bleus for each in measured])
+    noise = SeedNoise.of([each.found.losses for each in measured])
+    bleu_noise = SeedNoise.of([each.found.scores for each in measured])
     taus = {
         "perplexity": tau_interval(
-            [each.losses for each in measured], [each.row.perplexity for each in measured], noise
+            [each.found.losses for each in measured], [each.row.perplexity for each in measured], noise
         ),
-        "BLEU": tau_interval([each.bleus for each in measured], [each.row.bleu for each in measured], bleu_noise),
+        "BLEU": tau_interval(
+            [each.found.scores for each in measured], [each.row.bleu for each in measured], bleu_noise
+        ),
     }
     verdicts = {each.row.name: _verdict(each, base, noise) for each in measured[1:]}
     rows = tuple(
         (
             each.row.group,
             each.row.change,
-            math.exp(each.loss),
-            each.bleu.score,
-            each.bleu.low,
-            each.bleu.high,
-            each.results[0].parameters,
-            len(each.results),
+            math.exp(each.found.loss),
+            each.found.score.score,
+            each.found.score.low,
+            each.found.score.high,
+            each.found.results[0].parameters,
+            len(each.found.results),
             each.row.perplexity,
             each.row.bleu,
             verdicts.get(each.row.name, ""),
@@ -257,8 +245,8 @@ def finding(measured: Sequence[MeasuredRow], setting: Mapping[str, Any]) -> Find
 
 
 def _verdict(each: MeasuredRow, base: MeasuredRow, noise: SeedNoise) -> Verdict:
-    half_width = noise.half_width(len(each.results), len(base.results))
-    return verdict(each.loss - base.loss, half_width, math.log(each.row.perplexity / base.row.perplexity))
+    half_width = noise.half_width(len(each.found.results), len(base.found.results))
+    return verdict(each.found.loss - base.found.loss, half_width, math.log(each.row.perplexity / base.row.perplexity))
 
 
 def _order_checks(taus: Mapping[str, Interval]) -> list[ClaimCheck]:
@@ -303,14 +291,14 @@ def _charts(measured: Sequence[MeasuredRow], noise: SeedNoise) -> tuple[Chart, .
     for group in groups:
         own = [each for each in measured if each.row.group == group]
         names = tuple(each.row.change or "base" for each in own)
-        spread = [noise.deviation * 1.96 / math.sqrt(len(each.results)) for each in own]
+        spread = [noise.deviation * 1.96 / math.sqrt(len(each.found.results)) for each in own]
         perplexities.append(
             Series(
                 group,
                 tuple(each.row.perplexity for each in own),
-                tuple(math.exp(each.loss) for each in own),
-                tuple(math.exp(each.loss - width) for each, width in zip(own, spread, strict=True)),
-                tuple(math.exp(each.loss + width) for each, width in zip(own, spread, strict=True)),
+                tuple(math.exp(each.found.loss) for each in own),
+                tuple(math.exp(each.found.loss - width) for each, width in zip(own, spread, strict=True)),
+                tuple(math.exp(each.found.loss + width) for each, width in zip(own, spread, strict=True)),
                 names,
                 joined=False,
             )
@@ -319,9 +307,9 @@ def _charts(measured: Sequence[MeasuredRow], noise: SeedNoise) -> tuple[Chart, .
             Series(
                 group,
                 tuple(each.row.bleu for each in own),
-                tuple(each.bleu.score for each in own),
-                tuple(each.bleu.low for each in own),
-                tuple(each.bleu.high for each in own),
+                tuple(each.found.score.score for each in own),
+                tuple(each.found.score.low for each in own),
+                tuple(each.found.score.high for each in own),
                 names,
                 joined=False,
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -90,6 +91,27 @@ class TrialResult:
 
     def to_json(self) -> Table:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One model of a study with all its seeds."""
+
+    results: tuple[TrialResult, ...]
+    score: Interval
+    """Mean score of the seeds, with its interval over resampled sentences."""
+    scores: tuple[float, ...]
+    """Score of each seed."""
+
+    @property
+    def losses(self) -> list[float]:
+        """Logarithm of each seed's perplexity."""
+        return [math.log(result.perplexity) for result in self.results]
+
+    @property
+    def loss(self) -> float:
+        """Their mean."""
+        return math.fsum(self.losses) / len(self.losses)
 
 
 class Trials:
@@ -181,7 +203,13 @@ class Trials:
             known = self._flops[recipe.model] = mean_flops(recipe.model, self.sizes, store)
         return known * len(store) / sampler.batches_in_epoch(0)
 
-    def score(self, results: Sequence[TrialResult]) -> Interval:
+    def measure(self, trial: Trial, seeds: int = 1) -> Measured:
+        """Carry out a trial with several seeds, the first of which is the study's."""
+        first = self.conditions.seed
+        results = tuple(self.result(trial.with_seed(first + turn)) for turn in range(seeds))
+        return Measured(results, self._interval(results), tuple(self._scores(results)))
+
+    def _interval(self, results: Sequence[TrialResult]) -> Interval:
         """Return the mean score of several seeds of one trial, with its interval over resampled sentences."""
         references = self.evaluated.references
         counts = [self.metric.statistics(result.translations, references) for result in results]
@@ -191,8 +219,7 @@ class Trials:
 
         return intervals(mean, len(references))["score"]
 
-    def scores(self, results: Iterable[TrialResult]) -> list[float]:
-        """Return the score of each."""
+    def _scores(self, results: Iterable[TrialResult]) -> list[float]:
         return [self.metric.score(result.translations, self.evaluated.references).value for result in results]
 
 

@@ -23,7 +23,7 @@ from transduce.experiments.table_3 import (
     trial_of,
     verdict,
 )
-from transduce.experiments.trials import TrialResult
+from transduce.experiments.trials import Measured, TrialResult
 from transduce.models.catalog import build, read_model_table
 from transduce.models.interface import VocabularySizes
 
@@ -65,8 +65,9 @@ def _measured(losses: dict[str, list[float]]) -> list[MeasuredRow]:
     rows = []
     for row in ROWS:
         results = tuple(replace(result, perplexity=math.exp(loss)) for loss in losses[row.name])
-        bleu = row.bleu + 0.0
-        rows.append(MeasuredRow(row, results, Interval(bleu, bleu, bleu - 1, bleu + 1, 10), (bleu,) * len(results)))
+        bleu = row.bleu
+        found = Measured(results, Interval(bleu, bleu, bleu - 1, bleu + 1, 10), (bleu,) * len(results))
+        rows.append(MeasuredRow(row, found))
     return rows
 
 

@@ -110,7 +110,7 @@ def test_counted_operations_are_those_of_all_pairs(study: Trials) -> None:
 def test_the_score_of_seeds_is_their_mean(study: Trials, whole: TrialResult) -> None:
     references = [reference for [reference] in study.evaluated.references]
     perfect, wrong = (replace(whole, translations=tuple(lines)) for lines in (references, ["x"] * len(references)))
-    assert study.scores([perfect])[0] == pytest.approx(100)
-    found = study.score([perfect, wrong])
-    assert found.score == pytest.approx(np.mean(study.scores([perfect, wrong])))
+    assert study._scores([perfect])[0] == pytest.approx(100)
+    found = study._interval([perfect, wrong])
+    assert found.score == pytest.approx(np.mean(study._scores([perfect, wrong])))
     assert found.low <= found.score <= found.high
