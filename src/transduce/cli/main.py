@@ -25,7 +25,7 @@ from transduce.errors import MissingInput, StorageError, TransduceError, suggest
 
 COMMANDS = {
     "Train": {
-        "demo": "Train a small model on English pronunciation in about three minutes.",
+        "demo": "Train a small model in about three minutes: pronunciation, or what a pronoun means.",
         "prepare": "Filter and tokenise a corpus into memory-mapped files.",
         "train": "Train, fine-tune or resume a model.",
         "report": "Write an HTML report of a training run, or compare two runs.",
@@ -53,8 +53,8 @@ COMMANDS = {
 }
 """The commands by topic, with one line on each; the module of a command is imported when the command is run."""
 
-SHARED = {"demo": "reproduce", "embed": "predict", "import": "export", "positions": "inspect"}
-"""Short commands in the module of another one, as functions such as `demo_command`."""
+SHARED = {"embed": "predict", "import": "export", "positions": "inspect"}
+"""Short commands in the module of another one, as functions such as `embed_command`."""
 
 NAMES = tuple(name for commands in COMMANDS.values() for name in commands)
 

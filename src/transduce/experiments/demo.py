@@ -61,7 +61,7 @@ SETTINGS: Table = {
 def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], None] | None = None) -> Iterator[str]:
     """Train, test on unseen words, draw attention; yield lines to print. Replaces an earlier demo in the folder."""
     corpus = folder.parent / f"{folder.name}-corpus"
-    _remove_earlier(folder, corpus)
+    remove_earlier(folder, corpus)
     data = TranslationConfig.from_table(
         {**write_demo_corpus(corpus), "source_language": "en", "target_language": "arpabet"}, "the demo"
     )
@@ -92,20 +92,20 @@ def run_demo(folder: Path, reporter: Reporter, progress: Callable[[str, int], No
     yield f"  trained for        {seconds:.0f} s"
     yield f"attention of '{INSPECTED_WORD}': {picture}; every layer and head: {page}"
     yield "next steps:"
-    program = _program()
+    program = program_name()
     yield f"  echo transformer | {program} translate {folder}"
     yield f'  {program} inspect {folder} "attention"'
     yield f"  {program} train --source your.txt --target theirs.txt --output runs/yours"
 
 
-def _program() -> str:
+def program_name() -> str:
     """Return the command of this program: its name if the shell finds it, otherwise the path it was started from."""
     started = Path(sys.argv[0])
     is_itself = started.name == "transduce" and shutil.which("transduce") != str(started)
     return str(started) if is_itself else "transduce"
 
 
-def _remove_earlier(folder: Path, corpus: Path) -> None:
+def remove_earlier(folder: Path, corpus: Path) -> None:
     """Remove an earlier demo, but nothing else: a run is a demo if its training data is the demo's corpus."""
     if not folder.exists():
         return
