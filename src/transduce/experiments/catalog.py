@@ -72,6 +72,13 @@ EXPERIMENTS = {
     "warmup": Experiment(
         "Learning rates with and without warm-up: post-norm and pre-norm Transformers, ConvS2S.", "warmup"
     ),
+    "efficient-attention": Experiment(
+        "What windowed, strided, low-rank, linear, Performer and hashed attention lose on three tasks.",
+        "efficient_attention",
+    ),
+    "training-memory": Experiment(
+        "Activations by layer, gradient checkpointing and accumulation: peak memory and time.", "training_memory"
+    ),
     "table-2": Experiment(
         "Table 2 of the paper in small: every translator with the same counted operations of training.",
         "table_2",
