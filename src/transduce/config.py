@@ -62,6 +62,10 @@ def explain(error: pydantic.ValidationError, config: type[pydantic.BaseModel], w
         return f"{where}: {reason}"
     if first["type"] == "value_error" and isinstance(first["input"], Mapping):
         return f"{where}: {name}: {reason}"  # the error of a nested table
+    reason = reason.replace("Input should be", "it must be").replace("greater than or equal to", "at least")
+    reason = (
+        reason.replace("less than or equal to", "at most").replace("a valid ", "a ").replace("a integer", "an integer")
+    )
     return f"{where}: {name} = {brief(first['input'])} is invalid: {reason[0].lower()}{reason[1:]}"
 
 

@@ -171,8 +171,13 @@ def find_model(folder: Path) -> Path:
     except OSError as error:
         raise MissingInput(f"{folder}: cannot be read ({error.strerror}); check the path") from None
     if not there:
-        raise MissingInput(f"{folder}: no such folder; give a run or model folder")
+        what = "is a file" if folder.exists() else "no such folder"
+        raise MissingInput(f"{folder}: {what}; give a run or model folder")
     if (folder / CONFIG).exists():
+        if not (folder / MANIFEST).exists() and "model_type" in read_json(folder / CONFIG):
+            raise ModelFolderError(
+                f"{folder}: is a Hugging Face model; convert it with `transduce import {folder} --output FOLDER`"
+            )
         return folder
     if (folder / MODEL / CONFIG).exists():
         return folder / MODEL
@@ -181,7 +186,10 @@ def find_model(folder: Path) -> Path:
             f"{folder}: this run has no model yet; resume it with `transduce train --resume {folder}`, or make a model "
             f"from its checkpoints with `transduce train --finish {folder}`"
         )
-    raise ModelFolderError(f"{folder}: is neither a run nor a model folder (no {CONFIG})")
+    raise ModelFolderError(
+        f"{folder}: is neither a run nor a model folder (no {CONFIG}); give a folder of `transduce train` or "
+        "`transduce import`"
+    )
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:

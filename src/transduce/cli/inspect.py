@@ -80,7 +80,7 @@ def command(run: str, text: str | None, output: str, output_format: str, **optio
     place(loaded.model, device, run)
     drawn = {name: given.pop(name, None) for name in ("kind", "layer", "head")}
     records = [loaded.inspect(one, **given) for one in (EXAMPLE_PROMPTS if text is None else [text])]
-    files = save_records(records, output, **drawn)
+    files = save_records(records, output.removesuffix(".html").removesuffix(".png"), **drawn)
     if loaded.inspect_note:
         note(loaded.inspect_note)
     for number, (record, written) in enumerate(zip(records, files, strict=True), start=1):

@@ -163,7 +163,7 @@ def run(arguments: Sequence[str] | None = None, **extra: Any) -> int:
         return error.exit_code
     except click.ClickException as error:
         where = f" (see `{error.ctx.command_path} --help`)" if isinstance(error, click.UsageError) and error.ctx else ""
-        return _print_error(error.format_message() + where, error.exit_code)
+        return _print_error(error.format_message().replace("\n\t", " ") + where, error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _print_error("interrupted", 128 + signal.SIGINT, label="")
     except (Stopped, BrokenPipeError) as error:

@@ -218,6 +218,11 @@ def corpus_tables(options: dict[str, Any]) -> Table:
     found: Table = {}
     for name in ("train", *CORPORA):
         corpus = {form: options[f"{name}_{form}"] for form in FORMS if options[f"{name}_{form}"]}
+        if "text" in corpus and len(corpus) > 1:
+            other = next(form for form in FORMS if form in corpus)
+            raise SettingsError(
+                f"give pairs (--{other}) or plain text (--text), not both; a model learns from one kind"
+            )
         if corpus:
             found[name] = corpus
     if options["extra_validation"] is not None:

@@ -120,6 +120,15 @@ class PlainTextConfig(DataConfig):
     block_size: int | None = pydantic.Field(default=None, ge=2, le=1_000_000)
     """Tokens that the model reads at once; by default as many as its positions allow, or 256."""
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _reject_filters(cls, table: Any) -> Any:
+        for name in FilteredDataConfig.model_fields.keys() - DataConfig.model_fields.keys():
+            if isinstance(table, dict) and name in table:
+                instead = "; set validation_fraction" if name == "validation_max_size" else ""
+                raise ValueError(f"plain text has no setting '{name}', which is for pairs and examples{instead}")
+        return table
+
 
 def reads_stdin(corpus: Any) -> bool:
     """Whether a corpus is read from standard input."""

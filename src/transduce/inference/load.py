@@ -15,9 +15,9 @@ from transduce.model_folder import ModelFolder, load_model
 
 Task = Literal["translation", "language_modeling", "text_encoding"]
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "translation": ("a translation model", ("translate",)),
-    "language_modeling": ("a language model", ("generate",)),
-    "text_encoding": ("a text encoder", ("predict", "embed")),
+    "translation": ("a translation model", ("translate {}", "score {} --path PAIRS")),
+    "language_modeling": ("a language model", ("generate {}", "score {} --text FILE")),
+    "text_encoding": ("a text encoder", ("predict {}", "embed {}")),
 }
 """What a folder of each task holds, and the commands for it."""
 
@@ -62,6 +62,6 @@ def _load_task(folder: str | Path, task: Task) -> ModelFolder:
     contents = load_model(Path(folder))
     if contents.task != task:
         holds, commands = COMMANDS[contents.task]
-        use = " or ".join(f"`transduce {command} {folder}`" for command in commands)
+        use = " or ".join(f"`transduce {command.format(folder)}`" for command in commands)
         raise SettingsError(f"{folder}: holds {holds}, not {COMMANDS[task][0]}; use {use}")
     return contents

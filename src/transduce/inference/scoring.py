@@ -231,7 +231,7 @@ def rerank_lists(
         candidates = next(given, None)
         if candidates is None or candidates.line != number:
             raise DataError(
-                f"{nbest}: has no candidate for line {number} of {source}; each line needs at least one, even if empty"
+                f"{nbest}: has no candidate for line {number} of {source}, counted from 0; give each line at least one"
             )
         yield number, rerank(translator, text, candidates.texts)[:n_best]
     left = next(given, None)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from transduce.config import Config, Table
-from transduce.errors import ModelFolderError, SettingsError, brief, suggestion
+from transduce.errors import ModelFolderError, SettingsError, brief
 from transduce.interop import torch_transformer
 from transduce.interop.gguf import GgufFile
 from transduce.interop.huggingface.architecture import (
@@ -161,7 +161,8 @@ def _architecture(settings: Settings) -> Architecture:
         return torch_transformer.architecture(settings)
     if kind not in ARCHITECTURES:
         raise ModelFolderError(
-            f"{settings.where}: model_type = {kind!r} cannot be imported{suggestion(kind, [*ARCHITECTURES, TORCH])}"
+            f"{settings.where}: model_type = {kind!r} cannot be imported; supported: "
+            f"{', '.join(sorted([*ARCHITECTURES, TORCH]))}"
         )
     return ARCHITECTURES[kind]
 

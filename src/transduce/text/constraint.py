@@ -102,7 +102,7 @@ class TokenConstraints:
         prefix = next(self._prefixes, None)
         if prefix is None:
             raise DataError(
-                f"only {self._lines - 1:,} prefixes, but there are more lines; give one per line, empty if need be"
+                f"there are more lines than prefixes ({self._lines - 1:,}); give one prefix per line, empty for none"
             )
         return self._tokens(prefix, f"line {self._lines:,}: the prefix '{prefix}' cannot be used") if prefix else []
 
@@ -116,7 +116,7 @@ class TokenConstraints:
         if self._prefixes is None or self._is_repeated:
             return
         if next(self._prefixes, None) is not None:
-            raise DataError(f"more prefixes than the {self._lines:,} lines; give one per line")
+            raise DataError(f"there are more prefixes than lines ({self._lines:,}); give one prefix per line")
 
     def required(self, source: str) -> list[list[int]]:
         """Return the phrases that the translation of a text must contain, in tokens."""

@@ -188,8 +188,8 @@ def _read_tsv(files: CorpusFiles, path: str) -> Iterator[Pair]:
         source, target = (int(column) for column in wanted)
         if max(source, target) >= len(cells):
             raise DataError(
-                f"{shown(path)}:{number}: no column {max(source, target)} (counted from 0), the line has "
-                f"{len(cells)}; fix the line or choose other columns"
+                f"{shown(path)}:{number}: no column {max(source, target)}: the line has {len(cells)} tab-separated "
+                "columns, counted from 0; fix the line or choose other columns"
             )
         yield Pair(cells[source], cells[target], number)
 

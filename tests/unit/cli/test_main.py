@@ -179,3 +179,34 @@ def test_output_is_utf_8_in_every_locale(place: Path) -> None:
     done = subprocess.run(bad, env=environment, check=False, capture_output=True)
     assert done.returncode == 66
     assert "error: größe.tsv: " in done.stderr.decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["translate", "file.txt"], "file.txt: is a file"),
+        (["translate", "downloaded"], "transduce import downloaded"),
+        (
+            ["train", "--path", "p.tsv", "--text", "file.txt", "--output", "run"],
+            "pairs (--path) or plain text (--text)",
+        ),
+        (["prepare", "--recipe", "text.toml", "--output", "out"], "set validation_fraction"),
+        (["export", "downloaded"], "Choose from: ctranslate2, huggingface"),
+        (["import", "downloaded", "--output", "out"], "'llava' cannot be imported; supported: "),
+    ],
+)
+def test_an_error_names_the_remedy(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "downloaded").mkdir()
+    (tmp_path / "downloaded/config.json").write_text('{"model_type": "llava"}', encoding="utf-8")
+    (tmp_path / "file.txt").write_text("a b\n", encoding="utf-8")
+    recipe = '[data]\ntrain = {text = "file.txt"}\nvalidation_max_size = 10\n'
+    (tmp_path / "text.toml").write_text(recipe, encoding="utf-8")
+    assert run(arguments) != 0
+    assert words in capsys.readouterr().err

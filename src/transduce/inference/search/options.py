@@ -82,7 +82,7 @@ class SearchOptions(Config):
             raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; change one of them")
         unused = {name for name in SAMPLING_OPTIONS if getattr(self, name) != type(self).model_fields[name].default}
         if unused and self.method != "sample":
-            raise ValueError(f"{min(unused)} needs the method 'sample', not '{self.method}'; choose that method")
+            raise ValueError(f"{min(unused)} is for sampling, but the method is '{self.method}'; choose 'sample'")
         if self.beam_groups > 1 and (self.method != "beam" or self.beam_size % self.beam_groups):
             raise ValueError(
                 f"beam_groups {self.beam_groups} needs a beam_size that is divisible by it; change one of them"

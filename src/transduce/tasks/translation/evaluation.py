@@ -94,7 +94,7 @@ def read_test_set(source: str | None, targets: Sequence[str], path: str | None) 
         test = TestSet(list(together), list(together.values()), places)
     else:
         if source is None or not targets:
-            raise SettingsError("no test set is given; use --source and --target, or --path")
+            raise SettingsError("no test set: give --source and --target, or --path")
         first, *others = targets  # every file is read once: it may be a pipe
         pairs = list(read_pairs(CorpusFiles.from_table({"source": source, "target": first}, "the command line")))
         columns = [[pair.target for pair in pairs], *(list(read_lines(other)) for other in others)]
