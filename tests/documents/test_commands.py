@@ -82,7 +82,7 @@ def command_of(verb: str) -> click.Command:
     return command
 
 
-def test_every_command_has_a_guide_and_answers_to_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_a_guide_and_a_help_page(capsys: pytest.CaptureFixture[str]) -> None:
     guides = {words[1] for page, words in SHOWN if "reference" not in page and own(words)[0] == "transduce"}
     for verb in program.list_commands(CONTEXT):
         assert verb in guides or verb == "demo", f"no guide shows {verb}"

@@ -148,7 +148,7 @@ def test_counts_do_not_depend_on_windows(
     assert "empty lines: 2 (11 lines" in printed[0] and "unknown source tokens: " in printed[0]
 
 
-def test_ctranslate2_answers_two_windows_at_a_time_in_order(
+def test_ctranslate2_translates_two_windows_at_a_time_in_order(
     small_windows: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")

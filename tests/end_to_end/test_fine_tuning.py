@@ -20,7 +20,7 @@ def recipe(place: Path, tables: Table) -> Recipe:
     return read_recipe(place / "new.toml")[0]
 
 
-def test_a_reader_takes_what_fits_and_its_head_is_new(tmp_path: Path) -> None:
+def test_a_text_encoder_takes_what_fits_and_its_head_is_new(tmp_path: Path) -> None:
     train(recipe_of(tmp_path, "mask"), tmp_path / "read")
     (tmp_path / "tag").write_text(text("tag"))
     tables = merge(TABLES, {"data": {"objective": "tag", "train": {"path": str(tmp_path / "tag")}}})

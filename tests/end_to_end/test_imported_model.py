@@ -91,7 +91,7 @@ def test_text_goes_in_and_comes_out(name: str) -> None:
     assert translator.counts.unknown == 0
 
 
-def test_answers_begin_with_their_language() -> None:
+def test_translations_begin_with_their_language() -> None:
     translator = copier("m2m")
     seen = requests_of(translator)
     translator.translate([f"{WORDS}. The fox jumps."], constraints=Constraints(prefixes=["the quick"]))
@@ -144,7 +144,7 @@ def test_attention_shows_languages_too(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not is_installed(), reason="CTranslate2 is not installed; the extra 'fast' brings it")
 @pytest.mark.parametrize("name", ["marian", "t5"])
-def test_ctranslate2_answers_the_same(name: str, tmp_path: Path) -> None:
+def test_ctranslate2_translates_the_same(name: str, tmp_path: Path) -> None:
     translator = transduce.load(random_model(name, tmp_path / "model"))
     lines = CORPUS[:5]
     ours = translator.translate(lines, n_best=2, max_length=9, split=False)

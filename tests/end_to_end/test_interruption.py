@@ -133,7 +133,7 @@ def test_translate_that_is_stopped_leaves_no_half_file_and_no_abort(place: Path)
     assert not [path for path in place.iterdir() if "out" in path.name]
 
 
-def test_a_reader_who_goes_away_ends_it_quietly(place: Path) -> None:
+def test_a_closed_pipe_ends_it_quietly(place: Path) -> None:
     process = start("translate", "run", stdin=subprocess.PIPE)
     assert process.stdin and process.stdout and process.stderr
     process.stdin.write(b"a b\n")

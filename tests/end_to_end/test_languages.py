@@ -117,7 +117,7 @@ def test_tags_stay_where_words_are_cut_at_random(many: Path) -> None:
     assert seen == len(prepared.train)
 
 
-def test_a_language_is_asked_for(many: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_language_is_selected(many: Path, capsys: pytest.CaptureFixture[str]) -> None:
     translator = transduce.load("many")
     wanted = {to: translator.translate(["a b c", "", "d e f g"], target_language=to) for to in ("copy", "reverse")}
     for to, lines in wanted.items():
@@ -193,12 +193,12 @@ def test_heads_are_looked_at_while_it_translates_into_a_language(many: Path) -> 
     assert tables[0] != tables[1]
 
 
-def test_a_model_of_one_language_cannot_be_asked(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_one_language_takes_no_target_language(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["translate", "run", "a.txt", "--target-language", "de"]) == 2
     assert "cannot translate into 'de'" in complaint(capsys.readouterr())
 
 
-def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
+def test_ctranslate2_is_not_taken_for_translations_that_begin_with_a_tag(
     many: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And the search stays the model's own."""
@@ -230,7 +230,7 @@ def test_ctranslate2_is_not_taken_for_answers_that_begin_with_a_tag(
     assert "PyTorch was used instead of CTranslate2" in message[1].err
 
 
-def test_a_tag_may_be_what_an_answer_begins_with(many: Path) -> None:
+def test_a_tag_may_be_what_a_translation_begins_with(many: Path) -> None:
     """As M2M100 has it: the source's language before the source, the wanted one first of what is written."""
     tags = transduce.load("many").source.tags
     notes = {"place": "target", "target_tokens": tags, "source_tokens": {"copy": tags["copy"]}}

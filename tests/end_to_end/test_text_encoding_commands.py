@@ -144,7 +144,7 @@ def test_vectors_are_the_same_as_npy_and_as_json(
         ("mask", {"loss", "perplexity", "accuracy"}),
     ],
 )
-def test_a_reader_is_evaluated_on_a_file_of_its_task(
+def test_a_text_encoder_is_evaluated_on_a_file_of_its_task(
     readers: Path, task: str, names: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["evaluate", str(readers / task), "--path", str(readers / FILES[task]), "--format", "json"]) == 0
@@ -188,7 +188,7 @@ def test_examples_are_prepared_by_themselves(readers: Path, tmp_path: Path, caps
     assert "word_accuracy" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_tagger_starts_from_the_encoder_of_a_pre_trained_reader(
+def test_a_tagger_starts_from_the_encoder_of_a_pre_trained_text_encoder(
     readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same weights but for the head's, the same tokenizer, and not one update that changes the encoder."""
@@ -208,7 +208,7 @@ def test_a_tagger_starts_from_the_encoder_of_a_pre_trained_reader(
     assert all(torch.equal(old[name], new[name]) for name in shared)
 
 
-def test_a_reader_s_older_examples_are_not_watched_and_it_says_so(
+def test_earlier_examples_of_a_text_encoder_are_not_validated_with_a_note(
     readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither by the option nor by the recipe, whether it begins with a folder or from chance."""
@@ -227,7 +227,7 @@ def test_a_reader_s_older_examples_are_not_watched_and_it_says_so(
         assert not (tmp_path / "run").exists()
 
 
-def test_a_translator_does_not_watch_what_a_reader_learned_from(
+def test_a_translator_does_not_validate_on_examples_of_a_text_encoder(
     readers: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = str(readers / "tag")
@@ -244,7 +244,7 @@ def test_a_file_of_which_nothing_can_be_used_is_named(tmp_path: Path, capsys: py
     assert f"{tmp_path / 'a.tsv'}: " in error and "7 examples" in error and "classify" in error
 
 
-def test_a_reader_shows_where_it_looked(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_encoder_shows_its_attention(readers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot: pip install 'transduce[plot]' removes this skip")
     output = str(tmp_path / "look")
     assert run(["inspect", str(readers / "classify"), "the film", "--second", "was fine", "--output", output]) == 0
@@ -316,7 +316,7 @@ validate_every = 2
 """
 
 
-def test_a_story_is_answered_and_each_hop_s_look_is_printed(
+def test_a_story_is_answered_and_the_attention_of_each_hop_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -340,7 +340,7 @@ def test_a_story_is_answered_and_each_hop_s_look_is_printed(
     assert "error: " in capsys.readouterr().err
 
 
-def test_a_universal_reader_answers_stories_and_labels_texts_and_pairs(
+def test_a_universal_encoder_answers_stories_and_labels_texts_and_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -106,7 +106,7 @@ REGULARISED: dict[str, Any] = {
     [*((task, {}) for task in TASKS), ("mask", REGULARISED), ("answer", REGULARISED)],
     ids=[*TASKS, "mask-regularised", "answer-regularised"],
 )
-def test_a_reader_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
+def test_a_text_encoder_that_is_stopped_and_resumed_is_the_same_run_bit_by_bit(
     corpora: dict[str, tuple[Recipe, Prepared]], task: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = trainer(corpora, task, tmp_path / "whole", **changes)
@@ -201,7 +201,7 @@ def test_validation_hides_the_same_pieces_each_time(
     ("task", "metric", "least"),
     [("classify", "label_accuracy", 0.95), ("tag", "span_f1", 0.9), ("answer", "exact_match", 0.7)],
 )
-def test_readers_learn_what_they_are_taught_and_the_folder_says_it_again(
+def test_text_encoders_learn_their_task_and_the_loaded_folder_agrees(
     task: str, metric: str, least: float, tmp_path: Path
 ) -> None:
     changes: Table = {

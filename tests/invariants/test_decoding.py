@@ -58,7 +58,7 @@ def test_a_beam_of_one_is_greedy(case: Case, model: AnyTransducer, end: int) -> 
 
 
 @pytest.mark.parametrize("penalty", LENGTH_PENALTIES)
-def test_the_score_of_an_answer_is_the_score_of_its_tokens_forced_through_forward(
+def test_the_score_of_a_hypothesis_is_that_of_its_tokens_in_forward(
     case: Case, model: AnyTransducer, end: int, penalty: str
 ) -> None:
     asked = sources(case)
@@ -106,7 +106,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_save_load_save_gives_identical_files_and_answers(case: Case, tmp_path: Path) -> None:
+def test_save_load_save_gives_identical_files_and_outputs(case: Case, tmp_path: Path) -> None:
     """Bit by bit: every file, the manifest too, and what the loaded model computes."""
     model = build(case.config, case.sizes, seed=3).eval()
     notes = {"source_language": "xx", "target_language": None, "search": {"beam_size": 3}}

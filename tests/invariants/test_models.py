@@ -208,7 +208,7 @@ def test_select_does_what_beam_search_asks(case: Case, model: AnyTransducer) -> 
     close(hidden, whole(model, longer, source[[0, 2]].repeat_interleave(3, dim=0))[:, 4:])
 
 
-def test_beams_may_die_out_for_as_long_as_an_answer_takes(case: Case, model: AnyTransducer) -> None:
+def test_beams_may_die_out_at_any_step(case: Case, model: AnyTransducer) -> None:
     """Rows go on from each other after every token, and a sentence leaves: what each has read stays what it was."""
     width, length, generator = 3, 29, torch.Generator().manual_seed(7)
     source, kept = draw_source(case, LENGTHS), torch.arange(ROWS)

@@ -74,7 +74,7 @@ def draw() -> tuple[Tensor, Tensor, Tensor]:
     return tokens.masked_fill(~allowed, PAD), allowed, segments
 
 
-def test_every_reader_has_a_case() -> None:
+def test_every_text_encoder_has_a_case() -> None:
     assert {name for name, entry in MODELS.items() if issubclass(entry.model, EncoderModel)} == READERS  # type: ignore[arg-type]
     heads = {config.head for _, config in CASES if isinstance(config, BertConfig)}
     assert heads == {"none", "language", "labels", "tags", "span"}

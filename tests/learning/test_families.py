@@ -92,7 +92,7 @@ def test_a_t5_copies_sequences_it_has_never_seen(tmp_path: Path) -> None:
     ],
     ids=lambda model: model["preset"],
 )
-def test_a_reader_labels_every_word_with_the_one_that_stands_opposite(tmp_path: Path, model: Table) -> None:
+def test_a_text_encoder_labels_every_word_with_the_one_that_stands_opposite(tmp_path: Path, model: Table) -> None:
     seen = frozenset(source for source, _ in write(tmp_path / "train.conll", TASK))
     unseen = write(tmp_path / "test.conll", TASK.but(seed=7, size=1000, min_length=4), seen)
     assert len(unseen) > 500

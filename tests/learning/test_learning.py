@@ -178,7 +178,9 @@ STORIES: Table = {
 }
 
 
-def test_questions_about_unseen_stories_are_answered_and_the_fact_that_answers_is_looked_at(tmp_path: Path) -> None:
+def test_questions_about_unseen_stories_are_answered_by_attending_to_the_right_fact(
+    tmp_path: Path,
+) -> None:
     for name, seed in (("train", 1), ("test", 2)):
         (tmp_path / name).write_text("\n".join(simple_stories(2000 if name == "train" else 300, seed)))
     data = {"objective": "classify", "train": {"path": str(tmp_path / "train"), "format": "babi"}, "duplicates": "keep"}

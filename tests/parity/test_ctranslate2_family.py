@@ -60,7 +60,7 @@ def test_a_language_model_gives_the_same_scores(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
-def test_a_reader_gives_the_same_vectors(activation: Any, tmp_path: Path) -> None:
+def test_a_text_encoder_gives_the_same_vectors(activation: Any, tmp_path: Path) -> None:
     config = BertConfig(model_dim=16, num_heads=2, ffn_dim=24, num_layers=2, max_positions=32, activation=activation)
     contents = folder(config)
     export(contents, tmp_path / "out")

@@ -154,7 +154,7 @@ def test_a_language_model_goes_on_as_theirs_and_comes_back(
     assert _same_weights(again, theirs)
 
 
-def test_a_reader_gives_their_vectors_and_comes_back(tmp_path: Path) -> None:
+def test_a_text_encoder_gives_their_vectors_and_comes_back(tmp_path: Path) -> None:
     folder = folders.bert(tmp_path / "theirs")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     theirs = model_of(folder, **sizes, max_position_embeddings=64)
@@ -238,7 +238,7 @@ def test_what_was_trained_here_goes_on_the_same_there_and_comes_back(prompt_star
     assert len(set(expected)) > 1
 
 
-def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path) -> None:
+def test_a_text_encoder_trained_here_predicts_the_same_there_and_comes_back(tmp_path: Path) -> None:
     config = TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1)
     tokenizer = train_encoder_tokenizer(config, [*TEXTS] * 3)
     settings = BertConfig(
@@ -262,7 +262,7 @@ def test_a_reader_trained_here_says_the_same_there_and_comes_back(tmp_path: Path
             assert message.probability == pytest.approx(float(chance), abs=1e-6)
 
 
-def test_how_a_reader_read_comes_back_and_nonsense_does_not(tmp_path: Path) -> None:
+def test_the_encoding_of_a_text_encoder_comes_back_and_nonsense_does_not(tmp_path: Path) -> None:
     tokenizer = train_encoder_tokenizer(TokenizerConfig(kind="wordpiece", vocab_size=120, min_frequency=1), TEXTS * 3)
     settings = BertConfig(model_dim=16, num_heads=2, ffn_dim=24, num_layers=1, max_positions=64, head="span")
     habits = {"max_length": 40, "stride": 7, "allow_no_answer": True}
@@ -325,7 +325,7 @@ def test_settings_that_do_not_fit_are_rejected_by_name_and_nothing_is_written(
     ],
     ids=str,
 )
-def test_a_readers_settings_that_make_no_sense_are_rejected(
+def test_a_text_encoders_settings_that_make_no_sense_are_rejected(
     change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     folder = folders.bert(tmp_path / "theirs")

@@ -23,7 +23,7 @@ from transduce.run import train
 from transduce.storage.journal import read_journal
 
 
-def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Path) -> None:
+def test_m2m100_translates_between_the_languages_that_are_requested(tmp_path: Path) -> None:
     folder = folders.m2m100(tmp_path / "theirs")
     theirs = model_of(folder, **SIDES, activation_function="relu")
     known = transformers.M2M100Tokenizer.from_pretrained(folder)
@@ -54,7 +54,7 @@ def test_m2m100_translates_between_the_languages_that_are_asked_for(tmp_path: Pa
         ours.translate(TEXTS, target_language="klingon")
 
 
-def test_nllb_begins_with_the_language_that_is_asked_for(tmp_path: Path) -> None:
+def test_nllb_begins_with_the_language_that_is_requested(tmp_path: Path) -> None:
     """`--target-language` is their `generate(forced_bos_token_id=…)`, `--source-language` their `src_lang`."""
     folder = folders.nllb(tmp_path / "theirs")
     theirs = model_of(folder, **SIDES, activation_function="relu")
@@ -100,7 +100,7 @@ def nllb_tokenizer(folder: Path, language: str) -> transformers.PreTrainedTokeni
     return found
 
 
-def test_marian_reads_the_tag_of_the_language_that_is_asked_for(tmp_path: Path) -> None:
+def test_marian_reads_the_tag_of_the_language_that_is_requested(tmp_path: Path) -> None:
     """`--target-language deu` puts `>>deu<<` before the source, as `transformers` reads it there."""
     folder = folders.marian(tmp_path / "theirs")
     theirs = model_of(folder, **SIDES, activation_function="swish")

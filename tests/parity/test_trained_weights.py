@@ -77,7 +77,7 @@ def positions(length: int, dim: int) -> torch.Tensor:
     return torch.cat([angle.sin(), angle.cos()], dim=1)
 
 
-def test_four_answers_and_their_scores_are_those_of_ctranslate2() -> None:
+def test_four_hypotheses_and_their_scores_are_those_of_ctranslate2() -> None:
     if not FOLDER.is_dir():
         pytest.skip("needs shared/data/weights-ct2-aren-transliteration beside the project; put it there")
     source, target = ((FOLDER / f"{side}_vocabulary.txt").read_text().split("\n") for side in ("source", "target"))

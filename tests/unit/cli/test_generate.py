@@ -56,7 +56,7 @@ def test_prompts_come_from_a_file_or_from_standard_input(
     assert texts(capsys) == found[2:]
 
 
-def test_several_answers_have_scores_in_json(writer: str, capsys: Capture) -> None:
+def test_several_translations_have_scores_in_json(writer: str, capsys: Capture) -> None:
     assert (
         run(["generate", writer, "the", "--beam-size", "4", "--n-best", "3", "--max-length", "4", "--format", "json"])
         == 0

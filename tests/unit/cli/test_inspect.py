@@ -85,7 +85,7 @@ threads = 1
 """
 
 
-def test_a_turing_machine_of_several_languages_is_asked_for_one(
+def test_a_turing_machine_of_several_languages_needs_a_target_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -76,7 +76,7 @@ def test_a_line_break_that_a_model_says_does_not_break_the_lines(
     assert (place / "out.txt").read_text().startswith("x  y ")
 
 
-def test_several_answers_are_numbered_by_line_with_scores(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_translations_are_numbered_by_line_with_scores(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "x").write_text("a b\n\nc\n")
     assert run(["translate", "run", "x", "--n-best", "3"]) == 0
     rows = [
@@ -232,7 +232,7 @@ def test_ctranslate2_searches_where_it_does_what_was_asked(place: Path, capsys: 
     assert run(["translate", "run", "a.txt", "--int8", "--engine", "torch"]) == 2
 
 
-def test_ctranslate2_searches_in_its_own_way_where_it_was_asked_for(
+def test_ctranslate2_uses_its_own_beam_search_where_it_was_requested(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed; pip install 'transduce[fast]'")

@@ -30,7 +30,7 @@ def asked_for(blocks: Blocks) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("epoch", range(4))
-def test_every_token_is_asked_for_once_in_an_epoch_after_the_one_before_it(epoch: int) -> None:
+def test_every_token_is_a_target_once_in_an_epoch_after_the_one_before_it(epoch: int) -> None:
     found = asked_for(store().of_epoch(seed=1, epoch=epoch).blocks)
     assert Counter(token for _, token in found) == Counter(STREAM.tolist())
     first = 1000

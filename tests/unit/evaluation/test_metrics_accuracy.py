@@ -90,7 +90,7 @@ def test_spaces_between_symbols_do_not_make_a_word_wrong() -> None:
     assert exact_match(["K  AE T"], [["K AE T"]]) == 0
 
 
-def test_an_empty_answer_is_all_deletions_and_nonsense_may_pass_one() -> None:
+def test_an_empty_hypothesis_is_all_deletions_and_a_rate_may_exceed_one() -> None:
     assert phoneme_error_rate([""], [["K AE T"]]) == 1
     assert phoneme_error_rate(["A B C D E"], [["K"]]) == 5
 

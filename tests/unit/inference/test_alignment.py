@@ -62,7 +62,7 @@ def test_aligning_attaches_no_hooks_to_the_model(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_recurrent_model_that_attends_can_be_asked_too() -> None:
+def test_a_recurrent_model_with_attention_is_aligned_too() -> None:
     weights = cross_attention(rnn(), SOURCES, TARGETS, SPECIALS, SPECIALS)
     assert [found.shape for found in weights] == [(3, 5), (5, 2)]
 
@@ -101,7 +101,7 @@ def test_coverage_is_nought_for_what_was_read_and_falls_with_what_was_not() -> N
     assert np.isfinite(uncovered(np.zeros((0, 3), dtype=np.float32)))
 
 
-def test_coverage_takes_its_penalty_off_every_answer_and_sorts_them_again() -> None:
+def test_coverage_takes_its_penalty_off_every_hypothesis_and_sorts_them_again() -> None:
     model = transformer()
 
     def found(coverage: float) -> list[Hypothesis]:

@@ -151,7 +151,7 @@ def test_lengths_stop_strings_and_forbidden_words() -> None:
     assert unwanted not in without.split() and without.split()
 
 
-def test_the_text_of_an_answer_goes_on_where_the_prompt_ended() -> None:
+def test_a_continuation_starts_where_the_prompt_ended() -> None:
     generator = Generator(writer("bpe"))
     (rest,) = generator.generate(["the ca"], method="greedy", max_length=5)
     tokens = generator.tokenizer.encode("the ca")

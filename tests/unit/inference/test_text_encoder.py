@@ -41,7 +41,7 @@ def reader(tokenizer: Tokenizer, head: str, notes: dict[str, Any] | None = None)
 
 
 @pytest.mark.parametrize("head", ["labels", "tags", "span"])
-def test_answers_come_in_order_and_do_not_depend_on_the_batch(
+def test_translations_come_in_order_and_do_not_depend_on_the_batch(
     tokenizer: Tokenizer, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = reader(tokenizer, head)

@@ -27,14 +27,14 @@ def requests(count: int = 23) -> list[Request]:
 
 
 @pytest.mark.parametrize("budget", [1, 37, 4096])
-def test_answers_come_in_the_order_of_the_requests_whatever_the_batches(budget: int) -> None:
+def test_hypotheses_come_in_the_order_of_the_requests_whatever_the_batches(budget: int) -> None:
     row = random_table(seed=1)
     found = TorchEngine(Toy(row), SPECIALS, SPECIALS, tokens_per_batch=budget).translate(requests())
     expected = [translate(Toy(row), request.source, **request.options.model_dump()) for request in requests()]
     assert found == expected
 
 
-def test_no_requests_give_no_answers() -> None:
+def test_no_requests_give_no_hypotheses() -> None:
     assert TorchEngine(Toy(random_table(1)), SPECIALS, SPECIALS).translate([]) == []
 
 
@@ -49,13 +49,13 @@ def test_batches_fit_the_budget_and_one_too_large_stands_alone(threads: int) -> 
     assert max(map(len, batches)) > 1
 
 
-def test_what_an_answer_begins_with_counts_for_the_budget() -> None:
+def test_prefixes_count_for_the_token_budget() -> None:
     asked = [Request(number, [4], SearchOptions(method="greedy", max_length=2), prefix=[5] * 8) for number in range(6)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS, tokens_per_batch=20)
     assert [len(batch) for batch in engine._batches(asked, threads=1)] == [2, 2, 2]
 
 
-def test_a_long_text_behind_a_short_one_is_not_asked_for_a_thousand_times_at_once() -> None:
+def test_a_long_text_behind_a_short_one_does_not_fill_a_batch_a_thousand_times() -> None:
     wished = SearchOptions(method="sample", n_best=16, max_length=200)
     asked = [Request(number, (), wished, prefix=[5] * 3, first=1) for number in range(64)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)
@@ -64,7 +64,7 @@ def test_a_long_text_behind_a_short_one_is_not_asked_for_a_thousand_times_at_onc
     assert sum(map(len, batches)) == 64 and len(batches) < 10
 
 
-def test_threads_get_batches_of_about_equal_cost_and_the_same_answers() -> None:
+def test_threads_get_batches_of_about_equal_cost_and_the_same_hypotheses() -> None:
     asked = [Request(number, [4] * (number % 7), SearchOptions(beam_size=3, max_length=4)) for number in range(40)]
     engine = TorchEngine(Toy(random_table(seed=2)), SPECIALS, SPECIALS)
     sizes = [sum(len(request.source) + 1 for request in batch) for batch in engine._batches(asked, 4)]
@@ -103,7 +103,7 @@ def test_two_requests_with_one_id_are_our_mistake() -> None:
         TorchEngine(Toy(random_table(1)), SPECIALS, SPECIALS).translate(twice)
 
 
-def test_hypotheses_do_not_depend_on_who_else_is_asked_for() -> None:
+def test_hypotheses_do_not_depend_on_other_requests() -> None:
     row = random_table(seed=9)
     engine = TorchEngine(Toy(row), SPECIALS, SPECIALS)
     everybody = dict(zip((request.id for request in requests()), engine.translate(requests()), strict=True))

@@ -138,7 +138,7 @@ def test_a_line_at_the_limit_is_read_whole() -> None:
     assert translator.counts.split == 1
 
 
-def test_nbest_gives_that_many_answers_with_scores_best_first() -> None:
+def test_n_best_gives_that_many_translations_with_scores_best_first() -> None:
     answers = copier("word").translate(["ten small cats", "", "dog"], beam_size=5, n_best=3)
     assert [len(several) for several in answers] == [3, 1, 3]
     assert [several[0].text for several in answers] == ["ten small cats", "", "dog"]
@@ -148,7 +148,7 @@ def test_nbest_gives_that_many_answers_with_scores_best_first() -> None:
         assert [a.score for a in several] == sorted((a.score for a in several), reverse=True)
 
 
-def test_the_answers_of_a_line_in_parts_are_the_parts_answers_joined() -> None:
+def test_the_translations_of_a_line_in_parts_are_the_parts_translations_joined() -> None:
     whole = copier("word", 4)
     found = whole.translate(["ten small cats sleep under one"], n_best=2)[0]
     left, right = copier("word", 4).translate(["ten small cats", "sleep under one"], n_best=2)
@@ -321,7 +321,7 @@ def test_a_space_where_a_long_line_ends_asks_the_model_nothing() -> None:
     assert [len(request.source) for request in requests] == [5]
 
 
-def test_a_prefix_does_not_use_up_the_length_of_an_answer() -> None:
+def test_a_prefix_does_not_use_up_the_length_of_a_translation() -> None:
     (expected_message,) = copier("word").translate(
         ["the lazy dog"], constraints=Constraints(prefixes=["the " * 80 + "the"]), max_length=2
     )
@@ -350,7 +350,7 @@ def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path
     assert len(expected_message[0][3].split()) >= 70
 
 
-def test_models_of_different_tokenizers_do_not_answer_together(tmp_path: Path) -> None:
+def test_models_of_different_tokenizers_are_no_ensemble(tmp_path: Path) -> None:
     """Vocabularies of one size with other pieces in them would pass unnoticed otherwise."""
     for name, kind in (("one", "bpe"), ("other", "unigram")):
         config = TransformerConfig(model_dim=8, num_heads=2, ffn_dim=8, num_layers=1)

@@ -84,7 +84,7 @@ def test_what_is_to_be_kept_is_put_back_where_the_model_does_not_copy_it() -> No
 
 
 @pytest.mark.parametrize("kind", ["bpe", "character"])
-def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
+def test_every_translation_of_an_n_best_list_has_the_placeholders(kind: str) -> None:
     """The best answer copies all; some others of the same search do not, and are replaced."""
     line, translator = "the {name} fox", copier(kind, max_length=20)
     (plain,) = translator.translate([line], n_best=4)
@@ -99,7 +99,7 @@ def test_every_one_of_several_answers_has_what_is_kept(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "character"])
-def test_an_answer_ends_before_a_stop_string(kind: str) -> None:
+def test_a_translation_ends_before_a_stop_string(kind: str) -> None:
     translator = copier(kind)
     answers = translator.translate(
         ["the quick brown fox", "one old tree"], constraints=Constraints(stop_at=["brown", "k br"]), beam_size=2
@@ -117,7 +117,9 @@ def test_words_are_aligned_also_over_sentences_and_parts(kind: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 4])
-def test_signs_that_a_tokenizer_sets_apart_are_words_of_its_answer_and_not_of_the_source(limit: int | None) -> None:
+def test_signs_that_a_tokenizer_sets_apart_are_words_of_its_translation_and_not_of_the_source(
+    limit: int | None,
+) -> None:
     """A model that copies says "the quick ( brown ) fox", its brackets unknown, of a source of four words."""
     ((answer,),) = copier("wordpiece", limit).translate(["the quick (brown) fox"], n_best=1, align=True)
     assert answer.text == "the quick <unk> brown <unk> fox"

@@ -36,7 +36,7 @@ def attention_flops(queries: int, keys: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["bert_mini", "universal_encoder", "memn2n"])
-def test_a_reader_s_bill_knows_no_target(name: str) -> None:
+def test_the_cost_of_a_text_encoder_has_no_target(name: str) -> None:
     config = catalog.preset(name)[1]
     work = [Workload(source_length=24, target_length=n, tokens=960) for n in (2, 24, 90)]
     bills = [estimate(config, VocabularySizes(101, 101), each) for each in work]

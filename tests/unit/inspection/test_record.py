@@ -40,7 +40,7 @@ def nobody_listens(model: AnyTransducer) -> bool:
     return not any(module.is_hooked for module in model.modules() if isinstance(module, HookPoint))
 
 
-def test_paths_say_which_tap_and_names_choose_among_them() -> None:
+def test_paths_name_a_hook_point_and_patterns_select_several() -> None:
     model = small_transformer()
     with record(model, ["weight", "residual"]) as recorded, torch.no_grad():
         model(TARGET_1T, model.encode(SOURCE_1S, REAL_1S))
@@ -68,7 +68,7 @@ def test_every_hook_point_is_recorded_with_its_shape() -> None:
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("padded", [False, True])
-def test_listening_does_not_change_the_answer(norm: str, padded: bool) -> None:
+def test_hooks_do_not_change_the_output(norm: str, padded: bool) -> None:
     model = small_transformer(norm=norm).double()  # in double, so that only a mistake could make a difference
     source, allowed = (PADDED_2S, PADDED_ALLOWED_2S) if padded else (SOURCE_1S, REAL_1S)
     target = TARGET_1T.expand(len(source), -1)
@@ -107,7 +107,7 @@ def test_a_failing_replay_leaves_the_model_as_it_was() -> None:
     assert [module.training for module in model.modules()] == modes
 
 
-def test_an_unknown_tap_is_rejected_with_a_suggestion() -> None:
+def test_an_unknown_hook_point_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(SettingsError, match="did you mean 'weight'"), record(small_transformer(), ["weigth"]):
         pass
 

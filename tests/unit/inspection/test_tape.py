@@ -34,7 +34,7 @@ def test_a_tape_has_every_step_of_every_head(tmp_path: Path) -> None:
     assert (tmp_path / "tape.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_nobody_listens_afterwards_and_a_machine_without_heads_has_no_tape() -> None:
+def test_hooks_are_removed_afterwards_and_a_machine_without_heads_has_no_tape() -> None:
     model = small()
     tape_of(model, SOURCE, TARGET, ["x"] * STEPS)
     assert has_tape(model) and not model.source_tape.is_hooked

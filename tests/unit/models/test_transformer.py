@@ -128,7 +128,7 @@ def test_heads_share_the_width_by_default() -> None:
 @pytest.mark.parametrize(
     ("table", "complaint"),
     [
-        ({"num_heads": 0}, "num_heads = 0 is invalid: input should be greater than or equal to 1"),
+        ({"num_heads": 0}, "num_heads = 0 is invalid: it must be at least 1"),
         (
             {"num_heads": 7},
             "model_dim 512 is not divisible by num_heads 7",
@@ -142,7 +142,7 @@ def test_heads_share_the_width_by_default() -> None:
         ({"dropout": -0.1}, "dropout = -0.1"),
         ({"dropout": 1.0}, "dropout = 1.0"),
         ({"dropout": float("nan")}, "dropout = nan"),
-        ({"norm": "middle"}, "norm = 'middle' is invalid: input should be 'post' or 'pre'"),
+        ({"norm": "middle"}, "norm = 'middle' is invalid: it must be 'post' or 'pre'"),
         ({"tied_embeddings": "both"}, "tied_embeddings = 'both'"),
         ({"positions": "sinus"}, "positions = 'sinus'"),
         ({"max_positions": 0}, "max_positions = 0"),
@@ -222,7 +222,7 @@ def test_dropout_acts_in_training_only() -> None:
     assert not torch.equal(read(model.train(), 5), read(model, 5))
 
 
-def test_listening_to_any_head_does_not_change_the_answer() -> None:
+def test_hooks_on_any_head_do_not_change_the_output() -> None:
     model = make(num_layers=2).double()
     before, recorded = read(model, 5), []
     taps = [module for name, module in model.named_modules() if name.endswith((".weight", ".score", ".residual"))]

@@ -151,7 +151,7 @@ def questions(padding: int = 0) -> EncoderBatch:
     )
 
 
-def test_a_reader_reads_as_the_encoder_of_the_whole_model() -> None:
+def test_a_text_encoder_reads_as_the_encoder_of_the_whole_model() -> None:
     """The same weights, and no mark of a question: what the encoder of both forms makes of a text is the same."""
     for halting in (True, False):
         whole, alone = made(halting=halting, norm="pre").eval(), reader(halting=halting, norm="pre", head="none").eval()
@@ -169,7 +169,7 @@ def test_a_reader_reads_as_the_encoder_of_the_whole_model() -> None:
         torch.testing.assert_close(states[allowed], expected[allowed], rtol=0, atol=1e-12)
 
 
-def test_a_reader_that_is_sure_at_once_stops_after_one_step() -> None:
+def test_a_text_encoder_that_is_sure_at_once_stops_after_one_step() -> None:
     model, batch = reader().eval(), questions()
     assert model.halting is not None
     with torch.no_grad():
@@ -180,7 +180,7 @@ def test_a_reader_that_is_sure_at_once_stops_after_one_step() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-def test_a_reader_is_charged_for_every_real_position_and_for_no_other() -> None:
+def test_a_text_encoder_is_charged_for_every_real_position_and_for_no_other() -> None:
     """Sure at once, a position costs its one step and the rest that it gives away, which is all: two."""
     free, charged = reader(ponder_cost=0.0), reader(ponder_cost=0.5)
     for sure, r_drop in ((True, 0.0), (False, 0.0), (False, 1.0)):
@@ -200,7 +200,7 @@ def test_a_reader_is_charged_for_every_real_position_and_for_no_other() -> None:
             assert 0.5 * 21 * 2 < sums[0] <= 0.5 * 21 * 5
 
 
-def test_what_thinking_costs_teaches_a_reader_to_halt_sooner() -> None:
+def test_the_ponder_cost_teaches_a_text_encoder_to_halt_sooner() -> None:
     model, batch = reader(ponder_cost=0.5), questions()
     optimizer = torch.optim.SGD(model.halting.parameters(), 0.05) if model.halting else None
     assert optimizer is not None

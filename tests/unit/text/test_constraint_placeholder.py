@@ -68,7 +68,7 @@ def test_they_go_where_the_words_beside_them_went(
     assert restore_placeholders(answer, taken, links) == expected
 
 
-def test_an_answer_keeps_them_if_it_has_each_as_often() -> None:
+def test_a_translation_keeps_placeholders_if_it_has_each_as_often() -> None:
     assert keeps_placeholders(FOUND, "{a} and {a}", "{a} {a} too")
     assert not keeps_placeholders(FOUND, "{a} and {a}", "{a} too")
 

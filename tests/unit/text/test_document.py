@@ -178,7 +178,7 @@ def test_all_of_a_row_but_its_text_stays_letter_by_letter(row: str) -> None:
     assert translated("jsonl", row, "text") == row.replace('"a"', '"A"') + "\n"
 
 
-def test_a_tab_in_an_answer_does_not_make_a_column() -> None:
+def test_a_tab_in_a_translation_does_not_make_a_column() -> None:
     (segment,) = segments("tsv", ["1\ta\t2"], "2", "file")
     assert segment.write(["x\ty"]) == "1\tx y\t2\n"
 

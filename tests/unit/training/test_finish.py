@@ -70,7 +70,7 @@ def test_without_averaging_it_is_the_best_checkpoint_to_the_last_bit(
     assert all(torch.equal(weight, expected[name]) for name, weight in weights_of(training.model).items())
 
 
-def test_without_validation_pairs_the_average_is_taken_as_asked(prepared: Prepared, tmp_path: Path) -> None:
+def test_without_validation_pairs_the_average_is_taken_as_requested(prepared: Prepared, tmp_path: Path) -> None:
     training = finished(Prepared(**{**vars(prepared), "validation": None}), tmp_path, average_checkpoints=2)
     assert put_final_weights(training, Listener()) == ([9, 11], None)
 

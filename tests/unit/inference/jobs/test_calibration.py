@@ -115,7 +115,7 @@ def test_no_trial_begins_when_the_time_is_used_up() -> None:
     assert len(endless.tried) == 1
 
 
-def test_what_was_asked_for_needs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requested_parallelism_needs_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "available_cores", lambda: 8)
     assert requested_parallelism(True, 3, 5) == Parallelism(3, 5)
     assert requested_parallelism(True, 2, None) == Parallelism(2, 4)

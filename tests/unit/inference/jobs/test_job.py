@@ -23,7 +23,7 @@ from transduce.text.constraint import Constraints
     ],
     ids=str,
 )
-def test_what_pytorch_has_to_answer_is_not_expected_of_ctranslate2(
+def test_lines_that_need_pytorch_are_not_counted_on_ctranslate2(
     constraints: dict[str, object], fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = copier("bpe")

@@ -29,7 +29,7 @@ def test_openings_of_a_beam_end_each_for_itself() -> None:
     assert sorted(found.tokens for found in results[0].hypotheses) == [[1, 4], [1, 5]]
 
 
-def test_what_all_openings_agree_on_grows_and_is_how_the_answer_begins() -> None:
+def test_the_common_prefix_of_all_beams_grows_and_begins_the_hypothesis() -> None:
     for seed in range(20):
         search = Search(Toy(random_table(seed)), SPECIALS, SPECIALS)
         search.admit([Request(0, SOURCE, SearchOptions(beam_size=3, max_length=8))])

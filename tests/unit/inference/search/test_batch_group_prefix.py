@@ -23,7 +23,7 @@ def answers(model: AnyTransducer, prefixes: list[list[int]], **options: object) 
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
-def test_every_answer_begins_with_its_prefix_and_is_scored_as_a_whole(method: str) -> None:
+def test_every_hypothesis_begins_with_its_prefix_and_is_scored_as_a_whole(method: str) -> None:
     row = random_table(11)
     settings = {"method": method, "max_length": 6} | ({"seed": 1} if method == "sample" else {})
     prefixes: list[list[int]] = [[], [4], [5, 5, 1], [1, 4]]
@@ -36,7 +36,7 @@ def test_every_answer_begins_with_its_prefix_and_is_scored_as_a_whole(method: st
             assert answer.log_probability == pytest.approx(total, abs=1e-4)
 
 
-def test_the_best_answer_as_its_own_prefix_changes_nothing() -> None:
+def test_the_best_hypothesis_as_its_own_prefix_changes_nothing() -> None:
     toy = Toy(random_table(5))
     ((best, *_),) = answers(toy, [[]], beam_size=27, stop_rule="exact", max_length=5)
     for length in range(1, len(best.tokens) + 1):

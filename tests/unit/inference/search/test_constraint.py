@@ -27,7 +27,7 @@ def forced(seed: int, phrases: list[list[int]], beam_size: int, max_length: int)
 
 
 @given(tokens=st.lists(st.sampled_from((1, 4)), max_size=12), phrase=st.lists(st.sampled_from((1, 4)), min_size=1))
-def test_progress_is_the_longest_beginning_that_an_answer_ends_with(tokens: list[int], phrase: list[int]) -> None:
+def test_progress_is_the_longest_beginning_that_a_hypothesis_ends_with(tokens: list[int], phrase: list[int]) -> None:
     """Also where a phrase begins anew within itself, as 1 1 4 does in 1 1 1 4."""
     progress = ConstraintProgress.none([phrase])
     for token in tokens:
@@ -40,13 +40,15 @@ def test_progress_is_the_longest_beginning_that_an_answer_ends_with(tokens: list
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 99), phrases=PHRASES, beam_size=st.integers(1, 5))
-def test_every_answer_of_any_beam_says_what_it_has_to(seed: int, phrases: list[list[int]], beam_size: int) -> None:
+def test_every_hypothesis_of_any_beam_has_the_required_phrases(
+    seed: int, phrases: list[list[int]], beam_size: int
+) -> None:
     (best,) = forced(seed, phrases, beam_size, max_length=9)
     assert all(has(best.tokens, phrase) for phrase in phrases)
 
 
 @pytest.mark.parametrize("seed", range(9))
-def test_a_wide_beam_finds_the_likeliest_answer_that_says_it(seed: int) -> None:
+def test_a_wide_beam_finds_the_likeliest_hypothesis_with_the_phrases(seed: int) -> None:
     phrases = [[5, 1], [4]]
     options = SearchOptions(beam_size=200, max_length=5, stop_rule="exact")
     every = every_hypothesis(random_table(seed), SOURCE, options, 5)

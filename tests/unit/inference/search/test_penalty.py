@@ -29,7 +29,7 @@ def test_nothing_at_all_counts_as_one_token_for_power() -> None:
 
 
 @pytest.mark.parametrize("name", LENGTH_PENALTIES)
-def test_a_penalty_of_a_longer_answer_is_larger_and_alpha_strengthens_it(name: str) -> None:
+def test_a_penalty_of_a_longer_hypothesis_is_larger_and_alpha_strengthens_it(name: str) -> None:
     penalty = LENGTH_PENALTIES[name]
     values = [penalty(length, 0.6) for length in range(1, 50)]
     assert values == sorted(set(values))

@@ -144,7 +144,7 @@ def test_a_wider_beam_can_find_what_greedy_misses() -> None:
     assert beam.log_probability == pytest.approx(torch.tensor(0.4).log().item(), rel=1e-6)
 
 
-def test_the_length_penalty_decides_between_a_short_and_a_long_answer() -> None:
+def test_the_length_penalty_decides_between_a_short_and_a_long_hypothesis() -> None:
     row = written_table({(): {4: 0.55, END: 0.45}, (4,): {5: 1.0}, (4, 5): {1: 0.8, 5: 0.2}, (4, 5, 1): {END: 1.0}})
     # The empty answer: ln 0.45 = -0.799. Three tokens and the end: ln 0.44 = -0.821; (9/6)^1.1 = 1.562, (6/6)^1.1 = 1.
     short = translate(Toy(row), SOURCE, beam_size=2, length_penalty=0.0)
@@ -201,7 +201,7 @@ def test_counting_endings_alone_stops_as_soon_as_the_beam_is_full_of_them() -> N
     assert (found[0].tokens, len(model.steps)) == ([4], 2)
 
 
-def test_answers_are_distinct_and_sorted_and_as_many_as_asked_for() -> None:
+def test_hypotheses_are_distinct_and_sorted_and_as_many_as_requested() -> None:
     for seed in range(17):
         found = translate(Toy(random_table(seed)), SOURCE, beam_size=5, n_best=3, max_length=6)
         assert len(found) == 3
@@ -209,7 +209,7 @@ def test_answers_are_distinct_and_sorted_and_as_many_as_asked_for() -> None:
         assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
 
 
-def test_fewer_answers_come_back_where_fewer_are_possible() -> None:
+def test_fewer_hypotheses_come_back_where_fewer_are_possible() -> None:
     row = written_table({(): {4: 1.0}, (4,): {END: 0.75, 5: 0.25}, (4, 5): {END: 1.0}})
     found = translate(Toy(row), SOURCE, beam_size=5, n_best=5)
     assert [hypothesis.tokens for hypothesis in found] == [[4], [4, 5]]
@@ -261,7 +261,7 @@ def endless(favourite: int = 4) -> Row:
     ],
     ids=str,
 )
-def test_an_answer_without_end_is_cut_off_at_the_maximum_length(
+def test_a_hypothesis_without_end_is_cut_off_at_the_maximum_length(
     method: str, source: Prefix, option: dict[str, int], limit: int | None, expected: int
 ) -> None:
     """Input plus 50, or plus another number, or a number, and never beyond what the model has positions for."""

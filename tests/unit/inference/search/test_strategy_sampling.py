@@ -98,7 +98,7 @@ def test_a_score_is_the_models_own_log_probability_whatever_was_drawn_from() -> 
         assert found.log_probability == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_same_seed_gives_the_same_answers_and_another_gives_others() -> None:
+def test_the_same_seed_gives_the_same_hypotheses_and_another_gives_others() -> None:
     toy = Toy(random_table(2))
     given = {"method": "sample", "n_best": 5, "max_length": 8}
     first, again, other = (translate(toy, [4, 1, 5], **given, seed=seed) for seed in (7, 7, 8))

@@ -70,5 +70,5 @@ def test_the_tree_leads_to_every_hypothesis(options: dict[str, object]) -> None:
         assert all(one.tokens in ended for one in result.hypotheses if one.ended)
 
 
-def test_no_trace_unless_asked_for() -> None:
+def test_no_trace_unless_requested() -> None:
     assert traced(Toy(random_table(1)), trace=False).trace == ()

@@ -335,7 +335,7 @@ def test_safetensors_go_before_pickles(whole: Path) -> None:
     assert HuggingFaceFolder(whole).weights.names == set(ONE)
 
 
-def test_a_weight_that_is_not_there_is_asked_about(whole: Path) -> None:
+def test_a_missing_weight_is_an_error(whole: Path) -> None:
     with pytest.raises(ModelFolderError, match=r"missing weight 'model\.shared\.weight'"):
         HuggingFaceFolder(whole).weights.load("model.shared.weight")
 

@@ -152,7 +152,7 @@ def test_marian_reads_the_language_that_stands_first(place: Callable[[str], Path
         ("nllb", {("eng_Latn", "deu"): ("eng_Latn", "deu_Latn"), ("fra", "zho_Hant"): ("fra_Latn", "zho_Hant")}),
     ],
 )
-def test_languages_stand_before_sources_and_answers(
+def test_languages_stand_before_sources_and_translations(
     name: str, pairs: dict[tuple[str, str], tuple[str, str]], place: Callable[[str], Path]
 ) -> None:
     theirs = transformers.AutoTokenizer.from_pretrained(place(name))

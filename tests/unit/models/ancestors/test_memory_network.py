@@ -84,7 +84,7 @@ def test_an_answer_that_is_a_word_has_its_vector_in_the_last_table() -> None:
         ({"label_tokens": (1, 2, 23)}, "token 23 "),
     ],
 )
-def test_answers_that_cannot_be_are_rejected(changes: dict[str, object], complaint: str) -> None:
+def test_impossible_answers_are_rejected(changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(SettingsError, match=complaint):
         network(**changes)
 

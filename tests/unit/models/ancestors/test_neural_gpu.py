@@ -75,7 +75,7 @@ def recipe(folder: Path, task: str = "tag", text: str = TAGS) -> Recipe:
     return Recipe.from_tables(tables, "recipe.toml")
 
 
-def test_a_neural_gpu_is_trained_and_asked_like_any_reader(tmp_path: Path) -> None:
+def test_a_neural_gpu_is_trained_and_used_like_any_text_encoder(tmp_path: Path) -> None:
     reader = transduce.load(train(recipe(tmp_path), tmp_path / "run"))
     assert isinstance(reader, TextEncoder)
     (message,) = reader.predict(["a3 b"])

@@ -41,7 +41,7 @@ def test_the_softmax_over_all_bit_vectors_is_a_logistic_for_each_bit() -> None:
     torch.testing.assert_close(grad, torch.autograd.grad(theirs, score_NO)[0])
 
 
-def test_the_paper_s_machine_sees_nothing_while_it_answers() -> None:
+def test_the_paper_s_machine_gets_no_input_while_it_writes_its_output() -> None:
     model = machine(TuringMachineConfig(hidden_dim=7, slots=11, slot_dim=3)).eval()
     source = torch.tensor([[9, 77, 5, 3]])
     memory = model.encode(source, torch.ones_like(source, dtype=torch.bool))

@@ -72,7 +72,7 @@ def listen(attention: MultiHeadAttention) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-def test_listening_changes_the_kernel_and_not_the_answer(causal: bool, padded: bool) -> None:
+def test_a_hook_changes_the_kernel_and_not_the_output(causal: bool, padded: bool) -> None:
     attention = SelfAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM)).double().eval()
     hidden = normal(BATCH, KEYS, MODEL_DIM)
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)
@@ -118,7 +118,7 @@ def test_self_attention_equals_torchs_module(bias: bool) -> None:
     torch.testing.assert_close(ours(hidden, real[:, None, None]), expected, rtol=0, atol=1e-12)
 
 
-def test_cross_attention_reads_the_memory_once_and_answers_any_number_of_rows() -> None:
+def test_cross_attention_reads_the_memory_once_for_any_number_of_rows() -> None:
     attention = CrossAttention(MODEL_DIM, HeadShape.plain(HEADS, KEY_DIM, VALUE_DIM), bias=True).double()
     memory, rows = normal(BATCH, KEYS, MODEL_DIM), normal(BATCH, 5, MODEL_DIM)
     allowed = torch.ones(BATCH, 1, 1, KEYS, dtype=torch.bool)

@@ -34,7 +34,7 @@ def permissions(kind: str) -> Tensor | None:
 
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["scores that fit", "scores that need their peak"])
 @pytest.mark.parametrize("kind", ["all", "padded", "triangle"])
-def test_answers_and_gradients_are_those_of_torchs_kernel(kind: str, size: float) -> None:
+def test_outputs_and_gradients_are_those_of_torchs_kernel(kind: str, size: float) -> None:
     query, key, value = inputs(size)
     assert bool(((query @ key.transpose(2, 3) * SCALE).abs() > FITS).any()) == (size > 1)
     allowed = permissions(kind)

@@ -118,7 +118,7 @@ def test_a_layer_that_was_frozen_follows_its_weights(change: Callable[[Linear], 
     assert is_plain(changed)
 
 
-def test_a_layer_that_is_frozen_can_be_asked_for_a_gradient() -> None:
+def test_a_frozen_layer_has_a_gradient_when_requested() -> None:
     layer, value = frozen(), VALUE.clone().requires_grad_()
     layer(value).sum().backward()
     torch.testing.assert_close(value.grad, layer.weight.detach().sum(dim=0).expand_as(VALUE))

@@ -18,7 +18,7 @@ TEXTS = [side for pair in PAIRS for side in pair]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vocab_size", [6, 7, 13, 259, 263, 307])
-def test_no_tokenizer_is_larger_than_asked(kind, vocab_size):
+def test_no_tokenizer_is_larger_than_requested(kind, vocab_size):
     vocab_size = max(vocab_size, min_vocab_size(kind))
     tokenizer = train_tokenizer(kind, TEXTS, TokenizerConfig(kind=kind, vocab_size=vocab_size))
     assert min_vocab_size(kind) <= tokenizer.size <= vocab_size
