@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def test_the_first_model_reads_dates(tmp_path: Path) -> None:
     """Most of them: half a minute of training leaves a few per cent wrong, which ones depends on the processor."""
     shown = executed("first-model", tmp_path)
     assert sum(date in shown for date in ("2021-02-01", "1999-07-05", "2005-12-24", "1990-05-01")) >= 2
+    (exact_match,) = re.findall(r"exact_match\|\S+ = (\d+\.\d+)[^\n]*confidence interval", shown)
+    assert float(exact_match) >= 90
     assert "AttentionMaps" in shown and (tmp_path / "attention.html").is_file()
 
 
