@@ -87,8 +87,8 @@ reproduce-babi: .venv/.developer ## The twenty bAbI tasks with one, two and thre
 reproduce-captioning: .venv/.developer ## Captions of drawn pictures with held-out combinations, and their attention (minutes)
 	@$(BIN)/python bench/captioning.py
 
-reproduce-ladder: .venv/.developer ## Five models on Multi30k German-English against published perplexities (hours; resumes)
-	@$(BIN)/python bench/ladder.py
+reproduce-ladder: .venv/.developer ## Six models on Multi30k German-English against published perplexities and BLEU; EPOCHS="--epochs 10" for the published number (hours; resumes)
+	@$(BIN)/python bench/ladder.py $(EPOCHS)
 
 bench-long-attention: .venv/.developer ## Time and memory of every attention kernel at 1K to 4K tokens (minutes)
 	@$(BIN)/python bench/long_attention.py

@@ -153,7 +153,7 @@ class SeedNoise:
         return cls(float(np.sqrt(squares / freedom)), freedom)
 
     def half_width(self, first: int, second: int) -> float:
-        """Half of the 95 % interval (Student's t) of a difference between the means of so many seeds each."""
+        """Half of the 95 % interval (Student's t) of a difference between two means, by their numbers of seeds."""
         quantile = T_QUANTILES[self.freedom - 1] if self.freedom <= len(T_QUANTILES) else 1.96 + 2.5 / self.freedom
         return float(quantile * self.deviation * np.sqrt(1 / first + 1 / second))
 

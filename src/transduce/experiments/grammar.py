@@ -196,7 +196,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Predicate:
-    """What is said of a subject: the English tree, and the German parts of the clause."""
+    """A predicate: the English tree, and the German parts of the clause."""
 
     tree: Node
     finite: str

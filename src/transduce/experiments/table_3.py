@@ -102,7 +102,7 @@ class TableSizes:
     held_out: int = 1000
     seeds: int = 3
     """Of the base model, and of rows close to it."""
-    close: float = 0.05
+    close: float = 0.03
     """Relative difference of perplexity from the base model below which a row is trained with more seeds."""
 
     def base(self) -> Table:

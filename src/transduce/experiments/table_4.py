@@ -86,7 +86,7 @@ QUICK = ParsingSizes(32, 2, 256, 200, 500, (200, 1000), 50, seeds=1)
 
 @dataclass(frozen=True)
 class ParsedCell:
-    """One model trained on so many sentences."""
+    """One model trained on a number of sentences."""
 
     model: str
     sentences: int

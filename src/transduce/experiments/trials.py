@@ -76,7 +76,7 @@ class TrialResult:
     perplexity: float
     """Per token of the evaluated references."""
     curve: tuple[tuple[int, float], ...]
-    """(update, BLEU of the first validation pairs) while training; empty if the study asks for none."""
+    """(update, BLEU of the first validation pairs) while training; empty if none was measured."""
     translations: tuple[str, ...]
     """Of the evaluated sources, in order."""
 
