@@ -234,9 +234,9 @@ def main() -> None:
     for name, value in alone.items():
         print(f"{name:>14}  ours, without teacher forcing after the last epoch  {value:7.2f}")
     bleus = {name: bleu_of(options, name) for name in reached}
-    for name, found in bleus.items():
+    for name, bleu in bleus.items():
         compared = f"  published {PUBLISHED_BLEU[name]:5.1f}" if name in PUBLISHED_BLEU else ""
-        print(f"{name:>14}  BLEU {found['bleu']:5.2f}  ({found['low']:.2f} to {found['high']:.2f}){compared}")
+        print(f"{name:>14}  BLEU {bleu['bleu']:5.2f}  ({bleu['low']:.2f} to {bleu['high']:.2f}){compared}")
     last = [alone.get(name, values[-1]) for name, values in reached.items() if name in PUBLISHED_BLEU]
     summary = {
         "perplexities": {name: [round(value, 2) for value in values] for name, values in reached.items()},
