@@ -76,6 +76,9 @@ EXPERIMENTS = {
         "What windowed, strided, low-rank, linear, Performer and hashed attention lose on three tasks.",
         "efficient_attention",
     ),
+    "ambiguity": Experiment(
+        "Generated sentences with ambiguous words: which head resolves them, found by ablation.", "ambiguity"
+    ),
     "training-memory": Experiment(
         "Activations by layer, gradient checkpointing and accumulation: peak memory and time.", "training_memory"
     ),

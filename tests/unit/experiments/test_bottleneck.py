@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 
-from transduce.experiments.bottleneck import DEFAULT, checks, configs, measure, sentences, translate
+from transduce.experiments.bottleneck import DEFAULT, checks, configs, measure, random_sentences, sentences, translate
 
 SMALL = replace(DEFAULT, hidden=8, embedding=8, words=10, trained=6, lengths=(4, 6, 8), batch=2, updates=2, tested=2)
 
@@ -16,8 +17,16 @@ def test_neighbours_change_places_and_every_word_has_its_own_translation() -> No
     assert sorted(translate(list(range(40)), 40)) == list(range(40))
 
 
-def test_models_differ_only_in_the_use_of_the_source() -> None:
-    assert len({config.but(attention="none") for config in configs(SMALL).values()}) == 1
+def test_a_word_is_followed_by_one_of_two() -> None:
+    (row,) = random_sentences(1, 300, 10, torch.Generator().manual_seed(1))
+    followers = {word: {after for before, after in pairwise(row) if before == word} for word in set(row)}
+    assert len(row) == 300 and all(len(words) == 2 for words in followers.values())
+
+
+def test_models_have_the_same_cells_and_widths() -> None:
+    assert {(config.cell, config.hidden_dim, config.embedding_dim) for config in configs(SMALL).values()} == {
+        ("gru", 8, 8)
+    }
 
 
 def test_sentences_have_the_lengths_of_training() -> None:
