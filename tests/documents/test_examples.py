@@ -27,6 +27,7 @@ RUN_HERE = {
     "adding_a_model.py",
     "inspect_language_model.py",
     "caption_pictures.py",
+    "famous_sentences.py",
 }
 
 
@@ -116,3 +117,10 @@ def test_pictures_are_captioned_and_drawn(tmp_path: Path) -> None:
     assert len(message) == 3 and all(line.split(": ")[0].split()[0] in ("a", "an") for line in message)
     assert len((tmp_path / "picture-3.txt").read_text().strip()) == 32 * 32
     assert (tmp_path / "picture-3.svg").read_text(encoding="utf-8").startswith("<svg ")
+
+
+def test_the_sentences_of_common_texts_are_translated_step_by_step(tmp_path: Path) -> None:
+    printed = run_example("famous_sentences.py", tmp_path)
+    assert "我爱中国 → I Love China\n" in printed and "je suis étudiant → I am a student\n" in printed
+    assert "<s> I Love China → </s>" in printed and "<s> I am a student → </s>" in printed
+    assert "Thinking Machines: weights of head 1" in printed  # the program compares them with its own arithmetic
