@@ -106,7 +106,7 @@ WIDTHS = ("model_dim", "ffn_dim", "embedding_dim", "hidden_dim")
 class CostSizes:
     """Sizes of the study."""
 
-    flops: float = 1e12
+    flops: float = 4e12
     """Counted operations of training, for every system."""
     width: float = 1.0
     """Factor of all widths."""

@@ -94,7 +94,7 @@ class TableSizes:
     num_layers: int = 3
     num_heads: int = 8
     batch_tokens: int = 512
-    updates: int = 600
+    updates: int = 2400
     learning_rate: float = 0.006
     vocabulary: int = 1000
     pairs: int = 20_000
@@ -102,7 +102,7 @@ class TableSizes:
     held_out: int = 1000
     seeds: int = 3
     """Of the base model, and of rows close to it."""
-    close: float = 0.03
+    close: float = 0.1
     """Relative difference of perplexity from the base model below which a row is trained with more seeds."""
 
     def base(self) -> Table:
