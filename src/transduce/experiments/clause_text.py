@@ -23,7 +23,7 @@ CAPITALS = {
 }  # fmt: skip
 _FILLERS = (
     "I we they saw left found after before during while when where and but or so old new long short quiet busy warm "
-    "cold bright dark slow early late river train road house garden letter song story window table winter summer "
+    "cold bright dark slow early late river train road tower garden letter song poem window table winter summer "
     "morning evening market harbour forest mountain weeks years days reading walking waiting writing often never once "
     "twice again almost near far under over through around"
 )

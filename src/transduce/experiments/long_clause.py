@@ -183,7 +183,7 @@ def _checks(results: ClauseResults) -> tuple[ClaimCheck, ...]:
             all(at is not None for at in fallen.values()),
         ),
         ClaimCheck(
-            f"the Transformer knows the answer at every distance, also beyond the trained {setting.trained} words "
+            f"the Transformer predicts the capital at every distance, also beyond the trained {setting.trained} words "
             f"(at least {reached['Transformer']:.0%})",
             reached["Transformer"] >= KNOWN,
         ),

@@ -102,7 +102,7 @@ def test_a_model_that_cannot_be_measured_is_rejected(author: Path, capsys: pytes
         (["head-roles", "--target-language", "de"], "--model"),
         (["head-roles", "--model", "author", "--target-language", "de"], "--target-language"),
         (["head-roles", "--model", "author", "--text", "empty"], "empty: "),
-        (["head-roles", "--model", "author", "--text", "short"], "1 tokens"),
+        (["head-roles", "--model", "author", "--text", "short"], "two tokens"),
         (["head-roles", "--model", "nowhere"], "nowhere"),
     ]:
         assert run(["reproduce", *words]) != 0
