@@ -35,7 +35,7 @@ _pronoun = option_group("Options of the demo pronoun")
     "--seeds",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Repeat with N seeds from --seed on, and count what they found (default: 1).",
+    help="Repeat with the seeds 1 to N and count what they found (default: 1, only --seed).",
 )
 @_pronoun("--compare", is_flag=True, help="Also train RNNs with and without attention; accuracy by distance.")
 @_pronoun("--quick", is_flag=True, help="Tiny sizes, to see in seconds that everything runs; nothing is learned.")

@@ -76,7 +76,7 @@ class PronounOptions:
         return self.folder.parent / f"{self.folder.name}-{name}"
 
     def run_of(self, seed: int) -> Path:
-        """Run folder of a seed; the first one's is the demo's own."""
+        """Run folder of a seed; that of `seed` is the demo's own."""
         return self.folder if seed == self.seed else self.beside("seeds") / f"seed-{seed}"
 
 
@@ -104,10 +104,11 @@ def run_pronoun(
     yield from _mechanism(report)
     yield from _pictures(options, translator, report)
     reports = [report]
-    for seed in range(options.seed + 1, options.seed + options.seeds):
-        reports.append(_examined(options, seed, scenes, Silent(), None))
-        yield _seed_line(reports[-1])
-    if len(reports) > 1:
+    if options.seeds > 1:
+        reports = []
+        for seed in range(1, options.seeds + 1):
+            reports.append(report if seed == options.seed else _examined(options, seed, scenes, Silent(), None))
+            yield _seed_line(reports[-1])
         yield from _shares(reports)
     curves: list[LengthCurve] = []
     if options.compare:
@@ -116,7 +117,7 @@ def run_pronoun(
             curves.append(curve)
             yield _curve_line(curve)
         yield from _draw(folder / "lengths", lambda: figures.draw_lengths(curves))
-    _write_scores(folder, reports, curves)
+    _write_scores(folder, report, reports, curves)
     yield f"all figures: {folder / SCORES_FILE}"
     yield "next steps:"
     program = program_name()
@@ -238,8 +239,10 @@ def _curve_line(curve: LengthCurve) -> str:
     return f"  {curve.name:<22} {points}"
 
 
-def _write_scores(folder: Path, reports: Sequence[PronounReport], curves: Sequence[LengthCurve]) -> None:
-    scores: Table = reports[0].to_json()
+def _write_scores(
+    folder: Path, report: PronounReport, reports: Sequence[PronounReport], curves: Sequence[LengthCurve]
+) -> None:
+    scores: Table = report.to_json()
     if len(reports) > 1:
         scores["solutions"] = dict(Counter(report.cuts.solution for report in reports))
         scores["seeds"] = [report.to_json() for report in reports]

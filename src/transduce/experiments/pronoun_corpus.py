@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from transduce.experiments.pronoun_words import (
     ACCUSATIVE,
@@ -48,12 +48,9 @@ PERSON_SHARE = 4
 HELD_OUT = 5
 """One combination of noun and adjective in this many is held out."""
 Order = Literal["active", "because-first", "adverb-first", "passive"]
-ORDERS: tuple[Order, ...] = (*("active",) * 3, *("because-first",) * 2, "adverb-first", "passive")
-"""Orders of the clauses, as often as they are drawn."""
+ORDERS: tuple[Order, ...] = ("active", "because-first", "adverb-first", "passive")
 Modal = Literal["did", "could", "would"]
-MODALS: tuple[Modal, ...] = ("did", "did", "could", "would")
-NUM_EVENTS = (0, 0, 0, 0, 0, 0, 1, 2)
-"""Numbers of events, as often as they are drawn."""
+MODALS: tuple[Modal, ...] = ("did", "could", "would")
 
 
 @dataclass(frozen=True)
@@ -210,32 +207,50 @@ def famous(referent: Role) -> Scene:
     return Scene(NOUNS["animal"][0], NOUNS["place"][0], ADJECTIVES[referent][0], referent)
 
 
-def draw_scene(random: StableRandom, language: Language, events: Sequence[int], orders: Sequence[Order]) -> Scene:
-    """Draw a scene whose two nouns differ in gender; `events` are the numbers of events to choose from."""
+class Variety(NamedTuple):
+    """What scenes are drawn from."""
+
+    plain: int = 75
+    """Percent of the scenes without any extras, active or with the clause first. A model learns the rest from few."""
+    orders: tuple[Order, ...] = ORDERS
+    """Orders of the others."""
+    events: tuple[int, ...] = (0, 0, 1, 2)
+    """Numbers of their events."""
+
+
+DEFAULT_VARIETY = Variety()
+PLAIN = Variety(orders=("active", "because-first"), events=(0,))
+
+
+def draw_scene(random: StableRandom, language: Language, variety: Variety) -> Scene:
+    """Draw a scene whose two nouns differ in gender."""
     while True:
         animal, place = random.choice(NOUNS["animal"]), random.choice(NOUNS["place"])
         if animal.gender(language) != place.gender(language):
             break
     person = random.choice(PERSONS) if random.below(PERSON_SHARE) == 0 else None
-    referent = random.choice(ROLES) if person is None else "animal"
+    referent: Role = random.choice(ROLES) if person is None else "animal"
+    is_plain = random.below(100) < variety.plain
+    if is_plain:
+        variety = PLAIN
     chosen: list[Event] = []
-    count = random.choice(events)
+    count = random.choice(variety.events)
     while len(chosen) < count:
         event = random.choice(EVENTS)
         if event not in chosen:
             chosen.append(event)
-    order = random.choice(orders)
-    landmark = (random.below(len(PREPOSITIONS)), random.choice(LANDMARKS)) if random.below(8) == 0 else None
+    order = random.choice(variety.orders)
+    beside = (random.below(len(PREPOSITIONS)), random.choice(LANDMARKS))
     return Scene(
         animal,
         place,
         random.choice(ADJECTIVES[referent]),
         referent,
         random.choice(VERBS),
-        "did" if order == "passive" else random.choice(MODALS),
+        "did" if is_plain or order == "passive" else random.choice(MODALS),
         order,
         random.below(len(ADVERBS)),
-        landmark,
+        None if is_plain or random.below(4) else beside,
         tuple(chosen),
         person,
         random.choice(("", ".")),
@@ -247,13 +262,12 @@ def draw_scenes(
     count: int,
     language: Language,
     wanted: Callable[[Scene], bool],
-    events: Sequence[int] = NUM_EVENTS,
-    orders: Sequence[Order] = ORDERS,
+    variety: Variety = DEFAULT_VARIETY,
 ) -> list[Scene]:
     """Draw different scenes that are `wanted`; they are a function of the name and the other arguments."""
     random, found = StableRandom(f"pronoun {name} {language}"), dict[str, Scene]()
     while len(found) < count:
-        scene = draw_scene(random, language, events, orders)
+        scene = draw_scene(random, language, variety)
         if wanted(scene):
             found.setdefault(scene.source(), scene)
     return list(found.values())

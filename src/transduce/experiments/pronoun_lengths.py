@@ -1,7 +1,8 @@
 """The pronoun by distance: a Transformer and RNNs with and without attention, trained on the same pairs.
 
 Between the nouns and the pronoun stands a clause of 0 to 32 words ("when the bell rang and the wind blew …"). All
-lengths are mixed in training; the test has held-out combinations only, of each length as many.
+lengths are mixed in training, where half of the pairs are plain; the test has held-out combinations only, as many of
+each length.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.config import Table
-from transduce.experiments.pronoun_corpus import Order, draw_scenes
+from transduce.experiments.pronoun_corpus import Order, Variety, draw_scenes
 from transduce.experiments.pronoun_probe import Probe
 from transduce.experiments.pronoun_training import (
     PronounSizes,
@@ -54,7 +55,7 @@ def models(width: int) -> dict[str, Table]:
 def compare_lengths(folder: Path, language: Language, seed: int, sizes: PronounSizes) -> Iterator[LengthCurve]:
     """Train each model on the same pairs with the same number of updates, and yield its curve."""
     corpus = folder / "corpus"
-    write_corpus(corpus, language, sizes, CLAUSE_EVENTS, NOUNS_FIRST)
+    write_corpus(corpus, language, sizes, Variety(50, NOUNS_FIRST, CLAUSE_EVENTS))
     for name, model in models(sizes.model_dim).items():
         run = folder / name.lower().replace(" ", "-")
         recipe = make_recipe(corpus, language, model, seed, sizes, sizes.length_updates)
@@ -74,5 +75,7 @@ def accuracy_by_length(
     translator = load_translator(run)
     model = twin(translator.model).eval()
     for count in events:
-        scenes = draw_scenes(f"length {count}", size, language, lambda s: s.is_held_out, (count,), NOUNS_FIRST)
+        scenes = draw_scenes(
+            f"length {count}", size, language, lambda s: s.is_held_out, Variety(0, NOUNS_FIRST, (count,))
+        )
         yield Probe.of(scenes, language, translator.source, translator.target).accuracy(model)

@@ -71,7 +71,7 @@ class Probe:
     source_clause: Tensor
     """(B S), True in the clause with *it*, at the full stop and at the end token, which may hold what it decided."""
     target_clause: Tensor
-    """(B T), True in its translation."""
+    """(B T), True in its translation up to the pronoun, and at the start token."""
 
     @classmethod
     def of(cls, scenes: Sequence[Scene], language: Language, source: AnyTokenizer, target: AnyTokenizer) -> Probe:
@@ -92,7 +92,8 @@ class Probe:
             step=step_B,
             words={name: torch.tensor([found[name] for found in words]) for name in words[0]},
             source_clause=_spans([spans[0] for spans in clauses], source_BS.shape[1]) | _ends(source_BS, source),
-            target_clause=_spans([spans[1] for spans in clauses], target_BT.shape[1]),
+            target_clause=_spans([spans[1] for spans in clauses], target_BT.shape[1])
+            | (torch.arange(target_BT.shape[1]) == 0),
         )
 
     def is_about(self, role: Role) -> Tensor:

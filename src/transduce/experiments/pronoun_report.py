@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transduce.config import Table
 from transduce.experiments.pronoun_corpus import Scene, other_ending
-from transduce.experiments.pronoun_interventions import Cuts, find_heads, measure_cuts, measure_patches
+from transduce.experiments.pronoun_interventions import Cuts, Solution, find_heads, measure_cuts, measure_patches
 from transduce.experiments.pronoun_probe import HeadAttention, HeadName, Probe, head_attention
 from transduce.experiments.pronoun_words import BECAUSE, PRONOUNS, ROLES, Language, Role
 from transduce.inference.translator import Translator
@@ -22,6 +22,14 @@ LEARNED = 0.95
 """Accuracy from which the pronoun counts as learned."""
 ATTENDED = 0.5
 """Mean attention from which a head counts as attending to the right noun."""
+ABLATED: dict[Solution, tuple[str, ...]] = {
+    "encoder": ("encoder",),
+    "cross-attention": ("cross",),
+    "both": ("encoder", "cross"),
+    "neither": ("encoder",),
+}
+"""Stacks whose heads are ablated, by what suffices. The decoder sees the source by cross-attention only: without all of
+its heads nothing is right, which tells something only where cross-attention finds the noun."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +128,7 @@ def examine(
 
     first, second = probe(scenes[:size]), probe(scenes[-size:])
     cuts = measure_cuts(model, first)
-    stacks = {"encoder": ("encoder",), "cross-attention": ("cross",)}.get(cuts.solution, ("encoder", "cross"))
-    steps = find_heads(model, first, second, stacks)
+    steps = find_heads(model, first, second, ABLATED[cuts.solution])
     encoder = [found for found in head_attention(model, first) if found.head.stack == "encoder"]
     moving = max(encoder, key=lambda found: found.shift)
     return PronounReport(

@@ -41,7 +41,7 @@ def tokenizers() -> tuple[AnyTokenizer, AnyTokenizer]:
 
 @pytest.fixture(scope="module")
 def model(tokenizers: tuple[AnyTokenizer, AnyTokenizer]) -> Iterator[AnyTransducer]:
-    config = catalog.read_model_table(transformer(16), "the test")
+    config = catalog.read_model_table({**transformer(16), "num_heads": 2}, "the test")
     built = catalog.build(config, VocabularySizes(tokenizers[0].size, tokenizers[1].size), seed=1)
     for weight in built.parameters():  # larger, so that predictions differ
         weight.data *= 2
@@ -93,7 +93,7 @@ def test_a_cut_hides_and_leaves_rows_of_sum_one(model: AnyTransducer, probe: Pro
 
 
 def test_ablated_heads_say_the_same_in_every_sentence(model: AnyTransducer, probe: Probe) -> None:
-    heads = [HeadName("encoder", 2, 3), HeadName("cross", 1, 2)]
+    heads = [HeadName("encoder", 2, 2), HeadName("cross", 1, 1)]
     with record(model, ("head",)) as before:
         probe.predict(model)
     with ablated(model, probe, heads), record(model, ("head",)) as after:
@@ -106,7 +106,7 @@ def test_ablated_heads_say_the_same_in_every_sentence(model: AnyTransducer, prob
         if head.stack == "encoder":  # nothing before it was ablated
             mean_V = before[path][rows, head.head - 1, at].mean(dim=0)
             torch.testing.assert_close(output_BV[0], mean_V)
-            others = [other for other in range(4) if other != head.head - 1]
+            others = [other for other in range(2) if other != head.head - 1]
             torch.testing.assert_close(after[path][:, others], before[path][:, others])
 
 
@@ -117,7 +117,7 @@ def test_the_first_head_found_costs_most(model: AnyTransducer, probe: Probe) -> 
     for head in heads:
         with ablated(model, probe, [head]):
             left.append(probe.accuracy(model))
-    assert len(heads) == 4 and first.accuracy == min(left)
+    assert len(heads) == 2 and first.accuracy == min(left)
 
 
 def test_patches_flip_the_pronoun_where_it_is_decided(
@@ -149,15 +149,15 @@ def test_cuts_are_measured_and_leave_no_hooks(model: AnyTransducer, probe: Probe
 
 def test_attention_is_measured_from_it_by_ending(model: AnyTransducer, probe: Probe) -> None:
     found = head_attention(model, probe)
-    assert len(found) == 12 + 4
+    assert len(found) == 3 * 2 + 2
     with record(model) as recorded:
         probe.predict(model)
     about = probe.is_about("animal")
     rows = torch.arange(len(SCENES))[about]
     weights = recorded["encoder.1.self_attention.weight"][
-        rows, 2, probe.words["it"][about], probe.words["animal"][about]
+        rows, 1, probe.words["it"][about], probe.words["animal"][about]
     ]
-    [head] = [one for one in found if one.head == HeadName("encoder", 2, 3)]
+    [head] = [one for one in found if one.head == HeadName("encoder", 2, 2)]
     assert head.to_right_noun("animal") == pytest.approx(float(weights.mean()))
 
 
