@@ -53,6 +53,8 @@ class Chart:
     series: tuple[Series, ...]
     log_x: bool = False
     log_y: bool = False
+    y_range: tuple[float, float] | None = None
+    """Ends of the y axis; None for those of the values."""
 
 
 @dataclass(frozen=True)

@@ -153,10 +153,17 @@ def _charts(results: ClauseResults) -> tuple[Chart, ...]:
     alone = series(
         lambda model: {each: mean_over_seeds(results.of(model, each), "accuracy")[each] for each in setting.alone}
     )
-    back, right, gradient = "words back", "accuracy", "gradient, relative to the nearest"
+    back, right, gradient, whole = "words back", "accuracy", "gradient, relative to the nearest", (0.0, 1.05)
     return (
-        Chart(f"Trained on a mix of 1 to {setting.trained} words", back, right, mixed("accuracy"), log_x=True),
-        Chart("Trained at this distance alone", back, right, alone, log_x=True),
+        Chart(
+            f"Trained on a mix of 1 to {setting.trained} words",
+            back,
+            right,
+            mixed("accuracy"),
+            log_x=True,
+            y_range=whole,
+        ),
+        Chart("Trained at this distance alone", back, right, alone, log_x=True, y_range=whole),
         Chart("Gradient at the country, before training", back, gradient, mixed("gradient_before"), log_y=True),
         Chart("Gradient at the country, after training", back, gradient, mixed("gradient_after"), log_y=True),
     )

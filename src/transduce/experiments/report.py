@@ -110,6 +110,8 @@ def _draw_chart(axes: Axes, chart: Chart) -> None:
     axes.set(title=chart.title, xlabel=chart.x_label, ylabel=chart.y_label)
     axes.set_xscale("log" if chart.log_x else "linear")
     axes.set_yscale("log" if chart.log_y else "linear")
+    if chart.y_range is not None:
+        axes.set_ylim(*chart.y_range)
     axes.grid(color="0.9")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False)
