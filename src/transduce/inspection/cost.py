@@ -285,6 +285,8 @@ def _observe_transducer(model: AnyTransducer, source_length: int, target_length:
         score_BTV, forward = counted(lambda: model.logits(model(_tokens(target_length), memory)))
     model.eval()
     before = target_length - 1
+    with torch.no_grad(), Unpadded(source_length):
+        memory = model.encode(_tokens(source_length), allowed_BS)  # without the graph that training needs
     with torch.no_grad(), Unpadded(before):
         state = model.start(memory, 1)
         if before:

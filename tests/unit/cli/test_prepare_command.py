@@ -81,7 +81,7 @@ def test_more_corpora_are_mixed_in(pairs: Path, capsys: pytest.CaptureFixture[st
 def test_impossible_options_are_rejected(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = ["--path", "pairs.tsv"]
     for options, code, fact in [
-        ([], 2, "no corpus is given"),
+        ([], 2, "no training corpus"),
         (["--path", "none.tsv"], 66, "none.tsv"),
         ([*path, "--source", "x"], 2, "source"),
         ([*path, "--tokenizer", "wrod"], 2, "wrod"),

@@ -204,7 +204,7 @@ def test_impossible_options_are_rejected(place: Path, capsys: pytest.CaptureFixt
         (["--prefix", "a zebra"], "'a zebra'"),
         (["--forbid", "zebra"], "'zebra'"),
         (["--forbid", " "], "empty"),
-        (["--prefix-file", "short.txt"], "1 "),
+        (["--prefix-file", "short.txt"], "prefixes (1)"),
         (["--greedy", "--top-k", "3"], "top_k"),
         (["--min-length", "9", "--max-length", "3"], "min_length"),
         (["--top-p", "0"], "top_p"),

@@ -245,7 +245,7 @@ def test_a_sampling_option_alone_selects_sampling(run: Path) -> None:
     translator = transduce.load(run)
     assert translator.options(top_k=3).method == "sample"
     assert translator.options(beam_size=3).method == "beam"
-    with pytest.raises(SettingsError, match="method 'sample'"):
+    with pytest.raises(SettingsError, match=r"seed .* 'greedy'"):
         translator.options(method="greedy", seed=3)
 
 

@@ -10,6 +10,7 @@ from transduce.inspection.tape import has_tape, tape_of
 from transduce.models.ancestors.turing_machine import TuringMachine, TuringMachineConfig
 from transduce.models.catalog import build
 from transduce.models.interface import VocabularySizes
+from transduce.nn.hook import is_hooked
 
 SOURCE, TARGET = (5, 11, 7, 2), (1, 13, 30, 4, 9, 2)
 STEPS = len(SOURCE) + len(TARGET) - 1
@@ -37,5 +38,5 @@ def test_a_tape_has_every_step_of_every_head(tmp_path: Path) -> None:
 def test_hooks_are_removed_afterwards_and_a_machine_without_heads_has_no_tape() -> None:
     model = small()
     tape_of(model, SOURCE, TARGET, ["x"] * STEPS)
-    assert has_tape(model) and not model.source_tape.is_hooked
+    assert has_tape(model) and not is_hooked(model.source_tape)
     assert not has_tape(small(read_heads=0, write_heads=0))

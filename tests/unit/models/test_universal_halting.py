@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from transduce.models.interface import AuxiliaryLoss, collect_losses
-from transduce.models.universal import AdaptiveHalting
+from transduce.models.universal import AdaptiveHalting, _step_signal
 from transduce.nn.dropout import DropoutKey, set_dropout_key
 from transduce.nn.position import RandomOffsets, SinusoidalPositions
 
@@ -55,7 +55,7 @@ def test_the_cost_pushes_towards_halting() -> None:
 
 def test_coordinates_are_sinusoids_of_position_and_of_step_counted_from_one() -> None:
     coordinates = SinusoidalPositions(4)
-    found = coordinates.at(torch.tensor([[7]]), 8)[0, 0] + coordinates.of_step(2)
+    found = coordinates.at(torch.tensor([[7]]), 8)[0, 0] + _step_signal(coordinates, 2)
     expected = [math.sin(7) + math.sin(3), math.cos(7) + math.cos(3)]
     expected += [math.sin(0.07) + math.sin(0.03), math.cos(0.07) + math.cos(0.03)]
     torch.testing.assert_close(found.tolist(), expected, rtol=0, atol=1e-6)
