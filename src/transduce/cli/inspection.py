@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
-from transduce.errors import SettingsError
+from transduce.cli.terminal import note
+from transduce.errors import MissingInput, SettingsError
 from transduce.inspection.caption import RegionAttention
 from transduce.inspection.maps import AttendedToken, AttentionMaps, Kind, save_page
 from transduce.inspection.replay import DecodingStep
@@ -38,17 +39,25 @@ def save_records(
         name = output if len(records) == 1 else f"{output}-{number}"
         if isinstance(record, RegionAttention):
             record.save_svg(f"{name}.svg")
-            record.save_png(f"{name}.png")
-            files.append({"drawing": f"{name}.svg", "picture": f"{name}.png"})
+            files.append({"drawing": f"{name}.svg", **_save_picture(record.save_png, f"{name}.png")})
         elif isinstance(record, TapeRecord):
-            record.save_png(f"{name}.png")
-            files.append({"picture": f"{name}.png"})
+            files.append(_save_picture(record.save_png, f"{name}.png"))
         elif record.maps:
-            record.save_png(f"{name}.png", kind, layer, head)
-            files.append({"page": f"{output}.html", "picture": f"{name}.png"})
+            picture = _save_picture(partial(record.save_png, kind=kind, layer=layer, head=head), f"{name}.png")
+            files.append({"page": f"{output}.html", **picture})
         else:
             files.append({"page": f"{output}.html"})
     return files
+
+
+def _save_picture(save_png: Callable[[str], None], path: str) -> dict[str, str]:
+    """Write the picture; without matplotlib leave it out with a note, everything else is still there."""
+    try:
+        save_png(path)
+    except MissingInput as error:
+        note(f"no picture: {error}")
+        return {}
+    return {"picture": path}
 
 
 # Plain text.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_it_prints_the_steps_and_writes_a_page_and_a_picture(place: Path, capsys
 def test_one_head_or_a_mean_can_be_drawn(options: list[str], place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", "run", "a b c", *options]) == 0
     assert (place / "attention.png").exists()
+
+
+def test_without_matplotlib_there_is_everything_but_the_picture(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert run(["inspect", "run", "a b c", "--output", "look"]) == 0
+    out, err = capsys.readouterr()
+    assert "look.html" in out and "look.png" not in out and "no picture: matplotlib" in err
+    assert Path("look.html").exists() and not Path("look.png").exists()
 
 
 def test_what_is_printed_cannot_steer_the_terminal(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
