@@ -1,0 +1,1 @@
+"""HTTP server: one or several model folders for many clients."""

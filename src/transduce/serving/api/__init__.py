@@ -1,0 +1,1 @@
+"""The HTTP APIs: each turns its own requests into jobs, and results into its own responses."""

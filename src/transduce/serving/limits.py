@@ -1,0 +1,32 @@
+"""Limits that are checked before any work is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may ask for, and how much of everything a server holds at a time."""
+
+    max_body_bytes: int = 1 << 20
+    max_json_depth: int = 16
+    max_texts: int = 128
+    """Texts, prompts or inputs of one request."""
+    max_characters: int = 50_000
+    """Characters of all texts of one request."""
+    max_terms: int = 256
+    """Entries of a glossary; also forbidden words and stop strings."""
+    max_beam_size: int = 16
+    max_n_best: int = 16
+    max_length: int = 1024
+    """Tokens to write for each text."""
+    max_queue_tokens: int = 65_536
+    """Tokens that waiting requests may reserve: beam size × maximum length + source, of each."""
+    max_active_rows: int = 128
+    """Rows (sentences × beam) that one engine steps at a time."""
+    max_requests: int = 256
+    """Requests of one model that are in progress or waiting."""
+    timeout: float = 60.0
+    """Seconds after which a request is given up."""
+    max_connections: int = 1100
