@@ -2,18 +2,18 @@
 
 A step of a small model is a hundred products of a few microseconds each, and calling modules, hook points and disabled
 dropout costs more than they do. So the weights of all layers are collected once per batch of sentences, and a step uses
-them directly. This fast path has no hooks, cannot train and needs all sentences at the same position; otherwise the
-decoder's blocks are used, and a test of invariants checks that both agree.
+them directly. This fast path has no hooks and cannot train; otherwise the decoder's blocks are used, and a test of
+invariants checks that both agree.
 
 Letters: S sentences, W rows of each, R = S·W rows, H heads, G heads of keys, N slots of the past, M memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeGuard, cast
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,7 @@ from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.embedding import Embedding
 from transduce.nn.hook import HookPoint
 from transduce.nn.linear import Linear
-from transduce.nn.position import Positions, Relation, RelativeEmbeddings, RelativePositions
+from transduce.nn.position import Positions, RelativeEmbeddings, RelativePositions, Turn
 from transduce.nn.state import KeptMemory, KeyValues, by_row, by_sentence
 from transduce.nn.sublayer import GatedFeedForward
 
@@ -58,6 +58,18 @@ class DecoderState(State):
         past = self.past.join(other.past)  # type: ignore[arg-type]  # pasts of one model
         memory = None if self.memory is None or other.memory is None else self.memory.join(other.memory)
         return replace(self, past=past, memory=memory)
+
+    def put(self, sentences: Tensor, other: Self) -> Self:
+        if not isinstance(self.past, KeyValues) or not isinstance(other.past, KeyValues):
+            return super().put(sentences, other)
+        self.past.put(sentences, other.past)
+        if self.memory is None or other.memory is None:
+            return self
+        return replace(self, memory=self.memory.put(sentences, other.memory))
+
+    def release(self, sentences: Tensor) -> None:
+        if isinstance(self.past, KeyValues):
+            self.past.release(sentences)
 
 
 @dataclass
@@ -99,17 +111,41 @@ class DecoderStack:
         state.past.advance(counts)
         return hidden
 
-    def step(self, tokens: Tensor, state: StackState) -> Tensor:
-        """Process one more token of each row.  (R) -> (R D)."""
-        past, fast = state.past, self.fast
-        if fast is not None and not self.blocks.training and fast.is_possible(past):
-            past.reserve(1)
-            embedded = self.embedding(tokens) + self.positions.first(past.longest + 1)[-1]
-            hidden = fast(embedded, past, past_relation(self.relations, past, 1), state.memory)
+    def step(self, tokens: Tensor, states: Sequence[StackState]) -> Tensor:
+        """Process one more token of each row of several groups.  (R) -> (R D), the rows of all groups."""
+        fast = self.fast
+        if fast is None or self.blocks.training or not fast.is_possible([state.past for state in states]):
+            parts = torch.split(tokens, [state.num_rows for state in states])
+            hidden = torch.cat(
+                [self._apply_blocks(own[:, None], state)[:, 0] for own, state in zip(parts, states, strict=True)]
+            )
         else:
-            hidden = self._apply_blocks(tokens[:, None], state)[:, 0]
-        past.advance(1)
+            for state in states:
+                state.past.reserve(1)
+            embedded = self.embedding(tokens) + torch.cat([self._next_position(state) for state in states])
+            hidden = fast(embedded, [self._context(state, embedded) for state in states])
+        for state in states:
+            state.past.advance(1)
         return hidden
+
+    def _next_position(self, state: StackState) -> Tensor:
+        """The position encoding of each row's next token.  -> (R D)."""
+        past = state.past
+        if past.uniform:
+            return self.positions.first(past.longest + 1)[-1:].expand(state.num_rows, -1)
+        return self.positions.at(past.query_positions(1), past.longest + 1).flatten(0, 1)
+
+    def _context(self, state: StackState, like: Tensor) -> StepContext:
+        past = cast("KeyValues", state.past)
+        relation = past_relation(self.relations, past, 1)
+        bias, allowed = relation.bias, past.allowed(1)
+        if allowed is not None:
+            masked = minus_infinity(allowed, like)
+            bias = masked if bias is None else masked + bias
+        memory = state.memory
+        memory_allowed = None if memory is None else memory.allowed
+        memory_bias = None if memory_allowed is None else minus_infinity(memory_allowed, like)
+        return StepContext(state.num_rows, past, relation.turn, bias, memory, memory_bias)
 
     def _apply_blocks(self, tokens: Tensor, state: StackState, lengths: Tensor | None = None) -> Tensor:
         """Apply the blocks to several tokens of each row.  (R T) -> (R T D)."""
@@ -122,6 +158,15 @@ class DecoderStack:
             kept = () if memory is None else (memory.layer(layer),)
             hidden = block.extend(hidden, past, layer, allowed, relation, *kept)
         return by_row(self.norm(hidden), state.width)
+
+
+def step_stacks(
+    tokens: Sequence[Tensor], states: Sequence[StackState], scaled: Callable[[Tensor], Tensor] | None = None
+) -> list[tuple[Tensor, StackState]]:
+    """Step several groups of one model's decoder; `scaled` is applied to the hidden vectors.  G × (R) -> G × (R D)."""
+    hidden = states[0].stack.step(_joined(tokens), states)
+    parts = torch.split(hidden if scaled is None else scaled(hidden), [state.num_rows for state in states])
+    return list(zip(parts, states, strict=True))
 
 
 Product = Callable[[Tensor], Tensor]
@@ -166,8 +211,22 @@ class StepLayer(NamedTuple):
         return cls(qkv_proj, out_proj, first, cross, up, activation, down, last)
 
 
+class StepContext(NamedTuple):
+    """What one group attends to in a step."""
+
+    rows: int
+    past: KeyValues
+    turn: Turn | None
+    """Rotates queries and keys to their positions."""
+    bias: Tensor | None
+    """Added to the scores of self-attention; minus infinity where it is not allowed.  (S 1|H W M)"""
+    memory: KeptMemory | None
+    memory_bias: Tensor | None
+
+
 class DecoderStep:
-    """The weights of a decoder, and one step with them."""
+    """The weights of a decoder, and one step with them for all groups: products over the rows of all, attention by
+    group (selective batching; Yu et al., OSDI 2022)."""
 
     def __init__(self, blocks: nn.ModuleList, final_norm: nn.Module, shape: HeadShape, pre_norm: bool) -> None:
         self.layers = [StepLayer.of(block) for block in blocks]
@@ -178,52 +237,43 @@ class DecoderStep:
         self._has_relative_embeddings = any(isinstance(module, RelativeEmbeddings) for module in blocks.modules())
         self._hooks = [module._forward_hooks for module in blocks.modules() if isinstance(module, HookPoint)]
 
-    def is_possible(self, past: Past) -> TypeGuard[KeyValues]:
-        """Whether a step need not use the blocks: no hooks, no relative embeddings, all rows at one position."""
-        return (
-            isinstance(past, KeyValues) and past.uniform and not self._has_relative_embeddings and not any(self._hooks)
-        )
+    def is_possible(self, pasts: Iterable[Past]) -> bool:
+        """Whether a step need not use the blocks: no hooks, no relative embeddings, no attention kernels."""
+        plain = all(isinstance(past, KeyValues) for past in pasts)
+        return plain and not self._has_relative_embeddings and not any(self._hooks)
 
-    def __call__(
-        self,
-        hidden: Tensor,
-        past: KeyValues,
-        relation: Relation,
-        memory: KeptMemory | None = None,
-    ) -> Tensor:
-        """Process one more token of each row and append it to the past.  (R D) -> (R D)."""
-        own_allowed, memory_allowed = past.allowed(1), None if memory is None else memory.allowed
-        own_bias = None if own_allowed is None else minus_infinity(own_allowed, hidden)
-        if relation.bias is not None:
-            own_bias = relation.bias if own_bias is None else own_bias + relation.bias
-        memory_bias = None if memory_allowed is None else minus_infinity(memory_allowed, hidden)
+    def __call__(self, hidden: Tensor, groups: Sequence[StepContext]) -> Tensor:
+        """Process one more token of each row and append it to its group's past.  (R D), rows of all groups -> (R D)."""
         pre_norm = self.pre_norm
         for number, layer in enumerate(self.layers):
-            added = self._self_attention(
-                layer.norm(hidden) if pre_norm else hidden, number, layer, past, relation, own_bias
-            )
+            qkv = layer.qkv_proj(layer.norm(hidden) if pre_norm else hidden)
+            mixed = [self._self_attention(part, number, group) for part, group in _by_group(qkv, groups)]
+            added = layer.out_proj(_joined(mixed))
             hidden = added.add_(hidden) if pre_norm else layer.norm(added.add_(hidden))
             if layer.cross is not None:
-                assert memory is not None, "cross-attention needs a memory"
                 query = layer.cross.q_proj(layer.cross.norm(hidden) if pre_norm else hidden)
-                keys, values = memory.keys[number], memory.values[number]
-                mixed = self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, memory_bias)
-                added = layer.cross.out_proj(mixed)
+                mixed = [self._cross_attention(part, number, group) for part, group in _by_group(query, groups)]
+                added = layer.cross.out_proj(_joined(mixed))
                 hidden = added.add_(hidden) if pre_norm else layer.cross.norm(added.add_(hidden))
             added = layer.down(layer.activation(layer.up(layer.last_norm(hidden) if pre_norm else hidden)))
             hidden = added.add_(hidden) if pre_norm else layer.last_norm(added.add_(hidden))
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
-    def _self_attention(
-        self, value: Tensor, number: int, layer: StepLayer, past: KeyValues, relation: Relation, bias: Tensor | None
-    ) -> Tensor:
-        sentences = len(past.lengths)
-        query, key, new_value = torch.split(layer.qkv_proj(value), self.shape.widths, dim=-1)
-        query_SHWK, key_SGWK = (self._split(part, sentences, self.shape.key_dim) for part in (query, key))
-        if relation.turn is not None:
-            query_SHWK, key_SGWK = (relation.turn(part).type_as(part) for part in (query_SHWK, key_SGWK))
-        cached = past.write(number, key_SGWK, self._split(new_value, sentences, self.shape.value_dim))
-        return layer.out_proj(self._mix(query_SHWK, *cached, bias))
+    def _self_attention(self, qkv: Tensor, number: int, group: StepContext) -> Tensor:
+        """(R H·K + G·K + G·V) -> (R H·V)."""
+        sentences, shape = len(group.past.lengths), self.shape
+        query, key, value = torch.split(qkv, shape.widths, dim=-1)
+        query_SHWK, key_SGWK = (self._split(part, sentences, shape.key_dim) for part in (query, key))
+        if group.turn is not None:
+            query_SHWK, key_SGWK = (group.turn(part).type_as(part) for part in (query_SHWK, key_SGWK))
+        cached = group.past.write(number, key_SGWK, self._split(value, sentences, shape.value_dim))
+        return self._mix(query_SHWK, *cached, group.bias)
+
+    def _cross_attention(self, query: Tensor, number: int, group: StepContext) -> Tensor:
+        """(R H·K) -> (R H·V)."""
+        assert group.memory is not None, "cross-attention needs a memory"
+        keys, values = group.memory.keys[number], group.memory.values[number]
+        return self._mix(self._split(query, len(keys), self.shape.key_dim), keys, values, group.memory_bias)
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
         """Attention of rows to their sentence's keys and values.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""
@@ -236,6 +286,15 @@ class DecoderStep:
     def _split(self, projected: Tensor, sentences: int, width: int) -> Tensor:
         """(R H·K) -> (S H W K)."""
         return projected.view(sentences, -1, projected.shape[1] // width, width).transpose(1, 2)
+
+
+def _by_group(rows: Tensor, groups: Sequence[StepContext]) -> Iterator[tuple[Tensor, StepContext]]:
+    """Divide the rows of a product among the groups."""
+    return zip([rows] if len(groups) == 1 else torch.split(rows, [group.rows for group in groups]), groups, strict=True)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _product(layer: Linear) -> Product:

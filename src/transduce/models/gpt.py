@@ -6,6 +6,7 @@ RMSNorm, SwiGLU and grouped-query attention it is a modern decoder (Llama, Touvr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -24,7 +25,7 @@ from transduce.models.block import (
     final_norm,
     relative_positions,
 )
-from transduce.models.decoder import DecoderStack, StackState
+from transduce.models.decoder import DecoderStack, StackState, step_stacks
 from transduce.models.interface import LanguageModel, Memory, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
@@ -144,4 +145,7 @@ class Gpt(LanguageModel[StackState]):
         return state.stack.extend(tokens, lengths, state), state
 
     def step(self, tokens: Tensor, state: StackState) -> tuple[Tensor, StackState]:
-        return state.stack.step(tokens, state), state
+        return state.stack.step(tokens, [state]), state
+
+    def step_groups(self, tokens: Sequence[Tensor], states: Sequence[StackState]) -> list[tuple[Tensor, StackState]]:
+        return step_stacks(tokens, states)

@@ -128,6 +128,25 @@ class State(ABC):
     def join(self, other: Self) -> Self:
         """Return one state with the rows of this one, then of the other; widths must agree."""
 
+    def put(self, sentences: Tensor, other: Self) -> Self:
+        """Return the state with these sentences replaced by those of another one; widths must agree.  (S').
+
+        A server fills the places of finished sentences this way. A state with large caches overrides it, so that an
+        arrival copies nothing but its own.
+        """
+        joined, count = self.join(other), self.num_rows // self.width
+        order_S = torch.arange(count, device=sentences.device)
+        order_S[sentences] = count + torch.arange(len(sentences), device=sentences.device)
+        return joined.select(rows_of(order_S, self.width))
+
+    def release(self, sentences: Tensor) -> None:  # noqa: B027
+        """Forget what finished sentences hold, in place; their rows are stepped on until others take them.  (S')."""
+
+
+def rows_of(sentences: Tensor, width: int) -> Tensor:
+    """Return the rows of some sentences.  (S) -> (S·W)."""
+    return (sentences[:, None] * width + torch.arange(width, device=sentences.device)).flatten()
+
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 """(hidden (R D), allowed tokens of the shortlist per row (R V')) -> scores (R V'), -inf where not allowed."""
@@ -230,7 +249,7 @@ class Transducer(Model, Generic[MemoryT, StateT]):
         """Process one more token per row of several batch groups, each with its own state.  G × (R) -> G × (R D).
 
         The default steps one group after the other. A model may compute its products over the rows of all groups at
-        once, and attention by group (selective batching; Orca, OSDI 2022).
+        once, and attention by group (selective batching; Yu et al., OSDI 2022).
         """
         return [self.step(own, state) for own, state in zip(tokens, states, strict=True)]
 

@@ -5,7 +5,7 @@ Encoder and decoder are stacks of blocks (`models.block`). Section numbers in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, cast
 
 import torch
@@ -25,7 +25,7 @@ from transduce.models.block import (
     final_norm,
     relative_positions,
 )
-from transduce.models.decoder import DecoderStack, StackState
+from transduce.models.decoder import DecoderStack, StackState, step_stacks
 from transduce.models.interface import Memory, Transducer, VocabularySizes
 from transduce.nn.dropout import Dropout, WordDropout
 from transduce.nn.embedding import Embedding, Output
@@ -163,7 +163,10 @@ class Transformer(Transducer[Memory, StackState]):
         return self._scaled(state.stack.extend(tokens, lengths, state)), state
 
     def step(self, tokens: Tensor, state: StackState) -> tuple[Tensor, StackState]:
-        return self._scaled(state.stack.step(tokens, state)), state
+        return self._scaled(state.stack.step(tokens, [state])), state
+
+    def step_groups(self, tokens: Sequence[Tensor], states: Sequence[StackState]) -> list[tuple[Tensor, StackState]]:
+        return step_stacks(tokens, states, self._scaled)
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden * self.config.model_dim**-0.5 if self.config.scale_output else hidden

@@ -135,6 +135,25 @@ class KeyValues:
         joined._update_longest()
         return joined
 
+    def put(self, sentences: Tensor, other: KeyValues) -> None:
+        """Replace these sentences by others, in place; only the slots of the others are copied.  (S')."""
+        end = other.filled
+        if end > self.keys.shape[3]:
+            self._copy_owned(torch.arange(len(self.own), device=self.own.device), -(-end // self.width))
+        if end > self.filled:
+            self.own = F.pad(self.own, (0, end - self.filled))
+        self.keys[:, sentences, :, :end] = other.keys[:, :, :, :end]
+        self.values[:, sentences, :, :end] = other.values[:, :, :, :end]
+        self.own[sentences] = F.pad(other.own, (0, self.filled - end))
+        self.lengths[sentences] = other.lengths
+        self._update_longest()
+
+    def release(self, sentences: Tensor) -> None:
+        """Empty the slots of sentences that are finished, in place: the next copy leaves them out.  (S')."""
+        self.own[sentences] = False
+        self.lengths[sentences] = 0
+        self._update_longest()
+
     def _copy_owned(self, sentences: Tensor, extra: int) -> None:
         """Copy the slots that belong to some row of these sentences, in order, and add free slots.  (S)."""
         owned_SN = self.own.any(dim=1)
@@ -214,11 +233,29 @@ class KeptMemory:
         """Return these sentences, in this order."""
         if torch.equal(sentences, torch.arange(len(self.keys[0]), device=sentences.device)):  # all stay in place
             return self
+        allowed, longest = None, self._length
+        if self.allowed is not None:  # the longest source may be gone: padding is at the end
+            allowed = self.allowed.index_select(0, sentences)
+            longest = int(allowed.flatten(1).any(dim=0).sum())
+            allowed = None if bool(allowed[..., :longest].all()) else allowed[..., :longest]
         return KeptMemory(
-            [key.index_select(0, sentences) for key in self.keys],
-            [value.index_select(0, sentences) for value in self.values],
-            None if self.allowed is None else self.allowed.index_select(0, sentences),
+            [key[:, :, :longest].index_select(0, sentences) for key in self.keys],
+            [value[:, :, :longest].index_select(0, sentences) for value in self.values],
+            allowed,
         )
+
+    def put(self, sentences: Tensor, other: KeptMemory) -> KeptMemory:
+        """Return the memory with these sentences replaced by others, in place where they are not longer.  (S')."""
+        beyond = other._length - self._length
+        mask_B11M, keys, values = self._mask, self.keys, self.values
+        if beyond > 0:
+            mask_B11M = F.pad(mask_B11M, (0, beyond))
+            keys, values = ([F.pad(part, (0, 0, 0, beyond)) for part in parts] for parts in (keys, values))
+        end = other._length
+        for own, new in (*zip(keys, other.keys, strict=True), *zip(values, other.values, strict=True)):
+            own[sentences, :, :end] = new
+        mask_B11M[sentences] = F.pad(other._mask, (0, mask_B11M.shape[3] - end))
+        return KeptMemory(keys, values, mask_B11M)
 
     def join(self, other: KeptMemory) -> KeptMemory:
         """Return the sentences of both; the shorter memory is padded."""
@@ -227,6 +264,10 @@ class KeptMemory:
             [cat_padded(pair, padded=2) for pair in zip(self.values, other.values, strict=True)],
             cat_padded([self._mask, other._mask], padded=3),
         )
+
+    @property
+    def _length(self) -> int:
+        return self.keys[0].shape[2]
 
     @property
     def _mask(self) -> Tensor:

@@ -19,18 +19,23 @@ from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import Request
 from transduce.inference.search.strategy import STRATEGIES, SearchKey, Selection, StepScores
 from transduce.inference.search.trace import TraceStep, trace_step, trace_stop
-from transduce.models.interface import AnyTransducer, Scorer, State
+from transduce.models.interface import AnyTransducer, Scorer, State, rows_of
 from transduce.text.tokenizer.special import Specials
 
 Finished = tuple[ActiveRequest, Exception | None]
 """A request that is done, with the error where it failed."""
 
 
+MAX_IDLE_STEPS = 16
+"""Steps after which a place in the state that nobody took is given up."""
+
+
 class BatchGroup:
     """Requests that are stepped together, each at its own position.
 
-    Micro-batches of one `admit` start as one group. Later arrivals get a group of their own and are never joined to
-    this one, so that no arrival copies the caches of all others.
+    A finished request leaves its place in the decoding state, and an arrival takes it over: neither copies the caches
+    of the others. Places that stay idle cost a row of every step; when they have cost as much as a copy, the state is
+    copied without them.
     """
 
     def __init__(self, model: AnyTransducer, specials: Specials, key: SearchKey, isolated: bool = False) -> None:
@@ -41,6 +46,10 @@ class BatchGroup:
         self.shortlist = ShortlistScorer(model, specials, key.width) if key.shortlisted else None
         self.requests: list[ActiveRequest] = []
         self.state: State | None = None
+        self._places: list[int] = []
+        """The sentence of the state that each request has."""
+        self._idle_rows = 0
+        """Rows of idle places, added up over the steps since the last copy."""
         self.device = model.output.weight.device
         self.last_BW = torch.empty(0, self.width, dtype=torch.long, device=self.device)
         self.score_BW = torch.empty(0, self.width, device=self.device)
@@ -61,15 +70,26 @@ class BatchGroup:
         self.requests += requests
         if self.shortlist is not None:
             self.shortlist.gather(self.requests)
-        self.state = state if self.state is None else self.state.join(state)
+        self._take_places(state)
         self.last_BW = torch.cat([self.last_BW, prefix.last[:, None].repeat(1, self.width)])
         self.score_BW = torch.cat([self.score_BW, score_BW])
         self.length_B = torch.cat([self.length_B, prefix.lengths])
         self.history_BWC = torch.cat([self.history_BWC, written_BWC])
 
+    @property
+    def next_tokens(self) -> Tensor:
+        """What the next step reads, for every row of the state.  -> (R)."""
+        if self._in_order:
+            return self.last_BW.flatten()
+        token_SW = torch.zeros(self._sentences, self.width, dtype=torch.long, device=self.device)
+        token_SW[self._places] = self.last_BW
+        return token_SW.flatten()
+
     def advance(self, hidden: Tensor, state: State) -> list[Finished]:
         """Write one token in every beam, given what `model.step` returned; return the requests that are done."""
         self.state = state
+        if not self._in_order:
+            hidden = hidden.view(self._sentences, self.width, -1)[self._places].flatten(0, 1)
         selection = self._select(hidden)
         self._finish_ended(selection)
         self._append(selection)
@@ -206,22 +226,73 @@ class BatchGroup:
         return True
 
     def _keep(self, kept: list[int], parents: Tensor) -> None:
-        """Select the rows that continue: of the kept requests, the beams that were continued."""
+        """Keep some requests; of each, the beams that were continued."""
         if not kept:
             self.requests = []  # the search drops an empty group
             return
+        assert self.state is not None
         index_B = torch.tensor(kept, device=self.device)
-        row_R = (index_B[:, None] * self.width + parents[index_B]).flatten()
-        everything = len(kept) == len(self.requests)
-        if not (everything and torch.equal(row_R, torch.arange(len(row_R), device=self.device))):
-            assert self.state is not None
-            self.state = self.state.select(row_R)
-        if not everything:
+        places = [self._places[index] for index in kept]
+        if len(kept) < len(self.requests):
+            left = sorted(set(self._places) - set(places))
+            self.state.release(torch.tensor(left, device=self.device))
+            self._places = places
             self.requests = [self.requests[index] for index in kept]
             self.last_BW, self.score_BW = self.last_BW[index_B], self.score_BW[index_B]
             self.length_B, self.history_BWC = self.length_B[index_B], self.history_BWC[index_B]
             if self.shortlist is not None:
                 self.shortlist.keep(index_B, self.requests)
+        self._idle_rows += self._idle
+        limit = min(len(kept) // 2, MAX_IDLE_STEPS * self._idle)
+        self._select_rows(parents[index_B], compact=self._idle > 0 and self._idle_rows >= limit)
+
+    def _select_rows(self, parent_BW: Tensor, compact: bool) -> None:
+        """Select the rows of the state that continue; idle places keep theirs, unless the state is copied."""
+        place_B = torch.tensor(self._places, device=self.device)
+        row_BW = place_B[:, None] * self.width + parent_BW
+        if compact:
+            self._places, self._idle_rows = list(range(len(self._places))), 0
+            row_R = row_BW.flatten()
+        else:
+            row_SW = torch.arange(self._sentences * self.width, device=self.device).view(-1, self.width)
+            if self.width == 1 or torch.equal(row_BW, row_SW[place_B]):
+                return
+            row_SW[place_B] = row_BW
+            row_R = row_SW.flatten()
+        assert self.state is not None
+        self.state = self.state.select(row_R)
+
+    def _take_places(self, state: State) -> None:
+        """Put new sentences in the places of finished ones, and the others after all."""
+        count = state.num_rows // self.width
+        if self.state is None:
+            self.state, self._places = state, list(range(count))
+            return
+        idle = sorted(set(range(self._sentences)) - set(self._places))[:count]
+        if idle:
+            first = torch.arange(len(idle), device=self.device)
+            part = state if len(idle) == count else state.select(rows_of(first, self.width))
+            self.state = self.state.put(torch.tensor(idle, device=self.device), part)
+        if len(idle) < count:
+            rest = torch.arange(len(idle), count, device=self.device)
+            idle += range(self._sentences, self._sentences + len(rest))
+            self.state = self.state.join(state.select(rows_of(rest, self.width)) if len(rest) < count else state)
+        self._places += idle
+
+    @property
+    def _sentences(self) -> int:
+        assert self.state is not None
+        return self.state.num_rows // self.width
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether the sentences of the state are the requests, one by one."""
+        return self._places == list(range(self._sentences))
+
+    @property
+    def _idle(self) -> int:
+        """Number of places that no request has."""
+        return self._sentences - len(self._places)
 
 
 def _grow(tokens: Tensor, capacity: int) -> Tensor:

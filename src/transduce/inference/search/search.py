@@ -1,7 +1,7 @@
 """Search as a stepper: `admit` requests at any time, `advance` by one token, `drop` those that are cancelled.
 
-Requests that are searched alike form a batch group and are stepped together, each at its own position. Translating a
-file loops over `advance`; a server feeds a search while it runs (`inference.worker`).
+Requests that are searched alike form a batch group and are stepped together, each at its own position; later arrivals
+join their group. Translating a file loops over `advance`; a server feeds a search while it runs (`serving.scheduler`).
 """
 
 from __future__ import annotations
@@ -88,25 +88,31 @@ class Search:
         self._failed = [result for result in self._failed if result.id not in dropped]
 
     def _start(self, key: SearchKey, requests: Sequence[Request], isolated: bool = False) -> None:
-        """Form a group of requests that have one key."""
+        """Add requests that have one key to their group, or isolate them in a new one."""
         device, limit = self.model.output.weight.device, self.model.max_target
-        group = BatchGroup(self.model, self.target, key, isolated)
-        try:
-            for alike in _micro_batches(requests):
-                tokens_BS, allowed_BS = source_batch([request.source for request in alike], self.source, device)
+        alike = [] if isolated else [group for group in self.groups if group.key == key and not group.isolated]
+        group = alike[0] if alike else BatchGroup(self.model, self.target, key, isolated)
+        for batch in _micro_batches(requests):
+            before = [active.request for active in group.requests]
+            try:
+                tokens_BS, allowed_BS = source_batch([request.source for request in batch], self.source, device)
                 state = self.model.start(self.model.encode(tokens_BS, allowed_BS), key.width)
-                group.add([ActiveRequest.of(request, self.target, limit) for request in alike], state)
-        except Exception as error:
-            self._restart(key, requests, error)
-        else:
+                group.add([ActiveRequest.of(request, self.target, limit) for request in batch], state)
+            except Exception as error:
+                if len(group.requests) == len(before):
+                    self._restart(key, batch, error)
+                    continue
+                # The group's own state was changed half-way: everything in it starts again.
+                self.groups = [other for other in self.groups if other is not group]
+                self._restart(key, [*before, *batch], error)
+                group = BatchGroup(self.model, self.target, key, isolated)
+        if group.requests and group not in self.groups:
             self.groups.append(group)
 
     def _step(self, groups: Sequence[BatchGroup]) -> list[Result]:
         """Step some groups; those with requests left go back to `self.groups`."""
         try:
-            stepped = self.model.step_groups(
-                [group.last_BW.flatten() for group in groups], [group.state for group in groups]
-            )
+            stepped = self.model.step_groups([group.next_tokens for group in groups], [group.state for group in groups])
         except Exception as error:
             for group in groups:
                 requests = [active.request for active in group.requests]
