@@ -96,13 +96,13 @@ bench-long-attention: .venv/.developer ## Time and memory of every attention ker
 reproduce-universal: .venv/.developer ## Universal Transformer against Transformer: trained to length 40, tested to 400 (hours)
 	@$(BIN)/python bench/universal_length.py
 
-reproduce-table-2: .venv/.developer ## Table 2 in small: every translator with the same counted operations (hours; resumes)
+reproduce-table-2: .venv/.developer ## Table 2 in small: every translator with the same counted operations (20 minutes; resumes)
 	@$(BIN)/transduce reproduce table-2
 
-reproduce-table-3: .venv/.developer ## Table 3 in small: variations of the Transformer, Kendall's tau with the paper (hours; resumes)
+reproduce-table-3: .venv/.developer ## Table 3 in small: variations of the Transformer, Kendall's tau with the paper (40 minutes; resumes)
 	@$(BIN)/transduce reproduce table-3
 
-reproduce-table-4: .venv/.developer ## Table 4 in small: parsing as translation into brackets (an hour or less; resumes)
+reproduce-table-4: .venv/.developer ## Table 4 in small: parsing as translation into brackets (minutes; resumes)
 	@$(BIN)/transduce reproduce table-4
 
 reproduce: reproduce-table-2 reproduce-table-3 reproduce-table-4 reproduce-captioning reproduce-universal reproduce-babi reproduce-ntm reproduce-ladder ## Run all reproduce-* targets: published results (a day or so; resumes)

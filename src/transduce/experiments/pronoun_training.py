@@ -31,7 +31,7 @@ class PronounSizes:
     test: int = 1_000
     probe: int = 300
     """Test sentences for each causal test."""
-    updates: int = 600
+    updates: int = 1000
     validate_every: int = 50
     model_dim: int = 64
     batch_tokens: int = 1024
@@ -58,12 +58,12 @@ QUICK = PronounSizes(
 
 
 def transformer(width: int) -> Table:
-    """The Transformer: three encoder layers, where *it* can find its noun, and one decoder layer; one head in each."""
+    """The Transformer: three encoder layers, where *it* can find its noun, and one decoder layer; two heads in each."""
     return {
         "name": "transformer",
         "model_dim": width,
         "ffn_dim": 2 * width,
-        "num_heads": 1,
+        "num_heads": 2,
         "num_layers": 3,
         "decoder_layers": 1,
         "norm": "pre",
@@ -100,7 +100,7 @@ def make_recipe(corpus: Path, language: Language, model: Table, seed: int, sizes
             "batch_tokens": sizes.batch_tokens,
             "updates": updates,
             "schedule": "linear",
-            "learning_rate": 0.005,
+            "learning_rate": 0.003,
             "warmup": min(100, updates),
             "max_grad_norm": 1.0,
             "validate_every": sizes.validate_every,

@@ -106,7 +106,7 @@ WIDTHS = ("model_dim", "ffn_dim", "embedding_dim", "hidden_dim")
 class CostSizes:
     """Sizes of the study."""
 
-    flops: float = 4e12
+    flops: float = 1e12
     """Counted operations of training, for every system."""
     width: float = 1.0
     """Factor of all widths."""
@@ -260,7 +260,7 @@ def _is_better(measured: Mapping[System, Measured], trials: Trials, one: System,
         trials.metric, first.results[0].translations, second.results[0].translations, trials.evaluated.references
     )
     apart = min(first.scores) > max(second.scores)
-    overlap = "; seeds overlap" if len(first.scores) > 1 and not apart else ""
+    overlap = "" if apart or min(second.scores) > max(first.scores) else "; seeds overlap"
     return ClaimCheck(
         f"{one.name} is better than {other.name}: BLEU {first.score.score:.1f} against {second.score.score:.1f} "
         f"(p = {found.p_value:.3f} for the first seed{overlap})",

@@ -94,7 +94,7 @@ class TableSizes:
     num_layers: int = 3
     num_heads: int = 8
     batch_tokens: int = 512
-    updates: int = 2400
+    updates: int = 1000
     learning_rate: float = 0.006
     vocabulary: int = 1000
     pairs: int = 20_000

@@ -33,7 +33,7 @@ class ParsingSizes:
     width: int = 64
     num_layers: int = 3
     batch_tokens: int = 512
-    updates: int = 500
+    updates: int = 2000
     vocabulary: int = 1000
     sentences: tuple[int, ...] = (500, 5000)
     """Training sentences; of a given treebank, the first ones."""
