@@ -49,6 +49,8 @@ class Operation:
     """Whether the answer may also be a stream of server-sent events."""
     example: Table | None = None
     """A request for the documentation."""
+    media_type: str = "application/json"
+    """Of the answer."""
 
 
 @dataclass(frozen=True)
