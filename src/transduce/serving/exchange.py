@@ -28,6 +28,8 @@ class Exchange:
         headers = dict(scope["headers"])
         self._declared: bytes = headers.get(b"content-length", b"0")
         self._unread = self._declared != b"0" or b"transfer-encoding" in headers
+        self._state = scope["app"].state
+        self._is_last = bool(scope["state"].get("overloaded"))
         self._extra = (*SECURITY_HEADERS, (b"x-request-id", request_id.encode()))
         self._closes = False
         self.status: int | None = None
@@ -49,7 +51,8 @@ class Exchange:
             self._closes = self._unread
             given = {name for name, _ in message.get("headers", ())}
             more = [(name, value) for name, value in self._extra if name not in given]
-            closing = [(b"connection", b"close")] if self._closes else []
+            is_last = self._closes or self._is_last or getattr(self._state, "stopping", False)
+            closing = [(b"connection", b"close")] if is_last else []
             message = {**message, "headers": [*message.get("headers", ()), *more, *closing]}
         elif not message.get("more_body", False):
             if self._closes:

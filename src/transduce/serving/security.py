@@ -90,6 +90,8 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if scope["state"].get("overloaded"):
+                raise RequestError(503, "the server has too many connections", retry_after=1.0)
             headers = _Headers(scope)
             host = self._check_host(headers)
             self._check_form(headers)
