@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -33,5 +35,5 @@ def create_app(service: Service, settings: ServerSettings) -> Starlette:
     )
     app.router.redirect_slashes = False  # a redirect would repeat the Host header
     app.state.keys, app.state.metrics, app.state.stopping = keys, metrics, False
-    app.state.document = document(routes, with_keys=keys.required)
+    app.state.document = functools.cache(lambda: document(routes, with_keys=keys.required))
     return app

@@ -60,7 +60,7 @@ def _routes(service: Service) -> list[Route]:
 
     async def openapi(request: Request) -> Response:
         """Return the OpenAPI document of all routes."""
-        return JSONResponse(request.app.state.document)
+        return JSONResponse(request.app.state.document())
 
     return [
         Route("/health", health),

@@ -66,12 +66,9 @@ class Server(uvicorn.Server):
         raise_file_limit(config.max_connections * 5 // 4 + SPARE_FILES)
         self._app = app
         self._sockets = bind(host, port)
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def port(self) -> int:
+        self.port: int = self._sockets[0].getsockname()[1]
         """The port that it listens on, also where port 0 let the system choose."""
-        return int(self._sockets[0].getsockname()[1])
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until a signal or `stop`."""
