@@ -5,8 +5,9 @@ Models write `de`, `deu`, `de_DE` or `deu_Latn`; clients write `de`, `DE`, `EN-U
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from transduce.serving.language_names import NAMES, PREFERRED
 
@@ -17,6 +18,8 @@ _ALIASES = {"zt": "zh-Hant", "zh-cn": "zh-Hans", "zh-sg": "zh-Hans", "zh-tw": "z
 """Codes that mean a language in a script."""
 _DEFAULT_SCRIPTS = {"zh": "Hans", "sr": "Cyrl", "uz": "Latn", "az": "Latn", "mn": "Cyrl", "pa": "Guru", "ks": "Arab"}
 """The script that a code without a script stands for, of languages that are written in several."""
+_MAX_CODE = 35
+"""Characters of the longest code (RFC 5646, section 4.4.1)."""
 _NO_REGION = "XX"
 """mBART's region of a language that it has only once."""
 _SCRIPT_NAMES = {"Hans": "Simplified", "Hant": "Traditional", "Latn": "Latin", "Cyrl": "Cyrillic", "Arab": "Arabic"}
@@ -60,17 +63,19 @@ class Tag:
         return "-".join(part for part in (self.language, self.script, self.region) if part)
 
 
-def matching(wanted: str, known: Iterable[str]) -> list[str]:
+def matching(wanted: str, known: Sequence[str]) -> list[str]:
     """The codes of a model that a client's code can mean; one of them if it is spelled in full."""
-    known = list(known)
     if wanted in known:
         return [wanted]
+    if len(wanted) > _MAX_CODE:
+        return []
     tag = Tag.parse(wanted)
     full = [code for code in known if Tag.parse(code) == tag]
     return full[:1] or [code for code in known if Tag.parse(code).serves(tag)]
 
 
-def short_codes(known: Sequence[str]) -> dict[str, str]:
+@cache
+def short_codes(known: tuple[str, ...]) -> dict[str, str]:
     """The shortest spelling of each code that means no other of them: `deu_Latn` -> `de`, `zho_Hant` -> `zh-Hant`."""
     spelled = {}
     for code in known:
