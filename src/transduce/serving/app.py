@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from transduce.serving import operations
-from transduce.serving.api import translate
+from transduce.serving.api import deepl, libretranslate, openai, translate
 from transduce.serving.http import Api, Keys
 from transduce.serving.metrics import Metrics
 from transduce.serving.middleware import RequestMiddleware, RouteTable, render_http_exception
@@ -17,7 +17,7 @@ from transduce.serving.openapi import document
 from transduce.serving.security import Guard, ServerSettings
 from transduce.serving.service import Service
 
-APIS: tuple[Api, ...] = (operations.API, translate.API)
+APIS: tuple[Api, ...] = (operations.API, translate.API, openai.API, deepl.API, libretranslate.API)
 """All APIs; where two have the same path, the first one answers."""
 
 

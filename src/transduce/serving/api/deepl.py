@@ -167,7 +167,7 @@ def routes(service: Service) -> list[Route]:
 
 
 API = Api(
-    name="deepl",
+    name="DeepL",
     routes=routes,
     error_body=error_body,
     unauthorized=403,

@@ -162,7 +162,7 @@ def routes(service: Service) -> list[Route]:
 
 
 API = Api(
-    name="libretranslate",
+    name="LibreTranslate",
     routes=routes,
     error_body=error_body,
     unauthorized=403,

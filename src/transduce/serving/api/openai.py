@@ -181,7 +181,7 @@ def routes(service: Service) -> list[Route]:
 
 
 API = Api(
-    name="openai",
+    name="OpenAI",
     routes=routes,
     error_body=error_body,
     operations={

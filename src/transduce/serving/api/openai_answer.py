@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -13,8 +12,6 @@ from typing import Any
 from transduce.config import Table
 from transduce.serving.http import RequestError, close
 from transduce.serving.job import JobError, Result
-
-logger = logging.getLogger(__name__)
 
 _TYPES = {401: "invalid_request_error", 403: "permission_error", 404: "invalid_request_error", 429: "rate_limit_error"}
 _CODES = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
@@ -93,8 +90,8 @@ class Answer(ABC):
         except (JobError, RequestError) as error:
             yield _dump(error_body(error.status, str(error), None))
         except Exception:
-            logger.exception("a stream failed")
-            yield _dump(error_body(500, "the server failed", None))
+            yield _dump(error_body(500, "internal error", None))
+            raise  # for the server's log
         finally:
             await close(pieces)
 
