@@ -87,7 +87,7 @@ def short_codes(known: tuple[str, ...]) -> dict[str, str]:
 
 def language_name(code: str) -> str:
     """The English name of a language: `Chinese (Traditional)`; the code itself where there is no name."""
-    if code == UNDETERMINED:
+    if code.lower() == UNDETERMINED:
         return "Not stated"
     tag = Tag.parse(code)
     name = NAMES.get(tag.language, code)

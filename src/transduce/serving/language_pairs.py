@@ -64,7 +64,8 @@ class LanguagePairs:
         for backend in self.service.of_task("translation"):
             source_codes, target_codes = _spelled(backend.info)
             for code in source_codes:
-                found.setdefault(code, {}).update(dict.fromkeys(other for other in target_codes if other != code))
+                others = [other for other in target_codes if other != code or code == UNDETERMINED]
+                found.setdefault(code, {}).update(dict.fromkeys(others))
         return {code: list(codes) for code, codes in found.items()}
 
     def all_targets(self) -> list[str]:
@@ -119,14 +120,13 @@ class LanguagePairs:
         split: bool = True,
     ) -> list[Translated]:
         """Translate texts, in one job for each source language; without one it is detected."""
+        detections: list[Detection | None] = [None] * len(texts)
         if source is None:
-            detections: list[Detection | None] = list(await self.detect(texts, target))
-        else:
-            detections = [None] * len(texts)
-        codes = [source or (found.language if found else UNDETERMINED) for found in detections]
+            detections = [*await self.detect(texts, target)]
+        codes = [(source or "") if found is None else found.language for found in detections]
+        routes = {code: self.find(code, target) for code in dict.fromkeys(codes)}
         translated: dict[int, Translated] = {}
-        for code in dict.fromkeys(codes):
-            route = self.find(code, target)
+        for code, route in routes.items():
             places = [place for place, other in enumerate(codes) if other == code]
             job = TranslateJob(
                 texts=[texts[place] for place in places],
@@ -161,7 +161,7 @@ class LanguagePairs:
         ):
             if any(_matching(wanted, side, parameter) for side in sides):
                 continue
-            if wanted != UNDETERMINED and not all(sides):
+            if wanted.lower() != UNDETERMINED and not all(sides):
                 return RequestError(
                     400,
                     f"{parameter} '{wanted[:40]}' is not known: the model does not state its languages; give "
@@ -196,7 +196,7 @@ def _spelled(info: ModelInfo) -> tuple[list[str], list[str]]:
 def _matching(wanted: str, known: Sequence[str], parameter: str) -> list[str]:
     """The model's language that is meant; raises RequestError if it can be several."""
     if not known:
-        return [UNDETERMINED] if wanted == UNDETERMINED else []
+        return [UNDETERMINED] if wanted.lower() == UNDETERMINED else []
     found = matching(wanted, known)
     if len(found) > 1:
         choices = ", ".join(_choices(found, known))

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from transduce.config import Config, Table
 from transduce.serving.api.compatible import Unsupported, bad_request, boolean_of, is_json, supported
 from transduce.serving.http import Api, Operation, RequestError, check_key, check_texts, client_of, parse, read_fields
-from transduce.serving.language import UNDETERMINED, language_name
+from transduce.serving.language import language_name
 from transduce.serving.language_pairs import LanguagePairs
 from transduce.serving.service import Service
 
@@ -144,9 +144,6 @@ class _Endpoints:
         if not is_json(request):
             boolean_of(fields, "preserve_formatting")
             boolean_of(fields, "show_billed_characters")
-        for name in ("source_lang", "target_lang"):  # DeepL's codes are in upper case, `und` is not
-            if isinstance(fields.get(name), str) and fields[name].lower() == UNDETERMINED:
-                fields[name] = UNDETERMINED
         return fields
 
 
