@@ -83,6 +83,14 @@ def test_a_language_is_detected_among_a_few_in_the_callers_spelling() -> None:
     assert detector.rank("Ein Mann geht mit seinem Hund durch den Wald.", ["fr"])[0] == ("fr", 100.0)
 
 
+def test_a_few_words_are_less_certain_than_a_sentence() -> None:
+    few, sentence = (
+        Detector().rank(text, ["en", "de", "fr"])[0] for text in ("Hello world", "The man goes home with his dog.")
+    )
+    assert few.language == sentence.language == "en"
+    assert few.confidence < 90 < sentence.confidence
+
+
 def test_a_text_without_features_is_undecided() -> None:
     for text in ("", "\x00", "1", "\ud800"):
         assert sum(found.confidence for found in Detector().rank(text, ["en", "de"])) == pytest.approx(100, abs=0.2)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.serving.api.hostile import HOSTILE
 from tests.unit.serving.api.live import KEY, TRANSLATOR, Live, live, until
+from tests.unit.serving.fake_backend import FakeBackend
 from transduce.serving.api.openai import _best
 from transduce.serving.api.openai_request import (
     UNSUPPORTED_CHAT,
@@ -16,7 +17,7 @@ from transduce.serving.api.openai_request import (
     ChatRequest,
     CompletionRequest,
 )
-from transduce.serving.job import JobError
+from transduce.serving.job import Job, JobError, Result
 from transduce.serving.limits import Limits
 
 COMPLETION = {"model": "gpt", "prompt": "once upon a time"}
@@ -68,6 +69,20 @@ def test_a_completion_has_text_reason_and_usage(server: Live) -> None:
     assert (answer["object"], answer["model"], answer["choices"]) == ("text_completion", "gpt", [choice])
     assert answer["usage"] == {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
     assert server.job("gpt").search == {}
+
+
+def test_a_text_that_was_cut_has_the_reason_length(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(job: Job) -> Result:
+        found = FakeBackend(backend.info)._result(job)
+        one = (found.get("translations") or found["continuations"])[0][0]
+        one["ended"] = False
+        return found
+
+    for call, model in ((complete, "gpt"), (chat, "de-en")):
+        backend = server.backends[model]
+        monkeypatch.setattr(backend, "_result", cut)
+        assert call(server).json()["choices"][0]["finish_reason"] == "length"
+        assert events(call(server, stream=True))[-2]["choices"][0]["finish_reason"] == "length"
 
 
 def test_completions_of_several_prompts_are_numbered_in_order(server: Live) -> None:
