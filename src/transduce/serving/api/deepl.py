@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal
 
+from pydantic import RootModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -75,6 +76,45 @@ class LanguagesRequest(AuthKeyRequest):
 
     type: Literal["source", "target"] = "source"
     """Languages to translate from, or into."""
+
+
+class DeepLTranslation(Config):
+    """One translation."""
+
+    detected_source_language: str
+    """The language of the text, whether it was stated or detected."""
+    text: str
+    billed_characters: int
+    """Characters of the text; nothing is billed."""
+
+
+class DeepLResponse(Config):
+    """Translations, one for each text."""
+
+    translations: list[DeepLTranslation]
+
+
+class DeepLLanguage(Config):
+    """A language."""
+
+    language: str
+    """Its code."""
+    name: str
+    """Its English name."""
+    supports_formality: Literal[False] = False
+    """Stated of target languages."""
+
+
+class DeepLLanguages(RootModel[list[DeepLLanguage]]):
+    """The languages to translate from, or into."""
+
+
+class DeepLUsage(Config):
+    """Characters since the server was started."""
+
+    character_count: int
+    character_limit: int
+    """DeepL's number for no limit."""
 
 
 def error_body(status: int, message: str, parameter: str | None) -> Table:
@@ -171,9 +211,12 @@ API = Api(
     key_in_body=True,
     operations={
         "/v2/translate": Operation(
-            DeepLRequest, forms=True, example={"text": ["Guten Morgen"], "source_lang": "DE", "target_lang": "EN-US"}
+            DeepLRequest,
+            DeepLResponse,
+            forms=True,
+            example={"text": ["Guten Morgen"], "source_lang": "DE", "target_lang": "EN-US"},
         ),
-        "/v2/languages": Operation(LanguagesRequest, forms=True),
-        "/v2/usage": Operation(AuthKeyRequest, forms=True),
+        "/v2/languages": Operation(LanguagesRequest, DeepLLanguages, forms=True),
+        "/v2/usage": Operation(AuthKeyRequest, DeepLUsage, forms=True),
     },
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, RootModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -52,6 +52,42 @@ class DetectRequest(ApiKeyRequest):
 
     q: str
     """The text."""
+
+
+class DetectedLanguage(Config):
+    """A language that a text can be in."""
+
+    confidence: float
+    """Probability in percent, among the languages that the server translates from."""
+    language: str
+
+
+class DetectResponse(RootModel[list[DetectedLanguage]]):
+    """Languages, likeliest first."""
+
+
+class LibreTranslateResponse(Config):
+    """What was translated: a text for a text, a list for a list."""
+
+    translatedText: str | list[str]
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+    """Where the source language is "auto"."""
+    alternatives: list[str] | list[list[str]] | None = None
+    """Other translations, where requested."""
+
+
+class LibreTranslateLanguage(Config):
+    """A language."""
+
+    code: str
+    name: str
+    """Its English name."""
+    targets: list[str]
+    """Languages that it can be translated into."""
+
+
+class LibreTranslateLanguages(RootModel[list[LibreTranslateLanguage]]):
+    """All languages of the server."""
 
 
 def error_body(status: int, message: str, parameter: str | None) -> Table:
@@ -169,10 +205,13 @@ API = Api(
     key_in_body=True,
     operations={
         "/translate": Operation(
-            LibreTranslateRequest, forms=True, example={"q": "Guten Morgen", "source": "de", "target": "en"}
+            LibreTranslateRequest,
+            LibreTranslateResponse,
+            forms=True,
+            example={"q": "Guten Morgen", "source": "de", "target": "en"},
         ),
-        "/detect": Operation(DetectRequest, forms=True, example={"q": "Guten Morgen"}),
-        "/languages": Operation(ApiKeyRequest, forms=True),
+        "/detect": Operation(DetectRequest, DetectResponse, forms=True, example={"q": "Guten Morgen"}),
+        "/languages": Operation(ApiKeyRequest, LibreTranslateLanguages, forms=True),
         "/frontend/settings": Operation(ApiKeyRequest, forms=True),
     },
 )

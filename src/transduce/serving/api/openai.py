@@ -27,6 +27,13 @@ from transduce.serving.api.openai_request import (
     GenerationRequest,
     reject_tokens,
 )
+from transduce.serving.api.openai_response import (
+    ChatResponse,
+    CompletionResponse,
+    EmbeddingResponse,
+    ModelDescription,
+    ModelList,
+)
 from transduce.serving.backend import Backend
 from transduce.serving.http import Api, Operation, RequestError, check_texts, parse, read_json, run_job, sse, stream_job
 from transduce.serving.job import EmbedJob, GenerateJob, Task, TranslateJob
@@ -185,16 +192,22 @@ API = Api(
     routes=routes,
     error_body=error_body,
     operations={
-        "/v1/models": Operation(),
-        "/v1/models/{model:path}": Operation(),
+        "/v1/models": Operation(response=ModelList),
+        "/v1/models/{model:path}": Operation(response=ModelDescription),
         "/v1/completions": Operation(
-            CompletionRequest, stream=True, example={"model": "gpt", "prompt": "Once upon a time", "max_tokens": 20}
+            CompletionRequest,
+            CompletionResponse,
+            stream=True,
+            example={"model": "gpt", "prompt": "Once upon a time", "max_tokens": 20},
         ),
         "/v1/chat/completions": Operation(
             ChatRequest,
+            ChatResponse,
             stream=True,
             example={"model": "de-en", "messages": [{"role": "user", "content": "Guten Morgen"}]},
         ),
-        "/v1/embeddings": Operation(EmbeddingRequest, example={"model": "bert", "input": ["Guten Morgen"]}),
+        "/v1/embeddings": Operation(
+            EmbeddingRequest, EmbeddingResponse, example={"model": "bert", "input": ["Guten Morgen"]}
+        ),
     },
 )

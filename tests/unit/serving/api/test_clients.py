@@ -6,8 +6,10 @@ import json
 import subprocess
 import urllib.error
 from collections.abc import Iterator
+from typing import Any
 
 import deepl
+import jsonschema
 import openai
 import pytest
 from deep_translator import DeeplTranslator, LibreTranslator
@@ -296,3 +298,28 @@ def test_curl_sees_a_stream_piece_by_piece(server: Live) -> None:
     status, body = curl("--no-buffer", f"{server.url}/v1/chat/completions", "--json", asked)
     assert status == 200
     assert [line for line in body.splitlines() if line][-1] == "data: [DONE]"
+
+
+# --- the OpenAPI document
+
+
+def test_answers_have_the_form_that_the_openapi_document_states(server: Live) -> None:
+    document = server.get("/openapi.json").json()
+    for path in ("/translate", "/detect", "/v2/translate", "/v1/completions", "/v1/chat/completions", "/v1/embeddings"):
+        described = document["paths"][path]["post"]
+        body = described["requestBody"]["content"]["application/json"]
+        check(document, body["schema"], body["example"])
+        check(document, answer_of(described), server.post(path, json=body["example"]).json())
+    for path in ("/languages", "/v2/languages", "/v2/usage", "/v1/models"):
+        check(document, answer_of(document["paths"][path]["get"]), server.get(path).json())
+    check(document, answer_of(document["paths"]["/v1/models/{model}"]["get"]), server.get("/v1/models/gpt").json())
+    several = server.post("/translate", json={"q": ["a", "b"], "source": "auto", "target": "pt", "alternatives": 1})
+    check(document, answer_of(document["paths"]["/translate"]["post"]), several.json())
+
+
+def answer_of(described: dict[str, Any]) -> Any:
+    return described["responses"]["200"]["content"]["application/json"]["schema"]
+
+
+def check(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
+    jsonschema.validate(value, {**schema, "components": document["components"]})
