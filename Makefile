@@ -19,12 +19,12 @@ help: ## Show this list
 .venv/.installed: .venv/.created pyproject.toml constraints.txt
 	@echo "installing into .venv …"
 	@$(INSTALL) torch
-	@$(INSTALL) -e '.[demo,plot,images,fast]'
+	@$(INSTALL) -e '.[demo,plot,images,fast,serve]'
 	@touch $@
 
 .venv/.developer: .venv/.installed
 	@echo "installing the development tools into .venv …"
-	@$(INSTALL) -e '.[demo,plot,images,fast,dev]'
+	@$(INSTALL) -e '.[demo,plot,images,fast,serve,dev]'
 	@touch $@
 
 .venv/.docs: .venv/.developer

@@ -1,0 +1,133 @@
+"""One TCP connection: uvicorn's HTTP protocol with time limits against slow clients.
+
+uvicorn limits the time of idle connections only. A client that sends a header or a body byte by byte, or does not read
+its answer, would otherwise keep its connection for ever. `Server` calls `check_time` ten times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
+
+from transduce.serving.operations import error_body
+from transduce.serving.security import SECURITY_HEADERS
+
+READ_SIZE = 1 << 16
+"""Bytes read from a connection at a time: what is read beyond a limit before reading stops."""
+MAX_HEADER_BYTES = 1 << 14
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds that clients have; a little below 15, 30, 30 and 60, within which connections are closed."""
+
+    header: float = 14.5
+    """To send a complete header."""
+    body: float = 29.0
+    """To send the body."""
+    write: float = 29.0
+    """To read what was sent to them."""
+    idle: float = 59.0
+    """Between two requests of one connection."""
+    shutdown: float = 30.0
+    """To finish what runs when the server stops."""
+
+
+class ServerConfig(uvicorn.Config):
+    """uvicorn's configuration and what connections need besides."""
+
+    timeouts = Timeouts()
+    max_connections = 1100
+
+
+class Connection(H11Protocol):
+    """HTTP/1.1 with limits on time and on the number of connections."""
+
+    config: ServerConfig
+    _header_since: float | None = None
+    _body_since: float | None = None
+    _write_since: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection; of those above the maximum, some are told so and the rest are closed."""
+        super().connection_made(transport)
+        most = self.config.max_connections
+        if len(self.connections) > most + most // 4 + 1:
+            transport.abort()
+        elif len(self.connections) > most:
+            self.app_state = {**self.app_state, "overloaded": True}
+        transport.max_size = READ_SIZE  # type: ignore[attr-defined]
+        self._header_since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request."""
+        super().data_received(data)
+        self._note_progress()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request of the connection."""
+        super().on_response_complete()
+        self._note_progress()
+
+    def shutdown(self) -> None:
+        """Close the connection once it has nothing to finish."""
+        try:
+            super().shutdown()
+        except h11.LocalProtocolError:  # the client broke the protocol before
+            self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP."""
+        self._reject(400, "the request is not valid HTTP/1.1, or its header is too large")
+
+    def check_time(self, now: float) -> None:
+        """Close the connection if its client is too slow."""
+        timeouts = self.config.timeouts
+        if self.transport.get_write_buffer_size() == 0:
+            self._write_since = None
+        elif self._write_since is None:
+            self._write_since = now
+        elif now - self._write_since > timeouts.write:
+            self.transport.abort()
+        if self.transport.is_closing():
+            return
+        if self._header_since is not None and now - self._header_since > timeouts.header:
+            self._reject(408, "the request's header did not arrive in time")
+        elif self._body_since is not None and now - self._body_since > timeouts.body:
+            self._reject(408, "the request's body did not arrive in time")
+
+    def _note_progress(self) -> None:
+        """Note since when the header or body of the present request is incomplete; further bytes do not start anew."""
+        state, now = self.conn.their_state, self.loop.time()
+        in_header = state is h11.IDLE and bool(self.conn.trailing_data[0])
+        in_body = state is h11.SEND_BODY
+        self._header_since = (self._header_since or now) if in_header else None
+        self._body_since = (self._body_since or now) if in_body else None
+
+    def _reject(self, status: int, message: str) -> None:
+        """Answer without the application and close the connection."""
+        body = json.dumps(error_body(status, message, None)).encode()
+        headers: list[tuple[bytes, bytes]] = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+            *SECURITY_HEADERS,
+        ]
+        if self.cycle is not None and not self.cycle.response_complete:
+            if self.cycle.response_started:
+                self.transport.abort()
+                return
+            self.cycle.disconnected = True  # what the application sends from now on is dropped
+        try:
+            response = h11.Response(status_code=status, headers=headers, reason=STATUS_PHRASES[status])
+            events: tuple[Any, ...] = (response, h11.Data(data=body), h11.EndOfMessage())
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
+            self.transport.close()
+        except h11.LocalProtocolError:
+            self.transport.abort()
