@@ -171,7 +171,7 @@ def find_translator(
 
 
 def _language(info: ModelInfo, side: str, wanted: str | None) -> str | None:
-    """A model's own name of a language that a client wants."""
+    """A model's own name of a language that a client wants; None for its default."""
     if wanted is None:
         return None
     parameter = f"{side}_language"
@@ -186,7 +186,7 @@ def _language(info: ModelInfo, side: str, wanted: str | None) -> str | None:
         raise RequestError(
             422, f"'{wanted[:40]}' {fault} the model '{info.name}'; choose from {', '.join(known[:50])}", parameter
         )
-    return found[0]
+    return None if found[0] == (info.default_source if side == "source" else info.default_target) else found[0]
 
 
 async def _respond(

@@ -59,7 +59,7 @@ def test_all_parameters_reach_the_model(front: Front) -> None:
     )  # fmt: skip
     assert front.translator.jobs == [
         TranslateJob(
-            texts=["a"], source_language="de", target_language="en",
+            texts=["a"],
             search={"beam_size": 5, "n_best": 2, "length_penalty": 1.0, "max_length": 20, "no_repeat_ngram_size": 3},
             terms={"a": "b"}, forbid=["x"], prefix="The", placeholders=True, stop=["."], split=False, align=True,
         )
@@ -185,7 +185,9 @@ def test_an_error_in_mid_stream_is_an_event(front: Front) -> None:
 
 def test_the_model_is_chosen_by_name_or_by_its_languages() -> None:
     named = {
-        name: FakeBackend(replace(TRANSLATOR, name=name, source_languages=sources, target_languages=targets))
+        name: FakeBackend(
+            replace(TRANSLATOR, name=name, source_languages=sources, target_languages=targets, default_source=None)
+        )
         for name, sources, targets in (
             ("unknown", (), ()),
             ("de-en", ("de",), ("en",)),
@@ -199,7 +201,7 @@ def test_the_model_is_chosen_by_name_or_by_its_languages() -> None:
         return (backend.info.name, *languages)
 
     assert found(None, None, None) == ("unknown", None, None)
-    assert found(None, "DE", "en-GB") == ("de-en", "de", "en")
+    assert found(None, "DE", "en-GB") == ("de-en", "de", None), "English is its default"
     assert found(None, "fr", "en") == ("many", "fra_Latn", "eng_Latn")
     assert found("many", "de", "zh-Hant") == ("many", "deu_Latn", "zho_Hant")
     for model, source, parameter in (("unknown", "de", "source_language"), ("de-en", "fr", "source_language")):
