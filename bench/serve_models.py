@@ -140,7 +140,7 @@ def _widened(name: str, narrow: dict[str, Tensor], before: TransformerConfig, af
     if ".out_proj." in name:
         return _tiled(_head_columns(weight, before, after), copies, 1) / (copies if weight.dim() == 2 else 1)
     if "_proj." in name:  # queries, keys, values: the parts that are packed into one matrix
-        parts = [_heads(part, before, after) for part in weight.split(before.model_dim)]
+        parts = [_heads(part, before, after) for part in torch.split(weight, before.model_dim)]
         if own.split(".")[-2] in ("qkv_proj", "q_proj"):  # scores are sums over more dimensions, with another scale
             key_copies = after.head_dims[0] // before.head_dims[0]
             parts[0] = parts[0] * key_copies**-0.5
@@ -164,7 +164,7 @@ def _read_by(weight: Tensor, copies: int) -> Tensor:
 def _heads(part: Tensor, before: TransformerConfig, after: TransformerConfig) -> Tensor:
     """Copy the rows of each head within the head, then the heads.  (H·K …) -> (H'·K' …)."""
     within, heads = after.head_dims[0] // before.head_dims[0], after.num_heads // before.num_heads
-    split = part.unflatten(0, (before.num_heads, -1))
+    split = torch.unflatten(part, 0, (before.num_heads, -1))
     return torch.cat([split] * within, dim=1).repeat_interleave(heads, dim=0).flatten(0, 1)
 
 
