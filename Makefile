@@ -55,7 +55,7 @@ real-weights: .venv/.developer .weights ## Import public models (190 MB) and com
 torture: .venv/.developer ## Kill, damage and starve training runs; all must end with the same bits (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
-bench: bench-train bench-decode bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
+bench: bench-train bench-decode bench-serve bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)
 	@$(BIN)/python bench/scale.py
@@ -65,6 +65,9 @@ bench-bulk: .venv/.developer ## Memory of translating 10,000 and 1,000,000 lines
 
 bench-decode: .venv/.developer ## Decoding speed against Hugging Face and CTranslate2; BULK="--model RUN …" for a trained model (minutes)
 	@$(BIN)/python bench/decode.py $(BULK)
+
+bench-serve: .venv/.developer ## The server against servers without a scheduler, 32 clients and Poisson arrivals; SERVE="--quick" for a minute (half an hour, and as long once to train)
+	@$(BIN)/python bench/serve.py $(SERVE)
 
 bench-train: .venv/.developer ## Training speed and memory against torch.nn and Hugging Face (minutes)
 	@$(BIN)/python bench/train.py
