@@ -114,7 +114,7 @@ class Metrics:
         for reason, count in sorted(self._rejected.items()):
             yield _line("transduce_rejected_total", {"reason": reason}, count)
         for name, label, histograms, meaning in (
-            ("transduce_request_seconds", "route", self._latency, "Seconds from a request to the end of its answer."),
+            ("transduce_request_seconds", "route", self._latency, "Seconds from a request to the end of its response."),
             ("transduce_time_to_first_token_seconds", "model", self._first_token, "Seconds to a stream's first piece."),
             ("transduce_time_per_token_seconds", "model", self._per_token, "Seconds per further token of a stream."),
         ):

@@ -101,7 +101,7 @@ def _responses(api: Api, described: Operation, path: str, method: str, with_keys
     content: Table = {described.media_type: schema}
     if described.stream:
         content[EVENTS] = {"schema": {"type": "string"}}
-    responses: Table = {"200": {"description": "The answer.", "content": content}}
+    responses: Table = {"200": {"description": "The response.", "content": content}}
     if path == "/ready":
         responses["503"] = {"description": "A model is loading, or the server stops.", "content": content}
     errors = dict(ERRORS) if method != "GET" else {}

@@ -154,16 +154,16 @@ def check_origin(headers: _Headers, host: Authority) -> None:
     """Reject requests that a web page of another origin makes: only pages of this server may change anything here."""
     given = headers.all(b"origin")
     if "cross-site" in headers.all(b"sec-fetch-site"):
-        raise RequestError(403, "requests from pages of other origins are not accepted")
+        raise RequestError(403, "requests from pages of other sites are rejected")
     if not given:
         return
     match = _ORIGIN.fullmatch(given[0]) if len(given) == 1 else None
     origin = Authority.parse(match[2]) if match is not None else None
     if match is None or origin is None:
-        raise RequestError(403, "requests from pages of other origins are not accepted")
+        raise RequestError(403, "requests from pages of other sites are rejected")
     default = 443 if match[1] == "https" else 80
     if (origin.host, origin.port or default) != (host.host, host.port or default):
-        raise RequestError(403, "requests from pages of other origins are not accepted")
+        raise RequestError(403, "requests from pages of other sites are rejected")
 
 
 class _Headers:

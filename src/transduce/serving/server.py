@@ -136,7 +136,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
             one.close()
         if error.errno == errno.EADDRINUSE:
             raise Busy(f"port {port} of {host} is in use; stop that server, or choose another --port") from None
-        raise CannotCreate(f"cannot listen on {host}, port {port} ({error.strerror}); choose others") from None
+        raise CannotCreate(f"cannot bind to {host}, port {port} ({error.strerror}); choose others") from None
     return sockets
 
 

@@ -132,7 +132,7 @@ class _Endpoints:
     async def translate(self, request: Request) -> Response:
         """Translate texts."""
         if request.method == "GET" and request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            raise RequestError(403, "requests from pages of other origins are not accepted")
+            raise RequestError(403, "requests from pages of other sites are rejected")
         fields = supported(await self._fields(request), UNSUPPORTED)
         if fields.get("split_sentences") == "nonewlines":
             raise RequestError(

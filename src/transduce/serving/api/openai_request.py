@@ -66,13 +66,13 @@ class GenerationRequest(Config):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     """Makes samples repeatable."""
     stop: StopString | Annotated[list[StopString], Field(max_length=4)] | None = None
-    """Texts before which the answer ends, at most four."""
+    """Texts before which the generated text ends, at most four."""
     presence_penalty: Penalty | None = 0.0
     """Subtracted from the logit of every token that was written before."""
     frequency_penalty: Penalty | None = 0.0
     """Subtracted from the logit of a token for each time it was written."""
     stream: bool | None = False
-    """Whether to answer with server-sent events."""
+    """Whether to stream server-sent events."""
     stream_options: StreamOptions | None = None
     """Options of the stream."""
     user: Label | None = None
@@ -132,13 +132,13 @@ class Message(Config):
     """One turn of a chat."""
 
     role: Literal["user", "assistant", "system", "developer", "tool", "function"]
-    """Who said it; a model that does not follow instructions has no use for system messages and rejects them."""
+    """Whose message; a model that does not follow instructions has no use for system messages and rejects them."""
     content: str | list[TextPart] | None = None
     """The text."""
     name: Label | None = None
     """A label of the client's own; it changes nothing."""
     refusal: None = None
-    """Part of the answers that clients send back."""
+    """Part of the responses that clients send back."""
 
     @property
     def text(self) -> str:

@@ -42,7 +42,7 @@ class TranslateRequest(SearchParameters):
     alignment: bool = False
     """Whether translations come with their word alignment."""
     stream: bool = False
-    """Whether to answer by server-sent events while the translation is written; for one text."""
+    """Whether to stream server-sent events while the translation is written; for one text."""
 
 
 class GenerateRequest(SearchParameters):
@@ -56,7 +56,7 @@ class GenerateRequest(SearchParameters):
     stop: list[str] = Field(default_factory=list)
     """Continuations end before any of these texts."""
     stream: bool = False
-    """Whether to answer by server-sent events while the text is written; for one prompt."""
+    """Whether to stream server-sent events while the text is written; for one prompt."""
 
 
 class PredictRequest(Config):
