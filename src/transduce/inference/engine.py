@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Literal, Protocol
 
@@ -31,6 +31,13 @@ class Engine(Protocol):
         """Yield the tokens of the best hypothesis that can no longer change, and whether they are all."""
 
 
+class ModelEngine(Engine, Protocol):
+    """An engine that searches on the PyTorch model itself."""
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep other threads out of the model while it is copied or inspected."""
+
+
 class SelectedEngine:
     """The engine that was selected, with PyTorch as the fallback for requests that it rejects.
 
@@ -40,12 +47,12 @@ class SelectedEngine:
     def __init__(self, contents: ModelFolder) -> None:
         self._contents = contents
         source, target = contents.source_tokenizer.specials, contents.target_tokenizer.specials
-        self._torch = TorchEngine(contents.transducer, source, target)
+        self._torch: ModelEngine = TorchEngine(contents.transducer, source, target)
         self._ctranslate2: CTranslate2Engine | None = None
+        self._windows: Callable[[CTranslate2Engine], Engine] | None = None
         self._quantization: Quantization = "float32"
         self._shortlist: Shortlist | None = None
         self._parallelism = default_parallelism()
-        self._lock = threading.Lock()
         self.fallback_reason: str | None = None
         """Why the selected engine left a request to PyTorch; the first reason."""
 
@@ -75,32 +82,30 @@ class SelectedEngine:
             reasons = [self._ctranslate2.rejects(request) for request in requests]
             self.fallback_reason = self.fallback_reason or next((reason for reason in reasons if reason), None)
             taken = [request for request, reason in zip(requests, reasons, strict=True) if reason is None]
-            hypotheses = self._ctranslate2.translate(taken) if taken else []
+            engine = self._ctranslate2 if self._windows is None else self._windows(self._ctranslate2)
+            hypotheses = engine.translate(taken) if taken else []
             found = {request.id: several for request, several in zip(taken, hypotheses, strict=True) if several}
         rest = [self._with_shortlist(request) for request in requests if request.id not in found]
-        with self.exclusive():
-            found |= zip([request.id for request in rest], self._torch.translate(rest), strict=True)
+        found |= zip([request.id for request in rest], self._torch.translate(rest), strict=True)
         return [found[request.id] for request in requests]
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Stream with PyTorch; other threads may search between two steps, for the consumer may be slow."""
-        steps = self._torch.stream(self._with_shortlist(request))
-        while True:
-            with self.exclusive():
-                step = next(steps, None)
-            if step is None:
-                return
-            yield step
+        """Stream with PyTorch."""
+        return self._torch.stream(self._with_shortlist(request))
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
         """Keep other threads out of the PyTorch model while it is copied or inspected."""
-        with self._lock:
+        with self._torch.exclusive():
             yield
 
     def uses_ctranslate2(self, options: SearchOptions) -> bool:
         """Whether CTranslate2 takes ordinary requests with these options."""
         return self._ctranslate2 is not None and self._ctranslate2.rejects(Request(0, (), options)) is None
+
+    def schedule(self, torch: ModelEngine, windows: Callable[[CTranslate2Engine], Engine]) -> None:
+        """Search by a server's schedulers, which batch the requests of several threads."""
+        self._torch, self._windows = torch, windows
 
     def set_parallelism(self, parallelism: Parallelism) -> None:
         """Change how CTranslate2 divides the machine; not while it translates."""

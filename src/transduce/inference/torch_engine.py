@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,13 +23,14 @@ class TorchEngine:
     """Search on the model itself: the readable reference that other engines are compared with.
 
     As many batches are searched in parallel as PyTorch has threads, with one thread each: more threads slow down small
-    matrix products.
+    matrix products. Callers in several threads are served one after the other.
     """
 
     def __init__(self, model: AnyTransducer, source: Specials, target: Specials, tokens_per_batch: int = 4096) -> None:
         self.model, self.source, self.target = model, source, target
         self.tokens_per_batch = tokens_per_batch
         """Tokens that one batch may read before the first is written, counted for each beam."""
+        self._lock = threading.Lock()
 
     def rejects(self, request: Request) -> str | None:
         """Nothing: every request can be searched here."""
@@ -41,7 +43,7 @@ class TorchEngine:
         on_cpu = self.model.output.weight.device.type == "cpu"
         threads = torch.get_num_threads() if on_cpu and not needs_twin else 1
         batches = list(self._batches(requests, threads))
-        with eval_mode(self.model):
+        with self.exclusive(), eval_mode(self.model):
             if min(threads, len(batches)) == 1:
                 found = [self._search(batch) for batch in batches]
             else:
@@ -63,15 +65,24 @@ class TorchEngine:
         return found
 
     def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Yield the tokens of the best hypothesis that can no longer change, and whether they are all."""
+        """Yield the tokens of the best hypothesis that can no longer change, and whether they are all.
+
+        Other threads may search between two steps, for the consumer may be slow.
+        """
         search = Search(self.model, self.source, self.target)
-        with eval_mode(self.model):
+        with self.exclusive(), eval_mode(self.model):
             search.admit([request])
         while search.active:
-            with eval_mode(self.model):
+            with self.exclusive(), eval_mode(self.model):
                 results = search.advance()
                 certain = [result.checked()[0].tokens for result in results] or list(search.agreed().values())
             yield certain[0], bool(results)
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other threads out of the model while it is copied or inspected."""
+        with self._lock:
+            yield
 
     def _batches(self, requests: Sequence[Request], threads: int) -> Iterator[list[Request]]:
         """Divide the requests, longest first, into batches of about equal cost, the same number for each thread.
