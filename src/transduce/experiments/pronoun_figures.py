@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from transduce.experiments.pronoun_corpus import Scene
 from transduce.experiments.pronoun_lengths import LengthCurve
-from transduce.experiments.pronoun_probe import HeadName
 from transduce.experiments.pronoun_words import Role
 from transduce.inference.translator import Translator
+from transduce.inspection.component import HeadName
 from transduce.inspection.figure import new_figure
 
 if TYPE_CHECKING:

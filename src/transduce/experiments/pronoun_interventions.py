@@ -16,12 +16,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace as but
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from transduce.experiments.pronoun_probe import STACKS, HeadName, Probe
+from transduce.experiments.pronoun_probe import Probe
+from transduce.inspection.component import STACKS, HeadName, all_heads, attention_kind, attention_path
 from transduce.models.interface import AnyTransducer, Memory
 from transduce.nn.hook import Replacement, hook_points, replace
 
@@ -90,11 +91,7 @@ def hiding(
 
 
 def _scores(model: AnyTransducer, stack: str) -> list[str]:
-    return [path for path in hook_points(model, ("score",)) if _stack(path) == stack]
-
-
-def _stack(path: str) -> str:
-    return "cross" if "cross_attention" in path else path.split(".")[0]
+    return [path for path in hook_points(model, ("score",)) if attention_kind(path) == stack]
 
 
 def _masking(cut: Tensor) -> Replacement:
@@ -105,26 +102,11 @@ def _masking(cut: Tensor) -> Replacement:
 # Ablation of heads.
 
 
-def all_heads(model: AnyTransducer) -> list[HeadName]:
-    """Every head of a model, in the order of its layers."""
-    return [
-        HeadName(_stack(path), int(path.split(".")[1]) + 1, head + 1)
-        for path in hook_points(model, ("head",))
-        for head in range(_num_heads(model, path))
-    ]
-
-
-def _num_heads(model: AnyTransducer, path: str) -> int:
-    attention: Any = model.get_submodule(path.rpartition(".")[0])
-    count: int = attention.shape.num_heads
-    return count
-
-
 def ablated(model: AnyTransducer, probe: Probe, heads: Iterable[HeadName]) -> AbstractContextManager[None]:
     """Replace the outputs of these heads by their means over the probe, where it matters, inside the context."""
     by_path: dict[str, list[HeadName]] = defaultdict(list)
     for head in heads:
-        by_path[f"{head.block}.head"].append(head)
+        by_path[f"{attention_path(model, head.stack, head.layer)}.head"].append(head)
     hooks = {path: _to_mean(probe, of_path) for path, of_path in by_path.items()}
     return replace(model, hooks)
 

@@ -16,37 +16,13 @@ from torch import Tensor
 from transduce.experiments.pronoun_corpus import Scene
 from transduce.experiments.pronoun_words import BECAUSE, PRONOUNS, ROLES, Language, Role
 from transduce.inference.padding import source_batch, target_batch
+from transduce.inspection.component import HeadName, attention_kind
 from transduce.models.interface import AnyTransducer, Memory
 from transduce.nn.hook import record
 from transduce.text.tokenizer import AnyTokenizer
 
 CLAUSE = ("because", "it", "was", "too")
 """Words before the adjective, the same in every sentence."""
-
-
-class HeadName(NamedTuple):
-    """A head; layers and heads count from 1, as in the paper's figures."""
-
-    stack: str
-    """encoder, cross or decoder (its self-attention)."""
-    layer: int
-    head: int
-
-    def __str__(self) -> str:
-        return f"{STACKS[self.stack]} layer {self.layer} head {self.head}"
-
-    @property
-    def block(self) -> str:
-        """Path of its attention in the model."""
-        return _block(self.stack, self.layer - 1)
-
-
-STACKS = {"encoder": "encoder", "cross": "cross-attention", "decoder": "decoder self-attention"}
-
-
-def _block(stack: str, layer: int) -> str:
-    attention = "cross_attention" if stack == "cross" else "self_attention"
-    return f"{'encoder' if stack == 'encoder' else 'decoder'}.{layer}.{attention}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +154,7 @@ def head_attention(model: AnyTransducer, probe: Probe) -> list[HeadAttention]:
     index_B = torch.arange(len(probe.step))
     found = []
     for path, weight_BHQM in recorded.items():
-        stack = "cross" if "cross_attention" in path else path.split(".")[0]
+        stack = attention_kind(path)
         if stack == "decoder":
             continue
         row_BHM = weight_BHQM[index_B, :, probe.words["it"] if stack == "encoder" else probe.step]

@@ -10,9 +10,10 @@ from pathlib import Path
 from transduce.config import Table
 from transduce.experiments.pronoun_corpus import Scene, other_ending
 from transduce.experiments.pronoun_interventions import Cuts, Solution, find_heads, measure_cuts, measure_patches
-from transduce.experiments.pronoun_probe import HeadAttention, HeadName, Probe, head_attention
+from transduce.experiments.pronoun_probe import HeadAttention, Probe, head_attention
 from transduce.experiments.pronoun_words import BECAUSE, PRONOUNS, ROLES, Language, Role
 from transduce.inference.translator import Translator
+from transduce.inspection.component import HeadName
 from transduce.model_folder import checkpoint_weights, put_weights
 from transduce.models.interface import AnyTransducer
 from transduce.nn.hook import twin

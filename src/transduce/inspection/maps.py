@@ -101,15 +101,15 @@ class AttentionMaps:
     def mean(self, kind: Kind, layer: int | None = None) -> Weights:
         """Return the mean over the heads of a layer, or of all layers.  -> (rows, columns)."""
         weights_LHQM = self._weights(kind)
-        chosen = weights_LHQM if layer is None else weights_LHQM[_index("layer", layer, len(weights_LHQM))]
+        chosen = weights_LHQM if layer is None else weights_LHQM[zero_based("layer", layer, len(weights_LHQM))]
         mean_QM: Weights = chosen.reshape(-1, *weights_LHQM.shape[2:]).mean(axis=0, dtype=np.float64).astype(np.float32)
         return mean_QM
 
     def head(self, kind: Kind, layer: int, head: int) -> Weights:
         """Return the map of one head.  -> (rows, columns)."""
         weights_LHQM = self._weights(kind)
-        weights_HQM: Weights = weights_LHQM[_index("layer", layer, len(weights_LHQM))]
-        weights_QM: Weights = weights_HQM[_index("head", head, len(weights_HQM))]
+        weights_HQM: Weights = weights_LHQM[zero_based("layer", layer, len(weights_LHQM))]
+        weights_QM: Weights = weights_HQM[zero_based("head", head, len(weights_HQM))]
         return weights_QM
 
     def chosen(self, kind: Kind, layer: int | None = None, head: int | None = None) -> tuple[Weights, str]:
@@ -187,7 +187,8 @@ class AttentionMaps:
         return self.maps[kind]
 
 
-def _index(what: str, number: int, count: int) -> int:
+def zero_based(what: str, number: int, count: int) -> int:
+    """Return the index of a layer or head that users count from 1."""
     if not 1 <= number <= count:
         raise SettingsError(f"no {what} {number}; the model has {what}s 1 to {count}")
     return number - 1

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import SettingsError, TransduceError
+from transduce.inspection.component import attention_kind
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
 from transduce.inspection.replay import Pieces, decoding_steps, replay
 from transduce.models.interface import AnyTransducer, EncoderModel, LanguageModel, State
@@ -45,7 +46,7 @@ def attention_of(
         replay(observed, source_tokens, target_tokens[:-1])
     layers: dict[Kind, list[Tensor]] = {"encoder": [], "decoder": [], "cross": []}
     for path, weight_1HQM in recorded.items():
-        layers[_kind(path)].append(weight_1HQM[0])
+        layers[attention_kind(path)].append(weight_1HQM[0])
     maps = {kind: _stacked(found) for kind, found in layers.items() if found}
     if not maps:
         raise SettingsError(WITHOUT_ATTENTION)
@@ -154,12 +155,6 @@ def _check_size(recorded: dict[str, Tensor], length: int) -> None:
             f"the text has {length:,} tokens; attention maps of {heads:,} heads are limited to "
             f"{math.isqrt(MAX_WEIGHTS // heads):,}; give a shorter text"
         )
-
-
-def _kind(path: str) -> Kind:
-    if "cross_attention" in path:
-        return "cross"
-    return "encoder" if path.startswith("encoder.") else "decoder"
 
 
 def _stacked(layers: list[Tensor]) -> Weights:

@@ -1,4 +1,4 @@
-"""Next-token distributions of a finished text, by teacher forcing. A live search is never affected."""
+"""A finished text again, by teacher forcing, and its next-token distributions. A live search is never affected."""
 
 from __future__ import annotations
 
@@ -33,6 +33,44 @@ def replay(model: AnyTransducer, source_tokens: Sequence[int], read_tokens: Sequ
         memory = model.encode(source_1S, torch.ones_like(source_1S, dtype=torch.bool))
         hidden: Tensor = model(read_1T, memory)[0]
     return hidden
+
+
+@dataclass(frozen=True)
+class ForcedDecoding:
+    """A finished text as a model reads it again by teacher forcing: what it read, and the token after each token."""
+
+    source_tokens: tuple[int, ...]
+    """What the encoder reads, its end token included; empty for a language model."""
+    read_tokens: tuple[int, ...]
+    """T tokens that the decoder reads: the start token and all that was produced but the last; or a prompt."""
+    produced_tokens: tuple[int, ...]
+    """The token after each of them; of a prompt, none after the last."""
+    source_pieces: tuple[str, ...]
+    read_pieces: tuple[str, ...]
+    produced_pieces: tuple[str, ...]
+    source: str = ""
+    """The source text, or the prompt."""
+    output: str = ""
+    """The translation or continuation."""
+
+    def step(self, position: int) -> int:
+        """Return a position as an index from 0; -1 is the last."""
+        count = len(self.read_tokens)
+        if not -count <= position < count:
+            raise SettingsError(f"no position {position}; the text has positions 0 to {count - 1}")
+        return position % count
+
+
+def token_log_probabilities(model: AnyTransducer, forced: ForcedDecoding) -> list[float]:
+    """Return the log-probability of each produced token, given those before it."""
+    hidden_TD = replay(model, forced.source_tokens, forced.read_tokens)
+    found: list[float] = []
+    for start in range(0, len(forced.produced_tokens), CHUNK):
+        token_C = torch.tensor(forced.produced_tokens[start : start + CHUNK], device=hidden_TD.device)
+        with torch.no_grad():
+            logit_CV = model.logits(hidden_TD[start : start + len(token_C)]).float()
+        found += logit_CV.log_softmax(dim=-1).gather(1, token_C[:, None])[:, 0].tolist()
+    return found
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,11 @@ class Gpt(LanguageModel[StackState]):
         relation = self.relative_positions(place_1T, place_1T)
         for block in self.decoder:
             hidden = apply_block(block, self.recomputes, hidden, None, relation, True)
-        normalised: Tensor = self.decoder_norm(hidden)
+        return self.final_hidden(hidden)
+
+    def final_hidden(self, residual: Tensor) -> Tensor:
+        """Turn the residual of the last layer, or of another, into hidden vectors.  (… D) -> (… D)."""
+        normalised: Tensor = self.decoder_norm(residual)
         return normalised
 
     def start(self, memory: Memory, width: int = 1) -> StackState:

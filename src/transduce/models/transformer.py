@@ -144,7 +144,7 @@ class Transformer(Transducer[Memory, StackState]):
         relation, allowed_B11M = self.target_relative_positions(place_1T, place_1T), broadcast(memory.allowed)
         for block in self.decoder:
             hidden = apply_block(block, self.recomputes, hidden, memory.states, allowed_B11M, relation)
-        return self._scaled(self.decoder_norm(hidden))
+        return self.final_hidden(hidden)
 
     def start(self, memory: Memory, width: int = 1) -> StackState:
         blocks = cast("Iterable[DecoderBlock]", self.decoder)
@@ -167,6 +167,10 @@ class Transformer(Transducer[Memory, StackState]):
 
     def step_groups(self, tokens: Sequence[Tensor], states: Sequence[StackState]) -> list[tuple[Tensor, StackState]]:
         return step_stacks(tokens, states, self._scaled)
+
+    def final_hidden(self, residual: Tensor) -> Tensor:
+        """Turn the residual of the last decoder layer, or of another, into hidden vectors.  (… D) -> (… D)."""
+        return self._scaled(self.decoder_norm(residual))
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden * self.config.model_dim**-0.5 if self.config.scale_output else hidden

@@ -12,16 +12,16 @@ from transduce.experiments.pronoun_corpus import Scene, draw_scenes, other_endin
 from transduce.experiments.pronoun_interventions import (
     Cuts,
     ablated,
-    all_heads,
     describe,
     find_heads,
     hiding,
     measure_cuts,
     measure_patches,
 )
-from transduce.experiments.pronoun_probe import HeadName, Probe, head_attention
+from transduce.experiments.pronoun_probe import Probe, head_attention
 from transduce.experiments.pronoun_training import transformer
 from transduce.experiments.pronoun_words import NOUNS
+from transduce.inspection.component import HeadName, all_heads, attention_path
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, VocabularySizes
 from transduce.nn.hook import record
@@ -100,7 +100,7 @@ def test_ablated_heads_say_the_same_in_every_sentence(model: AnyTransducer, prob
         probe.predict(model)
     rows = torch.arange(len(SCENES))
     for head, at in ((heads[0], probe.words["it"]), (heads[1], probe.step)):
-        path = f"{head.block}.head"
+        path = f"{attention_path(model, head.stack, head.layer)}.head"
         output_BV = after[path][rows, head.head - 1, at]
         torch.testing.assert_close(output_BV, output_BV[:1].expand_as(output_BV))
         if head.stack == "encoder":  # nothing before it was ablated
