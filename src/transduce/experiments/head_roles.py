@@ -1,7 +1,6 @@
 """Roles of attention heads: the previous token, the first one, the same word, the token after it, or far away.
 
-A head's share of a role is the mean attention to the positions of that role, over the queries that have any: the first
-occurrence of a word has no earlier one. Roles are not exclusive.
+Shares of attention are those of `inspection.head_role`.
 
 The claim is measured on a small model trained here, or on a given one. The small model learns to repeat random symbols:
 for the second half of a text it has to find the earlier occurrence of a symbol and see what followed. Two layers can do
@@ -13,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +23,7 @@ from transduce.experiments.finding import Cell, Chart, ClaimCheck, Finding, Give
 from transduce.inference.generator import Generator
 from transduce.inference.load import load
 from transduce.inference.translator import Translator
+from transduce.inspection.head_role import MOSTLY, HeadRole, SampledMaps, classify_heads
 from transduce.inspection.maps import Kind
 from transduce.models.catalog import build
 from transduce.models.gpt import GptConfig
@@ -33,18 +33,6 @@ from transduce.rng import torch_generator
 
 SELF_ATTENTION: tuple[Kind, ...] = ("encoder", "decoder")
 """Kinds of self-attention maps."""
-
-
-@dataclass(frozen=True)
-class SelfAttentionMaps:
-    """The self-attention maps of one text."""
-
-    stack: str
-    """encoder or decoder."""
-    weights: Tensor
-    """(L H N N), each row of sum 1."""
-    tokens: tuple[int | str, ...]
-    """N tokens or pieces; equal ones are the same word."""
 
 
 @dataclass(frozen=True)
@@ -97,23 +85,18 @@ def scores(model: LanguageModel[State], text: Tensor) -> Tensor:
     return model.logits(model(text[:, :-1], model.encode(nothing, nothing.bool())))
 
 
-def maps_of_small(
-    model: LanguageModel[State], sizes: HeadRoleSetting, seed: int
-) -> tuple[list[SelfAttentionMaps], float]:
+def maps_of_small(model: LanguageModel[State], sizes: HeadRoleSetting, seed: int) -> tuple[list[SampledMaps], float]:
     """Return the attention maps of new texts, and the accuracy on their second halves."""
     half = (sizes.shortest + sizes.longest + 1) // 2
     text_BN = sample_texts(sizes, sizes.tested, half, torch_generator(seed + 1000))
     with torch.no_grad(), eval_mode(model), record(model) as recorded:
         correct_BN = scores(model, text_BN)[:, half:].argmax(dim=-1) == text_BN[:, half + 1 :]
     weight_LBHNN = torch.stack(list(recorded.values()))
-    maps = [
-        SelfAttentionMaps("decoder", weight_LBHNN[:, row], tuple(text[:-1]))
-        for row, text in enumerate(text_BN.tolist())
-    ]
+    maps = [SampledMaps("decoder", weight_LBHNN[:, row], tuple(text[:-1])) for row, text in enumerate(text_BN.tolist())]
     return maps, float(correct_BN.double().mean())
 
 
-def maps_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SelfAttentionMaps]]:
+def maps_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SampledMaps]]:
     """Yield the self-attention maps of a translator or language model for each text."""
     folder, model = given.folder, load(given.folder)
     if isinstance(model, Translator) and model.model.image_size is not None:
@@ -128,27 +111,23 @@ def maps_of_given(given: Given, texts: Sequence[str]) -> Iterator[list[SelfAtten
     raise SettingsError(f"{folder}: holds a text encoder; give a translation or language model")
 
 
-def _of_translator(translator: Translator, text: str) -> list[SelfAttentionMaps]:
+def _of_translator(translator: Translator, text: str) -> list[SampledMaps]:
     maps = translator.attention(text)
     found = [kind for kind in SELF_ATTENTION if kind in maps.maps]
     if not found:
         raise SettingsError("this model has no self-attention; give one that has it, such as a transformer")
-    return [SelfAttentionMaps(kind, torch.tensor(maps.maps[kind]), maps.columns(kind)) for kind in found]
+    return [SampledMaps(kind, torch.tensor(maps.maps[kind]), maps.columns(kind)) for kind in found]
 
 
-def _of_generator(generator: Generator, text: str) -> SelfAttentionMaps:
+def _of_generator(generator: Generator, text: str) -> SampledMaps:
     if len(generator.tokenizer.encode(text)) < 2:
         raise SettingsError("a text of fewer than two tokens has no attention map; give longer lines")
     maps = generator.attention(text, top=1)
-    return SelfAttentionMaps("decoder", torch.tensor(maps.maps["causal"]), maps.columns("causal"))
+    return SampledMaps("decoder", torch.tensor(maps.maps["causal"]), maps.columns("causal"))
 
 
 ROLES = ("itself", "previous", "first", "same word", "after same word")
-"""Roles that a head may have."""
-FAR = 8
-"""Distance in tokens from which on a position is far."""
-MOSTLY = 0.5
-"""Share of attention from which on a head has a role."""
+"""Roles that the claim is about."""
 LEARNED = 0.9
 """Accuracy from which on the small model has learned its task."""
 SENTENCES = (
@@ -160,23 +139,6 @@ SENTENCES = (
 
 
 DEFAULT = HeadRoleSetting()
-
-
-class HeadRole(NamedTuple):
-    """One head and the distribution of its attention."""
-
-    stack: str
-    layer: int
-    number: int
-    shares: Mapping[str, float]
-    distance: float
-    """Mean distance of the attended tokens."""
-
-    @property
-    def role(self) -> str:
-        """The role with the largest share, if that is at least half of the attention."""
-        best = max(ROLES, key=lambda role: self.shares[role])
-        return best if self.shares[best] >= MOSTLY else "mixed"
 
 
 def measure(seed: int = 1, report: Report = silent, setting: HeadRoleSetting = DEFAULT) -> Finding:
@@ -196,7 +158,7 @@ def measure_model(given: Given, report: Report = silent) -> Finding:
         if value is not None
     }
 
-    def maps() -> Iterator[SelfAttentionMaps]:  # one text at a time: maps are large
+    def maps() -> Iterator[SampledMaps]:  # one text at a time: maps are large
         for number, found in enumerate(maps_of_given(given, texts), start=1):
             yield from found
             report("texts", number)
@@ -204,7 +166,7 @@ def measure_model(given: Given, report: Report = silent) -> Finding:
     return finding(maps(), {"model": str(given.folder), "texts": len(texts), **languages}, [])
 
 
-def finding(maps: Iterable[SelfAttentionMaps], setting: Mapping[str, Cell], further: Sequence[ClaimCheck]) -> Finding:
+def finding(maps: Iterable[SampledMaps], setting: Mapping[str, Cell], further: Sequence[ClaimCheck]) -> Finding:
     """Classify each head by its attention."""
     heads = classify_heads(maps)
     columns = (*ROLES, "far")
@@ -235,63 +197,12 @@ def finding(maps: Iterable[SelfAttentionMaps], setting: Mapping[str, Cell], furt
         setting=setting,
         columns=("stack", "layer", "head", *columns, "distance", "role"),
         rows=tuple(
-            (head.stack, head.layer, head.number, *(head.shares[role] for role in columns), head.distance, head.role)
+            (head.stack, head.layer, head.number, *(head.shares[role] for role in columns), head.distance, _role(head))
             for head in heads
         ),
         charts=charts,
         checks=(*further, *_checks(heads)),
     )
-
-
-def classify_heads(maps: Iterable[SelfAttentionMaps]) -> list[HeadRole]:
-    """Return each head's share of every role, the mean over all texts."""
-    total: dict[tuple[str, str], Tensor] = defaultdict(lambda: torch.zeros(()))
-    count: dict[tuple[str, str], int] = defaultdict(int)
-    for one in maps:
-        weight_LHNN = one.weights.double()
-        for role, position_NN in role_positions(one.tokens, causal=one.stack == "decoder").items():
-            has_role_N = position_NN.any(dim=1)
-            share_LHN = (weight_LHNN * position_NN).sum(dim=-1)[..., has_role_N]
-            total[one.stack, role] = total[one.stack, role] + share_LHN.sum(dim=-1)
-            count[one.stack, role] += int(has_role_N.sum())
-        away_NN = _back(one.tokens).abs()
-        total[one.stack, "distance"] = total[one.stack, "distance"] + (weight_LHNN * away_NN).sum(dim=(-2, -1))
-        count[one.stack, "distance"] += len(one.tokens)
-    heads = []
-    for stack in dict.fromkeys(stack for stack, _ in total):
-        mean = {role: total[stack, role] / max(1, count[stack, role]) for role in (*ROLES, "far", "distance")}
-        for layer, number in torch.cartesian_prod(*map(torch.arange, mean["far"].shape)).tolist():
-            shares = {role: float(mean[role][layer, number]) for role in (*ROLES, "far")}
-            heads.append(HeadRole(stack, layer + 1, number + 1, shares, float(mean["distance"][layer, number])))
-    return heads
-
-
-def role_positions(tokens: Sequence[int | str], causal: bool) -> dict[str, Tensor]:
-    """Return, by role, which positions (columns) have it for each query (row).  -> (N N) each.
-
-    A decoder sees only earlier positions; in an encoder the same word may also come later.
-    """
-    back_NN = _back(tokens)
-    seen_NN = back_NN >= 0 if causal else torch.ones_like(back_NN, dtype=torch.bool)
-    number = {token: index for index, token in enumerate(dict.fromkeys(tokens))}
-    word_N = torch.tensor([number[token] for token in tokens])
-    same_NN = (word_N[:, None] == word_N) & (back_NN != 0) & seen_NN
-    after_NN = torch.zeros_like(same_NN)
-    after_NN[:, 1:] = same_NN[:, :-1]
-    return {
-        "itself": back_NN == 0,
-        "previous": back_NN == 1,
-        "first": (torch.arange(len(tokens)) == 0) & (back_NN > 1),
-        "same word": same_NN,
-        "after same word": after_NN & seen_NN & (back_NN != 0),
-        "far": (back_NN.abs() >= FAR) & seen_NN,
-    }
-
-
-def _back(tokens: Sequence[int | str]) -> Tensor:
-    """Return how many positions each column is before each row; negative if after it.  -> (N N)."""
-    position_N = torch.arange(len(tokens))
-    return position_N[:, None] - position_N
 
 
 def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
@@ -304,11 +215,11 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
         )
         for role, head in best.items()
     ]
-    mixed = sum(head.role == "mixed" for head in heads)
+    mixed = sum(_role(head) == "mixed" for head in heads)
     layers: dict[tuple[str, int], list[HeadRole]] = defaultdict(list)
     for head in heads:
         layers[head.stack, head.layer].append(head)
-    named = [[head.role for head in group if head.role != "mixed"] for group in layers.values()]
+    named = [[role for head in group if (role := _role(head)) != "mixed"] for group in layers.values()]
     alone = sum(len(set(roles)) == len(roles) for roles in named)
     checks += [
         ClaimCheck(f"every head has one of the named roles ({len(heads) - mixed} of {len(heads)} do)", mixed == 0),
@@ -325,6 +236,10 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
             )
         )
     return checks
+
+
+def _role(head: HeadRole) -> str:
+    return head.role_among(ROLES)
 
 
 def _called(role: str) -> str:

@@ -11,10 +11,12 @@ generator.attention("Once upon a time").save_html("attention.html")
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast, overload
 
 from transduce.errors import SettingsError
+from transduce.inference.inspectable import Inspectable
 from transduce.inference.scoring import DEFAULT_WINDOW, TextScore, score_text
 from transduce.inference.search.options import (
     GENERATION_DEFAULTS,
@@ -26,14 +28,17 @@ from transduce.inference.search.options import (
     saved_options,
 )
 from transduce.inference.search.penalty import normalize
+from transduce.inference.subject import Subject
 from transduce.inference.torch_engine import TorchEngine
+from transduce.inspection.head_role import SampledMaps, sample_maps
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import WITHOUT_ATTENTION, causal_attention_of
-from transduce.inspection.replay import Candidate, decoding_steps, replay
+from transduce.inspection.replay import Candidate, ForcedDecoding, decoding_steps, replay
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.corpus import DocumentPart
+from transduce.text.tokenizer import AnyTokenizer
 
 EXAMPLE_PROMPTS = (
     "The capital of France is",
@@ -102,8 +107,10 @@ class _Generation:
         self.ended = found.ended
 
 
-class Generator:
+class Generator(Inspectable):
     """Continues texts. Options of a call override those that the model was saved with."""
+
+    model: LanguageModel[Any]
 
     def __init__(self, contents: ModelFolder) -> None:
         if contents.task != "language_modeling":
@@ -262,14 +269,7 @@ class Generator:
 
     def inspect(self, prompt: str, max_length: int = 0, top: int = 10, **options: Any) -> AttentionMaps:
         """Return the same as `attention`; of a model without attention, the next-token distributions alone."""
-        tokens, written = self._tokens(prompt), []
-        if max_length:
-            chosen = {name: value for name, value in options.items() if value is not None}
-            search = self.options(max_length=max_length, **(chosen or {"method": "greedy"}))
-            one = self._begin(tokens, search)
-            one.take(self._engine.translate([one.request(0, search, self.constraints())])[0][0])
-            written = [*one.written, *([self.tokenizer.end] if one.ended else [])]
-        continuation = self._text(tokens, written) if written else ""
+        tokens, written, continuation = self._continued(prompt, max_length, **options)
         return causal_attention_of(
             self.model,
             self._window([*tokens, *written]),
@@ -279,6 +279,44 @@ class Generator:
             generated=len(written),
             top=top,
         )
+
+    def _continued(self, prompt: str, max_length: int, **options: Any) -> tuple[list[int], list[int], str]:
+        """Return the tokens of a prompt, those generated after it (by default greedily, or none), and their text."""
+        tokens, written = self._tokens(prompt), []
+        if max_length:
+            search = self._inspected_options(max_length, **options)
+            one = self._begin(tokens, search)
+            one.take(self._engine.translate([one.request(0, search, self.constraints())])[0][0])
+            written = [*one.written, *([self.tokenizer.end] if one.ended else [])]
+        return tokens, written, self._text(tokens, written) if written else ""
+
+    def _inspected_options(self, max_length: int, **options: Any) -> SearchOptions:
+        """Return search options; greedy search unless others are given."""
+        chosen = {name: value for name, value in options.items() if value is not None}
+        return self.options(max_length=max_length, **(chosen or {"method": "greedy"}))
+
+    def _exclusive(self) -> AbstractContextManager[None]:
+        return self._engine.exclusive()
+
+    @property
+    def _written(self) -> AnyTokenizer:
+        return self.tokenizer
+
+    def _subject(self, text: str, max_length: int = 20, **options: Any) -> Subject:
+        search = self._inspected_options(max_length, **options)
+        request = self._begin(self._tokens(text), search).request(0, search, self.constraints())
+        return Subject(text, request, self.tokenizer, self.tokenizer)
+
+    def _forced(self, text: str, max_length: int = 0, **options: Any) -> ForcedDecoding:
+        tokens, written, continuation = self._continued(text, max_length, **options)
+        read = self._window([*tokens, *written])
+        pieces = tuple(self.tokenizer.pieces(read))
+        return ForcedDecoding((), tuple(read), tuple(read[1:]), (), pieces, pieces[1:], text, continuation)
+
+    def _sampled(self, text: str) -> Iterator[SampledMaps]:
+        maps = self.attention(text, top=1)
+        end = self.tokenizer.pieces([self.tokenizer.end])[0]
+        return sample_maps(maps, (), (), (), (end, end))
 
     def _bounded(self, options: SearchOptions) -> SearchOptions:
         """Options with a maximum length: there is no source to derive one from."""

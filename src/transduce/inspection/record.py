@@ -15,7 +15,7 @@ from torch import Tensor
 from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.component import attention_kind
 from transduce.inspection.maps import AttentionMaps, Kind, Weights
-from transduce.inspection.replay import Pieces, decoding_steps, replay
+from transduce.inspection.replay import ForcedDecoding, Pieces, decoding_steps, replay
 from transduce.models.interface import AnyTransducer, EncoderModel, LanguageModel, State
 from transduce.nn.hook import record, twin
 
@@ -56,6 +56,19 @@ def attention_of(
         target_pieces=tuple(map(str, target_tokens) if target_pieces is None else target_pieces),
         source=source,
         translation=translation,
+    )
+
+
+def forced_attention(model: AnyTransducer, forced: ForcedDecoding) -> AttentionMaps:
+    """The same for a forced decoding."""
+    return attention_of(
+        model,
+        forced.source_tokens,
+        (*forced.read_tokens[:1], *forced.produced_tokens),
+        source_pieces=forced.source_pieces,
+        target_pieces=(*forced.read_pieces[:1], *forced.produced_pieces),
+        source=forced.source,
+        translation=forced.output,
     )
 
 

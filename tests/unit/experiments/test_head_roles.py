@@ -7,16 +7,15 @@ from torch import Tensor
 
 from transduce.experiments.finding import silent
 from transduce.experiments.head_roles import (
+    ROLES,
     HeadRoleSetting,
-    SelfAttentionMaps,
-    classify_heads,
     finding,
     maps_of_small,
     measure,
-    role_positions,
     sample_texts,
     train_small,
 )
+from transduce.inspection.head_role import SampledMaps, classify_heads
 from transduce.nn.attention.dot_product import causal_allowed
 
 TEXT = ("a", "b", "a", "c", "b", "a")
@@ -28,15 +27,6 @@ def pointing(targets: list[int]) -> Tensor:
     return torch.nn.functional.one_hot(torch.tensor(targets), len(targets)).float()
 
 
-def test_positions_of_roles_are_those_found_by_hand() -> None:
-    found = role_positions(TEXT, causal=True)
-    after = {(row, column) for row, column in found["after same word"].nonzero().tolist()}
-    assert after == {(2, 1), (4, 2), (5, 1), (5, 3)}
-    assert found["same word"].nonzero().tolist() == [[2, 0], [4, 1], [5, 0], [5, 2]]
-    assert found["first"][:, 0].tolist() == [False, False, True, True, True, True]
-    assert [2, 5] in role_positions(TEXT, causal=False)["same word"].nonzero().tolist()
-
-
 def test_heads_made_by_hand_have_the_roles_they_were_made_for() -> None:
     weights_LHNN = torch.stack(
         [
@@ -45,11 +35,19 @@ def test_heads_made_by_hand_have_the_roles_they_were_made_for() -> None:
             torch.stack([pointing([0, 1, 2, 3, 4, 5]), causal_allowed(6) / torch.arange(1, 7)[:, None]]),
         ]
     )
-    heads = classify_heads([SelfAttentionMaps("decoder", weights_LHNN, TEXT)])
-    assert [head.role for head in heads] == ["previous", "first", "same word", "after same word", "itself", "mixed"]
+    heads = classify_heads([SampledMaps("decoder", weights_LHNN, TEXT)])
+    roles = [head.role_among(ROLES) for head in heads]
+    assert roles == [
+        "previous",
+        "first",
+        "same word",
+        "after same word",
+        "itself",
+        "mixed",
+    ]
     assert heads[0].shares["previous"] == 1 and heads[3].shares["after same word"] == 1
     assert heads[4].distance == 0 and heads[0].distance == 5 / 6
-    verdict = finding([SelfAttentionMaps("decoder", weights_LHNN, TEXT)], {}, [])
+    verdict = finding([SampledMaps("decoder", weights_LHNN, TEXT)], {}, [])
     passed = {check.statement.split(" (")[0].split(":")[0]: check.passed for check in verdict.checks}
     assert passed == {
         "some head attends mostly to the previous token": True,
@@ -60,7 +58,7 @@ def test_heads_made_by_hand_have_the_roles_they_were_made_for() -> None:
         "no two heads of a layer have the same role": True,
         "the decoder's last layer attends further than its first": False,
     }
-    twice = finding([SelfAttentionMaps("decoder", weights_LHNN[:, [0, 0]], TEXT)], {}, [])
+    twice = finding([SampledMaps("decoder", weights_LHNN[:, [0, 0]], TEXT)], {}, [])
     (alike,) = [check for check in twice.checks if "the same role" in check.statement]
     assert not alike.passed and "(in 0 of 3 layers)" in alike.statement
 
