@@ -12,10 +12,11 @@ import torch
 import transformers
 
 import transduce
-from tests.parity.test_import_export import model_of
+from tests.parity.test_import_export import SIDES, TEXTS, model_of
 from tests.unit.interop.huggingface import folders
 from transduce.inference.generator import Generator
 from transduce.inference.text_encoder import TextEncoder
+from transduce.inference.translator import Translator
 from transduce.interop.import_model import import_model
 
 TEXT = "The quick brown fox and don't you (and more)"
@@ -75,3 +76,60 @@ def test_a_text_encoder_attends_as_theirs(tmp_path: Path) -> None:
             expected = theirs(**known(*pair, return_tensors="pt"), output_attentions=True)
         weights_LHNN = torch.cat(expected.attentions).numpy()
         np.testing.assert_allclose(ours.attention(pair).maps["encoder"], weights_LHNN, rtol=0, atol=2e-6)
+
+
+def test_the_lens_and_the_gradients_of_a_language_model_are_theirs(tmp_path: Path) -> None:
+    folder = folders.gpt2(tmp_path / "theirs")
+    theirs = model_of(folder, n_embd=15, n_head=3, n_layer=3, n_positions=64)
+    known = transformers.AutoTokenizer.from_pretrained(folder)
+    import_model(folder, tmp_path / "ours")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Generator)
+    tokens = known(TEXT, return_tensors="pt").input_ids
+    with torch.no_grad():
+        states = theirs(tokens, output_hidden_states=True).hidden_states
+        logits = [theirs.lm_head(theirs.transformer.ln_f(state)) for state in states[:-1]]
+        logits.append(theirs.lm_head(states[-1]))  # normalised there already
+    lens = ours.logit_lens(TEXT, top=3)
+    for steps, logit_1NV in zip(lens.layers, logits, strict=True):
+        probability_NV = logit_1NV[0].softmax(dim=-1)
+        for step, probability_V in zip(steps, probability_NV, strict=True):
+            assert [one.token for one in step.top] == probability_V.topk(3).indices.tolist()
+            assert step.chosen is not None
+            assert step.chosen.probability == pytest.approx(float(probability_V[step.chosen.token]), abs=1e-6)
+    norm_LN = torch.cat(states[:-1]).norm(dim=-1)
+    np.testing.assert_allclose(lens.norms["decoder"][:-1], norm_LN.numpy(), rtol=1e-5)
+
+    found = ours.attribute(TEXT, 4, instead_of=7)
+    embedded = theirs.transformer.wte(tokens[:, :5]).detach().requires_grad_()
+    logit_V = theirs(inputs_embeds=embedded).logits[0, -1]
+    (logit_V[tokens[0, 5]] - logit_V[7]).backward()
+    expected = (embedded.grad * embedded).sum(dim=-1)[0].tolist()
+    assert found.prefix == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_lens_and_the_gradients_of_a_translator_are_theirs(tmp_path: Path) -> None:
+    folder = folders.marian(tmp_path / "theirs")
+    theirs = model_of(folder, **SIDES, activation_function="swish")
+    import_model(folder, tmp_path / "ours")
+    ours = transduce.load(tmp_path / "ours")
+    assert isinstance(ours, Translator)
+    lens = ours.logit_lens(TEXTS[0], top=3, max_length=5)
+    tokens = [step.chosen.token for step in lens.layers[-1] if step.chosen]
+    source = torch.tensor([[*ours.source.encode(TEXTS[0]), ours.source.end]])
+    read = torch.tensor([[ours.target.start, *tokens[:-1]]])
+    encoder = theirs.model.encoder
+    embedded = (encoder.embed_tokens(source) * encoder.embed_scale).detach().requires_grad_()
+    output = theirs.model(inputs_embeds=embedded, decoder_input_ids=read, output_hidden_states=True)
+    for steps, state in zip(lens.layers, output.decoder_hidden_states, strict=True):
+        probability_TV = (theirs.lm_head(state) + theirs.final_logits_bias)[0].softmax(dim=-1).detach()
+        for step, probability_V in zip(steps, probability_TV, strict=True):
+            assert [one.token for one in step.top] == probability_V.topk(3).indices.tolist()
+            assert step.top[0].probability == pytest.approx(float(probability_V.max()), abs=1e-6)
+    for stack, states in (("encoder", output.encoder_hidden_states), ("decoder", output.decoder_hidden_states)):
+        norm_LN = torch.cat(states).norm(dim=-1).detach()
+        np.testing.assert_allclose(lens.norms[stack], norm_LN.numpy(), rtol=1e-4)  # type: ignore[index]
+    log_V = (theirs.lm_head(output.last_hidden_state) + theirs.final_logits_bias)[0, 2].log_softmax(dim=-1)
+    log_V[tokens[2]].backward()
+    expected = (embedded.grad * embedded).sum(dim=-1)[0].tolist()
+    assert ours.attribute(TEXTS[0], 2, max_length=5).source == pytest.approx(expected, abs=1e-4)

@@ -105,3 +105,60 @@ def test_maps_that_would_not_fit_in_memory_are_rejected(generator: Generator, mo
     with pytest.raises(SettingsError, match="limited to 5"):
         generator.attention(PROMPT)
     assert generator.next_tokens(PROMPT)
+
+
+# Beyond attention: lens, attribution, ablation, neuron view and head summary, on the same code as a translator's.
+
+
+def test_the_lens_of_a_prompt_ends_with_the_next_tokens(generator: Generator) -> None:
+    lens, expected = generator.logit_lens(PROMPT, top=5), generator.next_tokens(PROMPT, top=5)
+    assert [one.token for one in lens.layers[-1][-1].top] == [one.token for one in expected]
+    assert lens.layers[-1][-1].top[0].probability == pytest.approx(expected[0].probability, abs=1e-6)
+    assert lens.ranks[-1, -1] == 1 and len(lens.layers) == 3
+    assert lens.pieces[:-1] == lens.read_pieces[1:]
+    assert set(lens.norms) == {"decoder"}
+
+
+def test_an_ablated_head_changes_the_continuation_as_zero_columns_do(generator: Generator) -> None:
+    found = generator.ablate(PROMPT, heads=[("causal", 2, 1)], max_length=7)
+    changed = Generator(writer())
+    with torch.no_grad():
+        changed.model.get_submodule("decoder.1.self_attention").out_proj.weight[:, :8] = 0.0  # type: ignore[union-attr,operator,index]
+    for one, output in ((generator, found.original), (changed, found.changed)):
+        (expected,) = one.generate([PROMPT], method="greedy", max_length=7, n_best=1)[0]
+        assert output.text == expected.text
+        side = output.log_probability_before if one is generator else output.log_probability_after
+        assert side == pytest.approx(expected.log_probability, abs=1e-4)
+    with pytest.raises(SettingsError, match="no source"):
+        generator.ablate(PROMPT, words=[1])
+
+
+def test_attribution_is_to_the_prompt_alone(generator: Generator) -> None:
+    for method in ("gradient_x_input", "value_zeroing"):
+        found = generator.attribute(PROMPT, instead_of="a", method=method)  # type: ignore[arg-type]
+        assert found.source == () and found.source_share == 0.0
+        assert found.token == generator.next_tokens(PROMPT, top=1)[0].piece
+        assert len(found.prefix) == len(found.prefix_pieces) == len(generator.attention(PROMPT).source_pieces)
+
+
+def test_the_neuron_view_and_the_summary_are_of_causal_attention(generator: Generator) -> None:
+    view, maps = generator.neuron_view(PROMPT, layer=2, head=2, row=3), generator.attention(PROMPT)
+    np.testing.assert_allclose(view.weight, maps.head("causal", 2, 2)[3], atol=1e-6)
+    heads = generator.head_summary([PROMPT]).heads
+    assert [(head.stack, head.layer, head.number) for head in heads] == [
+        ("causal", layer, head) for layer in (1, 2) for head in (1, 2)
+    ]
+    own = np.diagonal(maps.head("causal", 2, 2)).mean()
+    assert heads[3].shares["itself"] == pytest.approx(float(own), abs=1e-6)
+
+
+def test_a_recurrent_language_model_has_gradients_only() -> None:
+    given = recurrent()
+    assert len(given.attribute("the cat").prefix) == 8
+    for call, message in (
+        (lambda: given.logit_lens("the cat"), "stack of decoder layers"),
+        (lambda: given.ablate("the cat", heads=[("causal", 1, 1)]), "no attention heads"),
+        (lambda: given.head_summary(["the cat"]), "no attention"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            call()
