@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.documents.markdown import ROOT
+from tests.documents.markdown import ROOT, blocks
+from tests.unit.small_language_model import save_writer
 from transduce.model_folder import ModelFolder, save_model
 from transduce.models.ancestors.captioner import captioner_small
 from transduce.models.catalog import build
@@ -18,7 +20,7 @@ from transduce.models.interface import VocabularySizes
 from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
-EXAMPLES = ROOT / "docs" / "examples"
+EXAMPLES, INSPECT = ROOT / "docs" / "examples", ROOT / "docs" / "how-to" / "inspect.md"
 RUN_HERE = {
     "quickstart.py",
     "translate_file.py",
@@ -79,6 +81,25 @@ def test_attention_is_looked_into(quickstart: tuple[Path, str], tmp_path: Path) 
     assert message.count("chosen with") == 5
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "attention.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_page_on_inspection_runs(
+    quickstart: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the model of the quickstart, which reverses letters, and a language model that has learned nothing."""
+    translation, language = [block for block in blocks(INSPECT, "python") if "head_summary" in block]
+    given = {"runs/en-de": str(quickstart[0]), "A dog runs.": "a b c d", "A cat runs.": "a c e d", "Katze": "d"}
+    for written, here in given.items():
+        translation = translation.replace(f'"{written}"', repr(here))
+    language = language.replace('"runs/author"', repr(str(save_writer(tmp_path / "author"))))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(compile(translation, str(INSPECT), "exec"), found)
+    exec(compile(language, str(INSPECT), "exec"), {})
+    assert capsys.readouterr().out.startswith("1 ") and (tmp_path / "tree.svg").exists()
+    assert found["tree"].hypotheses[0].text == "d c b a" and found["other"].changed.text == "d c c a"
+    assert found["lens"].ranks[-1].tolist() == [1] * 5
+    assert found["why"].token == "c"
 
 
 def test_two_models_are_compared(tmp_path: Path) -> None:

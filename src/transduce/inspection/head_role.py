@@ -143,7 +143,7 @@ class HeadSummary(Picture):
 
 
 def _share_cell(head: HeadRole, role: str) -> Cell:
-    if role not in head.shares:
+    if not head.uniform.get(role):  # no query of the sample could have it
         return Cell("–")
     return Cell(f"{head.shares[role]:.2f}", head.shares[role], f"uniform attention: {head.uniform[role]:.2f}")
 
