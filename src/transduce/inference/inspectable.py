@@ -16,7 +16,7 @@ from transduce.inference.ensemble import Ensemble
 from transduce.inference.intervention import compare
 from transduce.inference.subject import Subject
 from transduce.inspection.attribution import Attribution, AttributionMethod, attribute
-from transduce.inspection.component import WITHOUT_HEADS, HeadName
+from transduce.inspection.component import WITHOUT_HEADS
 from transduce.inspection.head_role import HeadSummary, SampledMaps, classify_heads
 from transduce.inspection.intervention import Ablation, Intervention, LayerName, hide_source
 from transduce.inspection.lens import LogitLens, logit_lens
@@ -142,8 +142,7 @@ class Inspectable(ABC):
                 "a language model has no source whose words could be masked; leave out words and tokens"
             )
         hidden = subject.positions(words, tokens)
-        named = tuple(HeadName(*head) if len(head) == 3 else head for head in heads)
-        ablation = Ablation(named, tuple(attention), tuple(feed_forward), hidden)
+        ablation = Ablation(tuple(heads), tuple(attention), tuple(feed_forward), hidden)
         if not ablation:
             raise SettingsError("nothing to switch off; give heads, attention, feed_forward, words or tokens")
         changed = self._twin()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from transduce.errors import SettingsError
 from transduce.inference.subject import Subject
@@ -46,29 +46,32 @@ def choose_patch(
     tokens: Iterable[int] | None,
     steps: Iterable[int] | None,
 ) -> Patch:
-    """Return a patch, with the positions that correspond in both texts; word i of one to word i of the other."""
+    """Return a patch, with the positions that correspond in both texts."""
     patch = Patch(where)
-    if patch.is_of_source:
-        if steps is not None:
-            raise SettingsError("steps are for patches in the decoder and cross-attention; give words or tokens")
-        if words is None and tokens is None:
-            ours, theirs = (len(one.request.source) + 1 for one in (subject, other))
-            if ours != theirs and where != "memory":
-                raise SettingsError(f"the texts have {ours} and {theirs} source tokens; give the words to patch")
-            return patch
-        chosen, plain = tuple(words or ()), tuple(tokens or ())
-        pairs = [*zip(plain, plain, strict=True)]
-        other.positions((), plain)
-        for word in chosen:
-            ours_of_word, theirs_of_word = subject.positions([word]), other.positions([word])
-            if len(ours_of_word) != len(theirs_of_word):
-                raise SettingsError(
-                    f"word {word} is {len(ours_of_word)} tokens in one text and {len(theirs_of_word)} in the other; "
-                    "choose words of as many tokens"
-                )
-            pairs += zip(ours_of_word, theirs_of_word, strict=True)
-        subject.positions((), plain)
-        return Patch(where, tuple(sorted(pairs)))
+    if not patch.is_of_source:
+        if words is not None or tokens is not None:
+            raise SettingsError("words and tokens are for patches in the encoder; give steps of the target")
+        return patch if steps is None else Patch(where, tuple((step, step) for step in sorted(steps)))
+    if steps is not None:
+        raise SettingsError("steps are for patches in the decoder and cross-attention; give words or tokens")
     if words is not None or tokens is not None:
-        raise SettingsError("words and tokens are for patches in the encoder; give steps of the target")
-    return patch if steps is None else Patch(where, tuple((step, step) for step in sorted(steps)))
+        return Patch(where, tuple(_corresponding(subject, other, tuple(words or ()), tuple(tokens or ()))))
+    lengths = [len(one.request.source) + 1 for one in (subject, other)]
+    if where != "memory" and lengths[0] != lengths[1]:
+        raise SettingsError(f"the texts have {lengths[0]} and {lengths[1]} source tokens; give the words to patch")
+    return patch
+
+
+def _corresponding(
+    subject: Subject, other: Subject, words: Sequence[int], tokens: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs of source positions: tokens of the same number, and the tokens of words of the same number."""
+    yield from zip(subject.positions((), tokens), other.positions((), tokens), strict=True)
+    for word in words:
+        ours, theirs = subject.positions([word]), other.positions([word])
+        if len(ours) != len(theirs):
+            raise SettingsError(
+                f"word {word} has {len(ours)} tokens in one text and {len(theirs)} in the other; choose "
+                "words of equally many tokens"
+            )
+        yield from zip(ours, theirs, strict=True)

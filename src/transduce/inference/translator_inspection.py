@@ -24,7 +24,7 @@ from transduce.inspection.intervention import Intervention
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.patching import Where
 from transduce.inspection.record import forced_attention
-from transduce.inspection.replay import ForcedDecoding, decoding_steps, replay
+from transduce.inspection.replay import ForcedDecoding, next_tokens
 from transduce.inspection.tape import TapeRecord, has_tape, tape_of
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.image_file import ImageReader, is_image_path
@@ -73,12 +73,11 @@ class InspectableTranslator(Inspectable):
         forced = subject.force(best)
         with self.engine.exclusive():
             maps = forced_attention(self.model, forced)
-            hidden_TD = replay(self.model, forced.source_tokens, forced.read_tokens)
-            steps = decoding_steps(self.model, hidden_TD, forced.produced_tokens, top, self.target.pieces)
+            steps = next_tokens(self.model, forced.source_tokens, forced.target_tokens, top, self.target.pieces)
         (links,) = self._links(
             [(subject.request.source, subject.words)], [(best.tokens, self.target.words(best.tokens))]
         )
-        return replace(maps, steps=tuple(steps), links=tuple(links or ()))
+        return replace(maps.with_steps(steps), links=tuple(links or ()))
 
     def beam_tree(
         self,

@@ -6,6 +6,7 @@ are made to a twin of the model, which is thrown away.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -108,8 +109,7 @@ class Intervention(Picture):
             rows += [f"{name} token", "before", "after"]
             cells.append([Cell(piece) for piece in one.pieces])
             for values in (one.before, one.after):
-                shares = [float(torch.tensor(value).exp()) for value in values]
-                cells.append([Cell(f"{share:.3f}", share) for share in shares])
+                cells.append([Cell(f"{share:.3f}", share) for share in map(math.exp, values)])
         columns = ["" for _ in range(max(map(len, cells)))]
         return draw_matrix(f"{'; '.join(self.changes)}: token probabilities", rows, columns, cells, width=66)
 
@@ -118,8 +118,8 @@ class Intervention(Picture):
 class Ablation:
     """What is switched off. Layers and heads count from 1."""
 
-    heads: tuple[HeadName, ...] = ()
-    """Heads whose output is zero."""
+    heads: tuple[tuple[str, int, int], ...] = ()
+    """Heads whose output is zero: (kind, layer, head)."""
     attention: tuple[LayerName, ...] = ()
     """Attention layers whose output is zero: (kind, layer)."""
     feed_forward: tuple[LayerName, ...] = ()

@@ -64,7 +64,7 @@ def forced_attention(model: AnyTransducer, forced: ForcedDecoding) -> AttentionM
     return attention_of(
         model,
         forced.source_tokens,
-        (*forced.read_tokens[:1], *forced.produced_tokens),
+        forced.target_tokens,
         source_pieces=forced.source_pieces,
         target_pieces=(*forced.read_pieces[:1], *forced.produced_pieces),
         source=forced.source,

@@ -53,6 +53,11 @@ class ForcedDecoding:
     output: str = ""
     """The translation or continuation."""
 
+    @property
+    def target_tokens(self) -> tuple[int, ...]:
+        """All tokens of the target: the first that was read, and those that were produced."""
+        return (*self.read_tokens[:1], *self.produced_tokens)
+
     def step(self, position: int) -> int:
         """Return a position as an index from 0; -1 is the last."""
         count = len(self.read_tokens)

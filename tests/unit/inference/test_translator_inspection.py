@@ -17,7 +17,7 @@ from transduce.inference.scoring import score_pairs
 from transduce.inference.translator import Translator
 from transduce.inspection.drawing import Picture
 from transduce.inspection.intervention import Intervention
-from transduce.nn.hook import is_hooked
+from transduce.nn.hook import is_hooked, record, replace
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -181,6 +181,25 @@ def test_a_patched_memory_is_that_of_both_texts_word_by_word(translator: Transla
     same = translator.patch(TEXT, TEXT, ("cross", 1, 2), steps=[0, 1], **OPTIONS)
     np.testing.assert_allclose(same.original.after, same.original.before, atol=2e-5)
     assert not same.has_changed
+
+
+def test_a_patched_head_computes_what_it_would_for_the_other_text(translator: Translator) -> None:
+    found = translator.patch(TEXT, OTHER, ("cross", 2, 1), **OPTIONS)
+    model, path, real = translator.model, "decoder.1.cross_attention.head", torch.ones(1, 8, dtype=torch.bool)
+    ours, theirs = (torch.tensor([[*translator.source.encode(text), translator.source.end]]) for text in (TEXT, OTHER))
+    tokens = found.original.tokens
+    read = torch.tensor([[translator.target.start, *tokens[:-1]]])
+    with torch.no_grad(), record(model, ("head",)) as recorded:
+        model(read, model.encode(theirs, real))
+    other_1HTV = recorded[path]
+
+    def exchange(value_1HTV: torch.Tensor) -> torch.Tensor:
+        return torch.cat([other_1HTV[:, :1], value_1HTV[:, 1:]], dim=1)
+
+    with torch.no_grad(), replace(model, {path: exchange}):
+        log_TV = model.logits(model(read, model.encode(ours, real)))[0].log_softmax(dim=-1)
+    np.testing.assert_allclose(found.original.after, log_TV[range(len(tokens)), tokens].tolist(), atol=2e-5)
+    assert abs(found.original.difference) > 1e-3
 
 
 def test_other_texts_may_be_longer_and_wrong_places_are_rejected(translator: Translator) -> None:
