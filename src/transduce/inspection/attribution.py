@@ -124,7 +124,9 @@ def gradient_x_input(
     inputs = [*from_source[: int(model.has_source)], *embedded[len(from_source) :]]
     lengths = [source.shape[1]] * model.has_source + [read.shape[1]]
     if [one.shape[1] for one in inputs] != lengths:
-        raise SettingsError("this model has no token embedding for each position; use value_zeroing or a transformer")
+        raise SettingsError(
+            "this model has no embedding for each token, which gradient_x_input needs; use a transformer"
+        )
     gradients = torch.autograd.grad(value.sum(), inputs)
     products = [(one * gradient).sum(dim=-1)[0].tolist() for one, gradient in zip(inputs, gradients, strict=True)]
     return float(value.detach()), products[0] if model.has_source else [], products[-1]

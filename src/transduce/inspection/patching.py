@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from transduce.errors import SettingsError
-from transduce.inspection.component import HeadName, check_head
+from transduce.inspection.component import HeadName, all_heads, check_head
 from transduce.models.interface import AnyTransducer, Memory, State, Transducer
 from transduce.nn.hook import hook_points
 from transduce.nn.hook import replace as replace_activations
@@ -168,6 +168,8 @@ class PatchedModel(Transducer[PairMemory, PairState]):
 @contextmanager
 def patched(model: AnyTransducer, other: Sequence[int], pad: int, patch: Patch) -> Iterator[PatchedModel]:
     """Patch a twin inside the context; `other` are the source tokens of the other text, its end token included."""
+    if not all_heads(model):
+        raise SettingsError("activations can be patched in a model with multi-head attention; use a transformer")
     path, head = patch.path(model)
     hooks = {} if path is None else {path: lambda value: patch.apply(value, head)}
     with replace_activations(model, hooks):

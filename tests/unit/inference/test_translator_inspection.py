@@ -345,7 +345,7 @@ def test_models_without_the_parts_are_rejected_in_one_sentence(translator: Trans
         (lambda one: one.logit_lens(TEXT), "stack of decoder layers"),
         (lambda one: one.attribute(TEXT, 0, method="value_zeroing"), "attention with values"),
         (lambda one: one.neuron_view(TEXT), "no attention heads"),
-        (lambda one: one.patch(TEXT, OTHER, ("encoder", 1)), "such as a transformer"),
+        (lambda one: one.patch(TEXT, OTHER), "with multi-head attention"),
     ):
         with pytest.raises(SettingsError, match=message):
             call(rnn)
