@@ -14,7 +14,7 @@ import numpy as np
 from transduce.config import Table
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, nearest_options
 from transduce.inference.generator import Continuation, Generator
-from transduce.inference.search.options import Request
+from transduce.inference.search.options import Hypothesis, Request
 from transduce.inference.search.search import Search
 from transduce.inference.segment import Translation, TranslationCounts, TranslationOptions
 from transduce.inference.text_encoder import Text, TextEncoder, as_json
@@ -68,8 +68,13 @@ class TranslatorRunner(Runner):
 
     def _windowed(self, engine: CTranslate2Engine) -> WindowedEngine:
         if id(engine) not in self._engines:
+
+            def translate(requests: Sequence[Request]) -> list[list[Hypothesis]]:
+                """Several jobs number their requests alike."""
+                return engine.translate([replace(request, id=number) for number, request in enumerate(requests)])
+
             windows = WindowScheduler(
-                engine.translate, _reserved, _kind_of_request, self._capacity, workers=engine.parallelism.workers
+                translate, _reserved, _kind_of_request, self._capacity, workers=engine.parallelism.workers
             )
             self.schedulers.append(windows)
             self._engines[id(engine)] = WindowedEngine(engine, windows)
