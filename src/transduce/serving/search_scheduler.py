@@ -18,7 +18,6 @@ from dataclasses import replace
 from transduce.errors import as_exception
 from transduce.inference.search.options import Request, Result
 from transduce.inference.search.search import Search
-from transduce.nn.hook import eval_mode
 from transduce.serving.fair_queue import Ticket, deadline_error
 from transduce.serving.job import JobError
 from transduce.serving.scheduler import Capacity, Scheduler, is_over
@@ -36,6 +35,7 @@ class SearchScheduler(Scheduler[Request]):
 
     def __init__(self, search: Search, capacity: Capacity | None = None) -> None:
         super().__init__(capacity or Capacity())
+        search.model.eval()
         self._search = search
         self._active: dict[int, Ticket[Request]] = {}
         self._sent: dict[int, int] = {}
@@ -132,12 +132,11 @@ class SearchScheduler(Scheduler[Request]):
         rows = sum(ticket.work.options.width for ticket in self._active.values())
         agreed: dict[int, list[int]] = {}
         try:
-            with eval_mode(self._search.model):
-                self._search.drop(dropped)
-                self._search.admit([replace(ticket.work, id=number) for number, ticket in admitted.items()])
-                results = self._search.advance()
-                if self._sent:
-                    agreed = self._search.agreed()
+            self._search.drop(dropped)
+            self._search.admit([replace(ticket.work, id=number) for number, ticket in admitted.items()])
+            results = self._search.advance()
+            if self._sent:
+                agreed = self._search.agreed()
         except BaseException as error:  # `Search` turns errors of requests into results; this is none of them
             failure = as_exception(error)
             results = [Result(number, [], failure) for number in self._active]
