@@ -86,7 +86,7 @@ def serving(*arguments: str) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving(*(str(STORED / task) for task in TASKS), "--port", "0", "--threads", "1") as found:
+    with serving(*(str(STORED / task) for task in TASKS), "--port", "0", "--workers", "1") as found:
         yield found
 
 
@@ -147,7 +147,7 @@ def _ready(served: Served) -> str:
 
 def test_sigterm_finishes_what_runs(tmp_path: Path) -> None:
     log = tmp_path / "access.jsonl"
-    arguments = (str(STORED / "language_modeling"), "--port", "0", "--threads", "1", "--access-log", str(log))
+    arguments = (str(STORED / "language_modeling"), "--port", "0", "--workers", "1", "--access-log", str(log))
     with serving(*arguments) as served, ThreadPoolExecutor(4) as pool:
         body = {"prompt": "one secret", "seed": 1, "max_length": 400, "min_length": 400}
         answers = [pool.submit(served.post, "/v1/generate", body) for _ in range(4)]

@@ -67,10 +67,16 @@ _engine = option_group("Engine options")
     help="Precision of matrix products on a CPU.",
 )
 @_engine(
+    "--workers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Processes of each model, each with a copy of it (default: one per core, at most 4; one for CTranslate2).",
+)
+@_engine(
     "--threads",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Threads of PyTorch, or workers of CTranslate2, for each model (default: the cores).",
+    help="Threads of each process: of PyTorch's operations, or CTranslate2's workers (default: cores / processes).",
 )
 @device_option("Engine options")
 @_limit(
@@ -103,6 +109,7 @@ def command(folders: tuple[str, ...], **options: Any) -> None:
         api_keys=_keys(options["api_keys"], options["api_key_file"]),
         engine=options["engine"],
         precision=options["precision"],
+        workers=options["workers"],
         threads=options["threads"],
         device=options["device"],
         max_queue_tokens=options["max_queue_tokens"],

@@ -14,7 +14,11 @@ from pathlib import Path
 from transduce.errors import CannotCreate, MissingInput, SettingsError
 from transduce.serving.job import ModelInfo
 from transduce.serving.limits import Limits
+from transduce.serving.pool import ProcessPool
 from transduce.serving.process import Engine, EngineSettings, Precision, ProcessBackend, available_cores
+
+MAX_WORKERS = 4
+"""Processes of each model, if the operator does not choose: each has a copy of the weights."""
 
 Print = Callable[[str], None]
 
@@ -38,6 +42,7 @@ class LaunchSettings:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     engine: Engine = "torch"
     precision: Precision = "float32"
+    workers: int | None = None
     threads: int | None = None
     device: str = "cpu"
     max_queue_tokens: int | None = None
@@ -125,11 +130,13 @@ async def _serve(settings: LaunchSettings, print_line: Print) -> None:
     began, limits = time.monotonic(), settings.limits
     for socket in bind(settings.host, settings.port):  # a port that is taken is found before anything is loaded
         socket.close()
-    backends = [ProcessBackend(one) for one in _engine_settings(settings)]
+    backends = [
+        ProcessPool([ProcessBackend(one) for _ in range(_workers(settings))]) for one in _engine_settings(settings)
+    ]
     try:
         for backend in backends:
             await backend.start()
-            print_line(_description(backend.info))
+            print_line(_description(backend.info, len(backend.processes)))
         app = create_app(
             Service(backends, limits),
             ServerSettings(settings.api_keys, settings.allowed_hosts, limits, settings.trusted_proxies),
@@ -143,6 +150,13 @@ async def _serve(settings: LaunchSettings, print_line: Print) -> None:
         await asyncio.gather(*(backend.stop() for backend in backends))
 
 
+def _workers(settings: LaunchSettings) -> int:
+    """Processes of each model: a core each where PyTorch searches on a CPU; CTranslate2 has threads of its own."""
+    if settings.workers is not None:
+        return settings.workers
+    return min(available_cores(), MAX_WORKERS) if settings.engine == "torch" and settings.device == "cpu" else 1
+
+
 def _engine_settings(settings: LaunchSettings) -> list[EngineSettings]:
     limits = settings.limits
     return [
@@ -152,7 +166,7 @@ def _engine_settings(settings: LaunchSettings) -> list[EngineSettings]:
             engine=settings.engine,
             precision=settings.precision,
             device=settings.device,
-            threads=settings.threads or available_cores(),
+            threads=settings.threads or max(1, available_cores() // _workers(settings)),
             max_queue_tokens=limits.max_queue_tokens,
             max_active_rows=limits.max_active_rows,
             max_requests=limits.max_requests,
@@ -161,7 +175,7 @@ def _engine_settings(settings: LaunchSettings) -> list[EngineSettings]:
     ]
 
 
-def _description(info: ModelInfo) -> str:
+def _description(info: ModelInfo, workers: int) -> str:
     """One line on a model that was loaded."""
     languages = ""
     if info.source_languages or info.target_languages:
@@ -169,7 +183,8 @@ def _description(info: ModelInfo) -> str:
         languages = f", {' → '.join(sides)}"
     return (
         f"loaded {info.name}: {info.task.replace('_', ' ')}{languages}, {info.architecture} with {info.parameters:,} "
-        f"parameters, {info.engine} in {info.precision}, at most {info.memory_bytes / 2**30:.1f} GiB of memory"
+        f"parameters, {info.engine} in {info.precision}, {workers} process{'es' * (workers > 1)} with at most "
+        f"{info.memory_bytes / 2**30:.1f} GiB of memory{' each' * (workers > 1)}"
     )
 
 

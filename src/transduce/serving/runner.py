@@ -44,9 +44,7 @@ class Runner(ABC):
 
     def statistics(self) -> Statistics:
         """The counters of all schedulers together."""
-        each = [scheduler.statistics() for scheduler in self.schedulers]
-        names = [name for name in vars(Statistics()) if name != "extra"]
-        return Statistics(**{name: sum(getattr(one, name) for one in each) for name in names})
+        return Statistics.sum([scheduler.statistics() for scheduler in self.schedulers])
 
     def close(self) -> None:
         """Fail what is left."""

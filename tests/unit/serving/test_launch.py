@@ -48,7 +48,9 @@ def test_limits_are_those_of_the_operator() -> None:
 
 
 def test_what_is_printed_can_be_pasted() -> None:
-    assert "de → en" in _description(INFO) and "1.0 GiB" in _description(INFO)
+    assert "de → en" in _description(INFO, 2) and "2 processes with at most 1.0 GiB of memory each" in _description(
+        INFO, 2
+    )
     lines = _instructions(LaunchSettings(["x"], host="::1", api_keys=("secret",)), 80, INFO, 1.25)
     assert "http://[::1]:80/v1/translate" in lines[1] and "YOUR_KEY" in lines[1]
     assert "secret" not in "".join(lines)
