@@ -1,0 +1,24 @@
+"""The command takes the arguments that the files of `deploy/` give it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.deploy.files import serve_arguments
+from transduce.cli.main import transduce as program
+
+
+def test_every_argument_is_one_of_the_command() -> None:
+    context = program.make_context("transduce", [], resilient_parsing=True)
+    command = program.get_command(context, "serve")
+    if command is None:
+        pytest.skip("there is no command `serve` in this tree; adding it removes this skip")
+    for arguments in serve_arguments().values():
+        command.make_context("serve", arguments)  # raises when an option is unknown
+
+
+def test_what_listens_to_others_needs_a_key_or_says_so() -> None:
+    found = serve_arguments()
+    for name in ("unit", "deployment"):
+        assert any(argument.startswith("--api-key-file") for argument in found[name]), name
+    assert "127.0.0.1" in found["unit"]
