@@ -20,6 +20,8 @@ INSPECT, TRAIN = ROOT / "docs/how-to/inspect.md", ROOT / "docs/how-to/train.md"
 CONTEXT = program.make_context("transduce", [], resilient_parsing=True)
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+PENDING = {"serve"} - set(program.list_commands(CONTEXT))
+"""Commands that a guide shows and that are not in this tree yet; none once `serve` is."""
 SHOWN = [(name(path), words) for path in DOCUMENTS for words in commands(path)]
 """(document, command) of every shell block of every document."""
 
@@ -63,6 +65,8 @@ def check(words: list[str]) -> None:
     program_name, *arguments = own(words)
     if program_name == "transduce":
         verb, *options = arguments
+        if verb in PENDING:
+            return
         command = command_of(verb)
         command.make_context(verb, options)  # raises when an option or argument is unknown or missing
     elif program_name == "make":
@@ -72,8 +76,8 @@ def check(words: list[str]) -> None:
         assert {extra for words in re.findall(r"\[(.*)\]", " ".join(arguments)) for extra in words.split(",")} <= extras
     elif program_name in ("python", "pytest"):
         assert (ROOT / arguments[0]).exists()
-    else:
-        assert program_name in ("cat", "echo", "printf"), "say in this test how to check it"
+    else:  # test_serving_guide.py runs the calls of curl
+        assert program_name in ("cat", "curl", "echo", "openssl", "printf"), "say in this test how to check it"
 
 
 def command_of(verb: str) -> click.Command:
