@@ -80,7 +80,7 @@ def test_the_steps_make_a_program_that_runs(tmp_path: Path) -> None:
         elif one.name == "COPY":
             for source in one.words[:-1]:
                 copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
-                copy(ROOT / source, work / source)  # type: ignore[operator]
+                copy(ROOT / source, work / source)
         elif one.name == "RUN":
             command = one.value.replace(PREFIX, str(prefix))
             subprocess.run(["sh", "-ec", command], cwd=work, env=environment, check=True)
