@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, Parallelism, default_parallelism
 from transduce.inference.ctranslate2.export import Quantization, check_model, is_installed, translation_rejection
-from transduce.inference.search.options import Hypothesis, Request, SearchOptions
+from transduce.inference.search.options import Hypothesis, Request, SearchOptions, StreamStep
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder
 from transduce.text.shortlist import Shortlist
@@ -27,8 +27,8 @@ class Engine(Protocol):
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests; best first."""
 
-    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Yield the tokens of the best hypothesis that can no longer change, and whether they are all."""
+    def stream(self, request: Request) -> Iterator[StreamStep]:
+        """Yield the tokens of the best hypothesis that can no longer change, at last with the hypothesis itself."""
 
 
 class ModelEngine(Engine, Protocol):
@@ -89,7 +89,7 @@ class SelectedEngine:
         found |= zip([request.id for request in rest], self._torch.translate(rest), strict=True)
         return [found[request.id] for request in requests]
 
-    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
+    def stream(self, request: Request) -> Iterator[StreamStep]:
         """Stream with PyTorch."""
         return self._torch.stream(self._with_shortlist(request))
 
@@ -98,6 +98,11 @@ class SelectedEngine:
         """Keep other threads out of the PyTorch model while it is copied or inspected."""
         with self._torch.exclusive():
             yield
+
+    @property
+    def has_ctranslate2(self) -> bool:
+        """Whether CTranslate2 was selected; it may still reject a request."""
+        return self._ctranslate2 is not None
 
     def uses_ctranslate2(self, options: SearchOptions) -> bool:
         """Whether CTranslate2 takes ordinary requests with these options."""

@@ -10,11 +10,13 @@ generator.attention("Once upon a time").save_html("attention.html")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import collections.abc
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast, overload
 
 from transduce.errors import SettingsError
+from transduce.inference.engine import Engine
 from transduce.inference.scoring import DEFAULT_WINDOW, TextScore, score_text
 from transduce.inference.search.options import (
     GENERATION_DEFAULTS,
@@ -111,7 +113,7 @@ class Generator:
         self.model, self.notes = cast("LanguageModel[Any]", contents.transducer), contents.notes
         self.tokenizer = contents.target_tokenizer
         self.model.freeze()
-        self._engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
+        self.engine: Engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
         self.defaults = saved_options(generation_options(contents.notes.get("search", {})))
         self.counts = GenerationCounts()
 
@@ -170,13 +172,13 @@ class Generator:
         options = self._bounded(options)
         generations = [self._begin(self._tokens(prompt), options) for prompt in prompts]
         requests = [one.request(number, options, constraints) for number, one in enumerate(generations)]
-        found = self._engine.translate(requests)
+        found = self.engine.translate(requests)
         if self._slides(options):
             for one, several in zip(generations, found, strict=True):
                 one.take(several[0])
             while going := [one for one in generations if not self._is_over(one, options)]:
                 requests = [self._slid(one).request(number, options, constraints) for number, one in enumerate(going)]
-                for one, several in zip(going, self._engine.translate(requests), strict=True):
+                for one, several in zip(going, self.engine.translate(requests), strict=True):
                     one.take(several[0])
             continuations = [[self._continuation(one, options, constraints)] for one in generations]
         else:
@@ -188,24 +190,28 @@ class Generator:
 
     def stream(
         self, prompt: str, options: SearchOptions | None = None, constraints: TokenConstraints | None = None
-    ) -> Iterator[str]:
-        """Continue one text and yield it piece by piece, as soon as no later token can change it."""
+    ) -> collections.abc.Generator[str, None, Continuation]:
+        """Continue one text and yield it piece by piece, as soon as no later token can change it.
+
+        The generator returns the whole continuation.
+        """
         resolved, constraints = self._bounded(options or self.options()), constraints or self.constraints()
         one, yielded = self._begin(self._tokens(prompt), resolved), ""
         while True:
-            before, room = list(one.written), self._room(one, resolved)
-            for tokens, window_is_over in self._engine.stream(one.request(0, resolved, constraints)):
-                one.written = [*before, *tokens[len(one.context) - 1 :]]
-                if window_is_over:
-                    whole = self._text(one.prompt, one.written)
-                    one.ended = len(one.written) - len(before) < room or constraints.cut_at_stop(whole) != whole
-                is_last = window_is_over and (not self._slides(resolved) or self._is_over(one, resolved))
+            before = list(one.written)
+            for tokens, found in self.engine.stream(one.request(0, resolved, constraints)):
+                one.written = before.copy()
+                if found is None:
+                    one.written += tokens[len(one.context) - 1 :]
+                else:
+                    one.take(found)
+                is_last = found is not None and (not self._slides(resolved) or self._is_over(one, resolved))
                 text = self._certain(one, constraints, is_last)
                 if len(text) > len(yielded) and text.startswith(yielded):
                     yield text[len(yielded) :]
                     yielded = text
                 if is_last:
-                    return
+                    return self._continuation(one, resolved, constraints)
             self._slid(one)
 
     def _certain(self, one: _Generation, constraints: TokenConstraints, is_last: bool) -> str:
@@ -267,7 +273,7 @@ class Generator:
             chosen = {name: value for name, value in options.items() if value is not None}
             search = self.options(max_length=max_length, **(chosen or {"method": "greedy"}))
             one = self._begin(tokens, search)
-            one.take(self._engine.translate([one.request(0, search, self.constraints())])[0][0])
+            one.take(self.engine.translate([one.request(0, search, self.constraints())])[0][0])
             written = [*one.written, *([self.tokenizer.end] if one.ended else [])]
         continuation = self._text(tokens, written) if written else ""
         return causal_attention_of(
@@ -311,11 +317,6 @@ class Generator:
     def _slides(self, options: SearchOptions) -> bool:
         """Whether a full window slides: with one continuation per prompt, if the model has a limit."""
         return self.model.max_target is not None and options.method != "beam" and options.n_best == 1
-
-    def _room(self, one: _Generation, options: SearchOptions) -> int:
-        """Number of tokens that can be written after a context."""
-        wanted, limit = (options.max_length or 1) - len(one.written), self.model.max_target
-        return wanted if limit is None else min(wanted, limit - len(one.context))
 
     def _is_over(self, one: _Generation, options: SearchOptions) -> bool:
         return one.ended or len(one.written) >= (options.max_length or 1)

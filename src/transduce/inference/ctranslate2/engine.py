@@ -13,7 +13,7 @@ from typing import Any
 
 from transduce.inference.ctranslate2.export import POSITIONS, Quantization, library, map_rejection, write_files
 from transduce.inference.search.active_request import ActiveRequest
-from transduce.inference.search.options import Hypothesis, Request, SearchOptions
+from transduce.inference.search.options import Hypothesis, Request, SearchOptions, StreamStep
 from transduce.inference.search.penalty import power
 from transduce.model_folder import ModelFolder
 from transduce.text.shortlist import Shortlist
@@ -96,7 +96,7 @@ class CTranslate2Engine:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer
         self._unmapped = None if shortlist is None else map_rejection(*tokenizers)
         """Why the shortlist cannot be exported."""
-        self._parallelism = parallelism or default_parallelism()
+        self.parallelism = parallelism or default_parallelism()
         self._exported: Path | None = None
         self._translator: Any = None
         self._loading = threading.Lock()
@@ -117,14 +117,14 @@ class CTranslate2Engine:
                 found[request.id] = hypotheses
         return [found[request.id] for request in requests]
 
-    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
+    def stream(self, request: Request) -> Iterator[StreamStep]:
         """Yield the tokens of the best hypothesis, all at once: CTranslate2's beams are not seen before they end."""
         ((best, *_),) = self.translate([request])
-        yield best.tokens, True
+        yield best.tokens, best
 
     def set_parallelism(self, parallelism: Parallelism) -> None:
         """Change how the machine is divided; not while it translates."""
-        before, self._parallelism = self._parallelism, parallelism
+        before, self.parallelism = self.parallelism, parallelism
         if (parallelism.workers, parallelism.threads) != (before.workers, before.threads):
             self._translator = None
 
@@ -144,7 +144,7 @@ class CTranslate2Engine:
         with self._loading:
             if self._translator is None:
                 with contextlib.nullcontext() if self._exported else self.exported():
-                    workers, threads = self._parallelism.workers, self._parallelism.threads
+                    workers, threads = self.parallelism.workers, self.parallelism.threads
                     self._translator = library().Translator(
                         str(self._exported), device="cpu", inter_threads=workers, intra_threads=threads
                     )
@@ -165,7 +165,7 @@ class CTranslate2Engine:
             no_repeat_ngram_size=options.no_repeat_ngram_size,
             suppress_sequences=forbidden or None,
             max_input_length=0,
-            max_batch_size=self._parallelism.batch_size,
+            max_batch_size=self.parallelism.batch_size,
             use_vmap=self._shortlist is not None,
             return_scores=True,
         )
@@ -190,8 +190,8 @@ class CTranslate2Engine:
 
 def _group_alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:
     """Group requests with the same options and forbidden phrases; their maximum lengths may differ."""
-    groups: dict[tuple[int, str], list[Request]] = {}
-    for request in requests:  # the lines of one call share one options object
-        groups.setdefault((id(request.options), repr(request.forbidden)), []).append(request)
+    groups: dict[tuple[SearchOptions, str], list[Request]] = {}
+    for request in requests:
+        groups.setdefault((request.options, repr(request.forbidden)), []).append(request)
     for group in groups.values():
         yield group[0].options, group

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.errors import TransduceError
+from transduce.errors import TransduceError, as_exception
 from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import Request
 from transduce.inference.search.strategy import STRATEGIES, SearchKey, Selection, StepScores
@@ -186,8 +186,8 @@ class BatchGroup:
                         whole = active.progress[beam].is_whole  # one that lacks a phrase ranks below all that have it
                         active.finish(beam, tokens, score, len(tokens), ended=whole)
                         self.score_BW[index, beam] = -torch.inf
-            except Exception as error:  # the caller's function failed: its request fails, and no other
-                errors[index] = error
+            except BaseException as error:  # the caller's function failed: its request fails, and no other
+                errors[index] = as_exception(error)
         return errors
 
     def _done(self, errors: dict[int, Exception]) -> list[bool]:
