@@ -20,8 +20,6 @@ INSPECT, TRAIN = ROOT / "docs/how-to/inspect.md", ROOT / "docs/how-to/train.md"
 CONTEXT = program.make_context("transduce", [], resilient_parsing=True)
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-PENDING = {"serve"} - set(program.list_commands(CONTEXT))
-"""Commands that a guide shows and that are not in this tree yet; none once `serve` is."""
 SHOWN = [(name(path), words) for path in DOCUMENTS for words in commands(path)]
 """(document, command) of every shell block of every document."""
 
@@ -65,8 +63,6 @@ def check(words: list[str]) -> None:
     program_name, *arguments = own(words)
     if program_name == "transduce":
         verb, *options = arguments
-        if verb in PENDING:
-            return
         command = command_of(verb)
         command.make_context(verb, options)  # raises when an option or argument is unknown or missing
     elif program_name == "make":
