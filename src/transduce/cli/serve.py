@@ -28,7 +28,7 @@ _engine = option_group("Engine options")
 
 @make_command(_EXAMPLES)
 @argument("folders", "Run or model folders; NAME=FOLDER names a model.", nargs=-1, required=True, metavar="MODEL...")
-@_network("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
+@_network("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to bind to.")
 @_network("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 takes a free one.")
 @_network(
     "--allowed-host",
@@ -94,9 +94,9 @@ _engine = option_group("Engine options")
 def command(folders: tuple[str, ...], **options: Any) -> None:
     """Serve models until Ctrl-C or SIGTERM, after which what runs is finished.
 
-    Requests of all clients share the steps of a model (continuous batching), and a request gets the same answer alone
+    Requests of all clients share the steps of a model (continuous batching), and a request gets the same result alone
     and among others. The server speaks its own API and, as far as a model can, those of LibreTranslate, DeepL and
-    OpenAI; /docs lists them. It listens on this machine only unless --host is given, and then needs a key.
+    OpenAI; /docs lists them. Only this machine reaches it unless --host is given, and then it needs a key.
     """
     from transduce.serving.launch import LaunchSettings, launch
 

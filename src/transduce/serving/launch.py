@@ -94,7 +94,7 @@ def _check_exposure(settings: LaunchSettings) -> None:
     """Beyond this machine, a key is needed."""
     if not settings.api_keys and not _is_loopback(settings.host):
         raise SettingsError(
-            f"--host {settings.host} lets other machines call this server; give keys by --api-key-file, or listen on "
+            f"--host {settings.host} lets other machines call this server; give keys by --api-key-file, or use "
             "127.0.0.1 behind a proxy"
         )
 

@@ -155,7 +155,7 @@ class ProcessBackend:
                     is_over = "piece" not in message
                     yield message
         except TimeoutError:
-            raise JobError("deadline", "the model did not answer in time", retry_after=1.0) from None
+            raise JobError("deadline", "the model did not respond in time", retry_after=1.0) from None
         finally:
             if not is_over:
                 self._send({"id": number, "cancel": True})
