@@ -19,7 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from serve_corpus import STRATA
+from serve_corpus import requests as draw_requests
 
+from transduce.experiments.study_corpus import find_corpus
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, Parallelism
 from transduce.inference.search.options import Request, SearchOptions, override_options, saved_options
 from transduce.inference.search.search import Search
@@ -34,10 +37,9 @@ ACTIVE = 32
 GATHERED = 3
 """Steps between two calls to the encoder, as in `serving.scheduler`."""
 BEAMS = (1, 5)
+PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
 SIZES = {
-    "small": TransformerConfig(
-        model_dim=128, ffn_dim=256, num_heads=4, num_layers=4, norm="pre", attention_bias=True
-    ),
+    "small": TransformerConfig(model_dim=128, ffn_dim=256, num_heads=4, num_layers=4, norm="pre", attention_bias=True),
     "base": TransformerConfig(norm="pre", attention_bias=True),
 }
 VOCABULARY = 10_000
@@ -67,9 +69,7 @@ def random_requests(beam: int, count: int) -> list[Request]:
     random = np.random.default_rng(7)
     saved = SearchOptions(stop_rule="beam_finished", length_normalization="power")
     return [
-        Request(
-            number, random.integers(3, VOCABULARY, length).tolist(), options_of(saved, beam).but(max_length=length)
-        )
+        Request(number, random.integers(3, VOCABULARY, length).tolist(), options_of(saved, beam).but(max_length=length))
         for number, length in enumerate(lengths(count))
     ]
 
@@ -122,41 +122,48 @@ def frozen(
     return contender
 
 
+def measure_folder(folder: Path, data: Path, count: int, rounds: int, ctranslate2: bool) -> None:
+    """Measure a trained model on texts of Multi30k."""
+    contents = load_model(folder)
+    source, target = contents.source_tokenizer, contents.target_tokenizer
+    saved = saved_options(contents.notes.get("search", {}))
+    texts = draw_requests(find_corpus(data), source, -(-count // STRATA) * STRATA)
+    requests = {
+        beam: [Request(id, source.encode(text), options_of(saved, beam)) for id, text in enumerate(texts)]
+        for beam in BEAMS
+    }
+    specials, model = (source.specials, target.specials), contents.transducer.eval()
+    contenders = {f"torch {name}": frozen(model, name, specials, requests) for name in PRECISIONS}
+    if ctranslate2:
+        engine = CTranslate2Engine(contents, "int8", None, Parallelism(1))
+        contenders["ctranslate2 int8"] = lambda beam: batch_speed(engine, requests[beam])
+    measure(folder.name, rounds, contenders)
+
+
+def measure_random(size: str, count: int, rounds: int) -> None:
+    """Measure a model with random weights."""
+    model = build(SIZES[size], VocabularySizes(VOCABULARY, VOCABULARY), seed=1).eval()
+    assert isinstance(model, Transducer)
+    requests = {beam: random_requests(beam, count) for beam in BEAMS}
+    specials = Specials(0, 1, 2), Specials(0, 1, 2)
+    measure(size, rounds, {f"torch {name}": frozen(model, name, specials, requests) for name in PRECISIONS})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, nargs="*", help="run folders; random weights by default")
-    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared/data/multi30k")
+    here = Path(__file__).resolve().parents[1]
+    parser.add_argument("--data", type=Path, default=here.parent / "shared/data/multi30k", help="Multi30k's .gz files")
     parser.add_argument("--requests", type=int, default=160)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--precision", nargs="+", choices=["float32", "int8"], default=["float32", "int8"])
-    parser.add_argument("--ctranslate2", action="store_true")
+    parser.add_argument("--ctranslate2", action="store_true", help="measure CTranslate2, too")
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
     given = parser.parse_args()
     torch.set_num_threads(1)
     for folder in given.model:
-        from serve_corpus import corpus, requests as draw_requests
-
-        contents = load_model(folder)
-        source, target = contents.source_tokenizer, contents.target_tokenizer
-        saved = saved_options(contents.notes.get("search", {}))
-        texts = draw_requests(corpus(given.data, folder), source, -(-given.requests // 16) * 16)
-        requests = {
-            beam: [Request(id, source.encode(text), options_of(saved, beam)) for id, text in enumerate(texts)]
-            for beam in BEAMS
-        }
-        specials = source.specials, target.specials
-        model = contents.transducer.eval()
-        contenders = {f"torch {name}": frozen(model, name, specials, requests) for name in given.precision}
-        if given.ctranslate2:
-            engine = CTranslate2Engine(contents, "int8", None, Parallelism(1))
-            contenders["ctranslate2 int8"] = lambda beam: batch_speed(engine, requests[beam])  # noqa: B023
-        measure(folder.name, given.rounds, contenders)
+        measure_folder(folder, given.data, given.requests, given.rounds, given.ctranslate2)
     for size in () if given.model else given.sizes:
-        model = build(SIZES[size], VocabularySizes(VOCABULARY, VOCABULARY), seed=1).eval()
-        assert isinstance(model, Transducer)
-        specials = Specials(0, 1, 2), Specials(0, 1, 2)
-        requests = {beam: random_requests(beam, given.requests) for beam in BEAMS}
-        measure(size, given.rounds, {f"torch {name}": frozen(model, name, specials, requests) for name in given.precision})
+        measure_random(size, given.requests, given.rounds)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from transduce.inspection.record import WITHOUT_ATTENTION, causal_attention_of
 from transduce.inspection.replay import Candidate, decoding_steps, replay
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
+from transduce.nn.cpu.packed import Precision
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.corpus import DocumentPart
 
@@ -116,6 +117,10 @@ class Generator:
         self.engine: Engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
         self.defaults = saved_options(generation_options(contents.notes.get("search", {})))
         self.counts = GenerationCounts()
+
+    def use(self, precision: Precision) -> None:
+        """Compute products in float32 (the default) or int8; not while it generates."""
+        self.model.freeze(precision)
 
     @property
     def prompt_start(self) -> int | None:

@@ -236,7 +236,8 @@ class Translator:
     def use(self, engine: EngineName, quantization: Quantization = "float32") -> None:
         """Select the engine: `torch`, `ctranslate2`, or `auto` for CTranslate2 where it supports the model.
 
-        PyTorch takes the requests that CTranslate2 rejects; `engine.fallback_reason` says why.
+        `quantization` is float32 or int8; CTranslate2 has more. PyTorch takes the requests that CTranslate2 rejects:
+        `engine.fallbacks` counts them, and `engine.fallback_reason` says why.
         """
         self.engine.use(engine, quantization)
 

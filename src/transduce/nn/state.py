@@ -85,7 +85,7 @@ class KeyValues:
             self.places = (head_SH[:, :, None] * capacity + self._new_slots(extra)[:, None]).flatten()
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the tokens of `reserve`; return the keys and values of the past and of them.  (S H T·W K) -> (S H M K).
+        """Append the tokens of `reserve`; return the keys and values of past and new.  (S H T·W K) -> (S H M K).
 
         M is as long as the fullest sentence; what the others have in their last slots is not allowed.
         """

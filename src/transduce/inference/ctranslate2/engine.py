@@ -108,13 +108,14 @@ class CTranslate2Engine:
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests.
 
-        The list is empty where our search would have found others: where one has a special token, as from a model that
-        is hardly trained, or was cut off at the maximum length, which we rank after all that ended.
+        The list is empty where one has a padding or start token, which our search never writes: the model is hardly
+        trained. A hypothesis that was cut off at the maximum length ranks after all that ended, as in our search.
         """
         found: dict[int, list[Hypothesis]] = {}
         for options, group in _group_alike(requests):
-            for request, hypotheses in zip(group, self._search(group, options), strict=True):
-                found[request.id] = hypotheses
+            active = [ActiveRequest.of(request, self._specials, self._limit) for request in group]
+            for one in self._search(active, options):
+                found[one.request.id] = one.result().hypotheses if self._is_plain(one) else []
         return [found[request.id] for request in requests]
 
     def stream(self, request: Request) -> Iterator[StreamStep]:
@@ -150,12 +151,33 @@ class CTranslate2Engine:
                     )
             return self._translator
 
-    def _search(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        active = [ActiveRequest.of(request, self._specials, self._limit) for request in requests]
+    def _search(self, active: Sequence[ActiveRequest], options: SearchOptions) -> Iterator[ActiveRequest]:
+        """Search for the hypotheses of requests with the same options.
+
+        CTranslate2 has one maximum length for a batch, the largest. A request with a smaller one that reaches it is
+        searched once more with its own, so that it gets what it would get alone.
+        """
         longest = max(one.max_length for one in active)
-        forbidden = [[self._pieces[token] for token in phrase] for phrase in requests[0].forbidden if phrase]
+        again: dict[int, list[ActiveRequest]] = {}
+        for one, hypotheses in zip(active, self._translate_batch(active, options, longest), strict=True):
+            if one.max_length < longest and any(len(tokens) >= one.max_length for tokens, _ in hypotheses):
+                again.setdefault(one.max_length, []).append(one)
+                continue
+            for tokens, score in hypotheses:
+                ended = len(tokens) < longest
+                length = power(len(tokens) + ended, options.length_penalty) if options.width > 1 else 1.0
+                one.finish(0, tokens, score * length, len(tokens) + ended, ended)
+            yield one
+        for several in again.values():
+            yield from self._search(several, options)
+
+    def _translate_batch(
+        self, active: Sequence[ActiveRequest], options: SearchOptions, longest: int
+    ) -> Iterator[list[tuple[list[int], float]]]:
+        """Yield the tokens and scores of each request's hypotheses, in CTranslate2's order."""
+        forbidden = [[self._pieces[token] for token in phrase] for phrase in active[0].request.forbidden if phrase]
         results = self.load().translate_batch(
-            [[self._source[token] for token in request.source] for request in requests],
+            [[self._source[token] for token in one.request.source] for one in active],
             beam_size=options.width,
             num_hypotheses=options.n_best,
             length_penalty=options.length_penalty if options.width > 1 else 0.0,
@@ -169,23 +191,14 @@ class CTranslate2Engine:
             use_vmap=self._shortlist is not None,
             return_scores=True,
         )
-        for one, result in zip(active, results, strict=True):
-            for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-                tokens = [self._target[piece] for piece in pieces]
-                ended = len(tokens) < one.max_length
-                length = power(len(tokens) + ended, options.length_penalty) if options.width > 1 else 1.0
-                one.finish(0, tokens, score * length, len(tokens) + ended, ended)
-            yield one.result().hypotheses if self._agrees(one, longest) else []
+        for result in results:
+            tokens = [[self._target[piece] for piece in pieces] for pieces in result.hypotheses]
+            yield list(zip(tokens, result.scores, strict=True))
 
-    def _agrees(self, active: ActiveRequest, longest: int) -> bool:
-        """Whether our search would have found the same.
-
-        A hypothesis that ended before its own maximum length would have ended with our search too, whatever the maximum
-        of the batch was.
-        """
+    def _is_plain(self, active: ActiveRequest) -> bool:
+        """Whether no hypothesis has a token that our search never writes."""
         framing = {self._specials.pad, self._specials.start}
-        may_be_cut = active.options.width == 1 and active.max_length == longest
-        return all((one.ended or may_be_cut) and framing.isdisjoint(one.tokens) for one in active.hypotheses)
+        return all(framing.isdisjoint(one.tokens) for one in active.hypotheses)
 
 
 def _group_alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:

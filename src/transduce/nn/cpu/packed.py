@@ -140,8 +140,10 @@ class Freezable(nn.Module):
 def packed(weight: Tensor, bias: Tensor | None, precision: Precision = "float32") -> Packed | Int8Packed | None:
     """Return a packed product, or None where `F.linear` is as fast or packing is not supported."""
     if precision == "int8":
-        if not can_int8(weight.device):
+        if weight.device.type != "cpu":
             raise SettingsError(f"precision int8 needs a CPU, and this model is on {weight.device}; use float32")
+        if not can_int8(weight.device):
+            raise SettingsError("this build of PyTorch has no int8 products; use precision float32")
         return Int8Packed(weight, bias) if weight.numel() >= LARGE and weight.dtype == torch.float32 else None
     if precision != "float32":
         raise SettingsError(f"unknown precision '{precision}'; choose float32 or int8")
