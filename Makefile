@@ -121,5 +121,8 @@ docs-site: .venv/.docs ## Build the documentation with search into build/site; o
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs -d build/doctrees . build/site
 	@echo "open build/site/index.html"
 
+deploy-image: .venv/.developer ## Run the build steps of deploy/Dockerfile without docker; TORCH_INDEX=URL for another index (minutes)
+	@$(BIN)/pytest tests/deploy -m long --timeout=1200
+
 clean: ## Remove .venv, build and caches; runs stay
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

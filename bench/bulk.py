@@ -26,7 +26,7 @@ from transduce.text.tokenizer.tokenizer import TokenizerConfig
 from transduce.text.tokenizer.training import train_tokenizer
 
 CHUNK = 10_000
-SEARCH = ("--greedy", "--int8", "--max-length", "8")
+SEARCH = ("--greedy", "--precision", "int8", "--max-length", "8")
 """Maximum length: an untrained model does not end its translations."""
 
 

@@ -1,7 +1,7 @@
 """The bulk part of `make bench-decode`: raw text to raw text, from a file into a file.
 
-`ours` is what `transduce translate FILE --output FILE --int8` does once the model is loaded, its choice of workers,
-threads and batches and its commits to disk included; `shortlist` is the same with a shortlist. `by_hand` is a
+`ours` is what `transduce translate FILE --output FILE --precision int8` does once the model is loaded, its choice of
+workers, threads and batches and its commits to disk included; `shortlist` is the same with a shortlist. `by_hand` is a
 script written with CTranslate2 and tokenizers: read all lines, encode_batch, one translate_batch over everything,
 decode_batch, write; its fastest setting is found by a grid search, which is not timed. Beam,
 length penalty and stop rule are the same. Each contender runs in a process of its own and waits for its turn.

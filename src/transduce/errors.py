@@ -89,6 +89,16 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+def as_exception(error: BaseException) -> Exception:
+    """Return what failed a piece of work as an ordinary exception; raises the signals that end the program.
+
+    A panic of a library in Rust is a BaseException, and must not end more than the work that caused it.
+    """
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        raise error
+    return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {one_line(error)}")
+
+
 def brief(value: object) -> str:
     """Return any value on one short line, quoted: for user input that a message repeats."""
     return _BRIEF.repr(value)

@@ -84,11 +84,14 @@ def requests(**given: object) -> list[Request]:
 
 
 def compare(slow: TorchEngine, fast: CTranslate2Engine, asked: list[Request]) -> int:
-    """Check that both say the same wherever the fast one answers; return how many answers that were."""
+    """Check that both say the same wherever the fast one answers; return how many answers that were.
+
+    Of hypotheses that the maximum length cut off, beam search ranks each its own way.
+    """
     assert all(request_rejection(request) is None for request in asked)
     answered = 0
     for mine, theirs in zip(slow.translate(asked), fast.translate(asked), strict=True):
-        if not theirs:
+        if not theirs or (asked[0].options.width > 1 and not all(one.ended for one in theirs)):
             continue
         assert [answer.tokens for answer in mine] == [answer.tokens for answer in theirs]
         for one, other in zip(mine, theirs, strict=True):
@@ -113,6 +116,40 @@ def test_options_mean_the_same_to_both(given: dict[str, float]) -> None:
     slow, fast = engines(folder(BASE))
     assert compare(slow, fast, requests(method="greedy", max_extra=20, **given)) >= 3
     assert compare(slow, fast, requests(beam_size=4, length_penalty=1.0, max_extra=20, **given)) >= 3
+
+
+def log_probability(model: Transformer, source: list[int], tokens: list[int]) -> float:
+    """Of tokens, without an end token."""
+    known = tokenizer("bpe")
+    source_1S = torch.tensor([[*source, known.end]])
+    with torch.inference_mode():
+        memory = model.encode(source_1S, torch.ones_like(source_1S, dtype=torch.bool))
+        score_TV = model.logits(model(torch.tensor([[known.start, *tokens[:-1]]]), memory)[0]).log_softmax(dim=-1)
+    return float(score_TV[range(len(tokens)), tokens].sum())
+
+
+@pytest.mark.parametrize("given", [{"method": "greedy"}, {"beam_size": 4, "length_penalty": 1.0, "n_best": 3}])
+def test_what_the_maximum_length_cuts_off_is_kept_and_does_not_depend_on_the_batch(given: dict[str, object]) -> None:
+    """Sources of different lengths have different maxima; one that would end later is cut at its own."""
+    contents = folder(CONFIGS["gated"])
+    model, (_, fast) = contents.transducer, engines(contents)
+    assert isinstance(model, Transformer)
+    asked = requests(max_extra=1, **given)
+    found, cut = fast.translate(asked), 0
+    for request, together in zip(asked, found, strict=True):
+        (alone,) = fast.translate([request])
+        assert [one.tokens for one in together] == [one.tokens for one in alone]
+        assert [one.ended for one in together] == [one.ended for one in alone]
+        assert [one.score for one in together] == pytest.approx([one.score for one in alone], abs=2e-4)
+        for one in together:
+            assert len(one.tokens) <= request.max_total_length
+            assert one.ended == (len(one.tokens) < request.max_total_length)
+            if not one.ended:
+                cut += 1
+                assert one.log_probability == pytest.approx(
+                    log_probability(model, list(request.source), one.tokens), abs=1e-3
+                )
+    assert cut >= 2
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ COMMANDS = {
         "generate": "Generate text with a language model.",
         "predict": "Predict labels, tags, spans or masked words with a text encoder.",
         "embed": "Compute a vector for each text with a text encoder.",
+        "serve": "Serve models over HTTP, with the APIs of LibreTranslate, DeepL and OpenAI.",
         "shortlist": "Build a lexical shortlist for faster translation.",
     },
     "Evaluate and inspect": {

@@ -38,7 +38,7 @@ transduce translate runs/de-en rows.tsv --format tsv --field 2
 transduce translate runs/many input.txt --target-language de
 transduce translate runs/captions pictures.txt --image-folder photos
 transduce translate runs/en-de input.en --term bank=Ufer --placeholders
-transduce translate runs/de-en big.txt.gz --int8 --shortlist runs/de-en/shortlist.safetensors --output out.txt.gz
+transduce translate runs/de-en big.txt.gz --precision int8 --shortlist runs/de-en/shortlist.safetensors --output out.gz
 """
 
 _document = option_group("Document options")
@@ -84,7 +84,13 @@ _engine = option_group("Engine options")
     show_default=True,
     help="Inference engine; auto takes CTranslate2 where it gives the same translations.",
 )
-@_engine("--int8", is_flag=True, help="CTranslate2 with int8 weights: faster, nearly the same quality.")
+@_engine(
+    "--precision",
+    type=click.Choice(["float32", "int8"]),
+    default="float32",
+    show_default=True,
+    help="int8 is faster, with nearly the same quality, with either engine.",
+)
 @device_option("Engine options")
 @_engine("--shortlist", metavar="FILE", help="Restrict the vocabulary; see `transduce shortlist`.")
 @_engine(
@@ -130,7 +136,7 @@ def _translator(file: str, options: dict[str, Any]) -> Translator:
     translator.languages.select(options["target_language"], options["source_language"])
     translator.read_images_from(options["image_folder"], file)
     device = place(translator.model, options["device"], options["run"])
-    if device != "cpu" and (_wants_ctranslate2(options) or options["workers"] is not None):
+    if device != "cpu" and (options["engine"] == "ctranslate2" or options["workers"] is not None):
         raise click.UsageError(f"--device {device} is for PyTorch; CTranslate2 runs on the CPU here")
     translator.use_shortlist(options["shortlist"])
     return translator
@@ -158,8 +164,8 @@ def _job_options(file: str, kind: str, options: dict[str, Any]) -> JobOptions:
         split=not options["no_split"],
         align=options["align"],
         has_languages=options["target_language_field"] is not None,
-        engine="ctranslate2" if options["int8"] else options["engine"],
-        quantization="int8" if options["int8"] else "float32",
+        engine="torch" if options["stream"] else options["engine"],
+        quantization=options["precision"],
         workers=options["workers"],
         threads=options["threads"],
         document=file,
@@ -167,7 +173,9 @@ def _job_options(file: str, kind: str, options: dict[str, Any]) -> JobOptions:
 
 
 def _wants_ctranslate2(options: dict[str, Any]) -> bool:
-    return bool(options["int8"]) or options["engine"] == "ctranslate2"
+    """Whether the user should know what PyTorch did instead."""
+    in_int8 = options["precision"] == "int8" and options["engine"] == "auto"
+    return in_int8 or options["engine"] == "ctranslate2" or options["workers"] is not None
 
 
 def _stream(job: TranslationJob, file: str) -> None:
@@ -206,9 +214,9 @@ def _bulk(job: TranslationJob, output: str, options: dict[str, Any]) -> None:
         following(size, "block" if kind in ("srt", "po") else "line") as follower,
     ):
         counts = run_job(job, source, sink, follower, file)
-    if engine.fallback_reason is not None and (_wants_ctranslate2(options) or options["workers"] is not None):
-        note(f"PyTorch was used instead of CTranslate2: {engine.fallback_reason}")
-    detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'}")
+    if engine.fallbacks and _wants_ctranslate2(options):
+        note(f"texts translated by PyTorch instead of CTranslate2: {engine.fallbacks:,} ({engine.fallback_reason})")
+    detail(f"engine: {'CTranslate2' if job.uses_ctranslate2 else 'PyTorch'} in {options['precision']}")
     _summary(counts)
 
 
@@ -229,8 +237,8 @@ def _check_options(n_best: int | None, output: str, options: dict[str, Any]) -> 
         raise click.UsageError(f"--n-best {n_best} needs at least as many samples; raise --mbr {options['mbr']}")
     check_exclusive(given, "align", "placeholders", "keep", "mbr")
     check_exclusive(given, "stream", "n_best", "mbr", "align", "keep", "placeholders", "output", "field")
-    check_exclusive(given, "stream", "target_language_field", "threads", "int8", "engine ctranslate2", "workers")
-    check_exclusive(given, "engine torch", "int8", "workers")
+    check_exclusive(given, "stream", "target_language_field", "threads", "engine ctranslate2", "workers")
+    check_exclusive(given, "engine torch", "workers")
 
 
 def _summary(counts: Any) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Literal, Protocol
 
+from transduce.errors import SettingsError
 from transduce.inference.ctranslate2.engine import CTranslate2Engine, Parallelism, default_parallelism
 from transduce.inference.ctranslate2.export import Quantization, check_model, is_installed, translation_rejection
-from transduce.inference.search.options import Hypothesis, Request, SearchOptions
+from transduce.inference.search.options import Hypothesis, Request, SearchOptions, StreamStep
 from transduce.inference.torch_engine import TorchEngine
 from transduce.model_folder import ModelFolder
+from transduce.nn.cpu.packed import Precision
 from transduce.text.shortlist import Shortlist
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -27,8 +30,8 @@ class Engine(Protocol):
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests; best first."""
 
-    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Yield the tokens of the best hypothesis that can no longer change, and whether they are all."""
+    def stream(self, request: Request) -> Iterator[StreamStep]:
+        """Yield the tokens of the best hypothesis that can no longer change, at last with the hypothesis itself."""
 
 
 class ModelEngine(Engine, Protocol):
@@ -51,23 +54,43 @@ class SelectedEngine:
         self._ctranslate2: CTranslate2Engine | None = None
         self._windows: Callable[[CTranslate2Engine], Engine] | None = None
         self._quantization: Quantization = "float32"
+        self._precision: Precision = "float32"
+        self._counting = threading.Lock()
         self._shortlist: Shortlist | None = None
         self._parallelism = default_parallelism()
         self.fallback_reason: str | None = None
         """Why the selected engine left a request to PyTorch; the first reason."""
+        self.fallbacks = 0
+        """Number of requests that it left to PyTorch."""
 
     def use(self, engine: EngineName, quantization: Quantization = "float32") -> None:
-        """Select an engine; `auto` takes CTranslate2 if it is installed and supports the model."""
-        self._ctranslate2, self._quantization, self.fallback_reason = None, quantization, None
-        if engine == "auto" and (not is_installed() or translation_rejection(self._contents.model) is not None):
-            return
-        if engine != "torch":
+        """Select an engine; `auto` takes CTranslate2 if it is installed and supports the model.
+
+        In int8, PyTorch computes the products of large matrices in int8, too; it has no other quantization.
+        """
+        if engine == "auto":
+            engine = "ctranslate2" if self.supports_ctranslate2 else "torch"
+        if engine == "torch" and quantization not in ("float32", "int8"):
+            raise SettingsError(f"PyTorch does not translate in {quantization}; choose float32 or int8")
+        if engine == "ctranslate2":
             check_model(translation_rejection, self._contents.model)
-            self._ctranslate2 = self._new_ctranslate2()
+        precision: Precision = "int8" if quantization == "int8" else "float32"
+        if precision != self._precision:
+            with self.exclusive():
+                self._contents.transducer.freeze(precision)
+            self._precision = precision
+        self._quantization = quantization
+        self._ctranslate2 = self._new_ctranslate2() if engine == "ctranslate2" else None
+        self.fallback_reason, self.fallbacks = None, 0
+
+    @property
+    def supports_ctranslate2(self) -> bool:
+        """Whether CTranslate2 is installed and supports the model."""
+        return is_installed() and translation_rejection(self._contents.model) is None
 
     def use_shortlist(self, shortlist: Shortlist | None) -> None:
         """Search among the shortlist of each source only; None for the whole vocabulary."""
-        self._shortlist, self.fallback_reason = shortlist, None
+        self._shortlist, self.fallback_reason, self.fallbacks = shortlist, None, 0
         if self._ctranslate2 is not None:
             self._ctranslate2 = self._new_ctranslate2()
 
@@ -80,16 +103,17 @@ class SelectedEngine:
         found: dict[int, list[Hypothesis]] = {}
         if self._ctranslate2 is not None:
             reasons = [self._ctranslate2.rejects(request) for request in requests]
-            self.fallback_reason = self.fallback_reason or next((reason for reason in reasons if reason), None)
             taken = [request for request, reason in zip(requests, reasons, strict=True) if reason is None]
             engine = self._ctranslate2 if self._windows is None else self._windows(self._ctranslate2)
             hypotheses = engine.translate(taken) if taken else []
             found = {request.id: several for request, several in zip(taken, hypotheses, strict=True) if several}
+            reason = next((reason for reason in reasons if reason), "CTranslate2 wrote a padding or start token")
+            self._count_fallbacks(len(requests) - len(found), reason)
         rest = [self._with_shortlist(request) for request in requests if request.id not in found]
         found |= zip([request.id for request in rest], self._torch.translate(rest), strict=True)
         return [found[request.id] for request in requests]
 
-    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
+    def stream(self, request: Request) -> Iterator[StreamStep]:
         """Stream with PyTorch."""
         return self._torch.stream(self._with_shortlist(request))
 
@@ -98,6 +122,11 @@ class SelectedEngine:
         """Keep other threads out of the PyTorch model while it is copied or inspected."""
         with self._torch.exclusive():
             yield
+
+    @property
+    def has_ctranslate2(self) -> bool:
+        """Whether CTranslate2 was selected; it may still reject a request."""
+        return self._ctranslate2 is not None
 
     def uses_ctranslate2(self, options: SearchOptions) -> bool:
         """Whether CTranslate2 takes ordinary requests with these options."""
@@ -123,6 +152,12 @@ class SelectedEngine:
         """Export the model once while CTranslate2 is loaded with different parallelism."""
         with contextlib.nullcontext() if self._ctranslate2 is None else self._ctranslate2.exported():
             yield
+
+    def _count_fallbacks(self, count: int, reason: str) -> None:
+        with self._counting:
+            self.fallbacks += count
+            if count and self.fallback_reason is None:
+                self.fallback_reason = reason
 
     def _new_ctranslate2(self) -> CTranslate2Engine:
         return CTranslate2Engine(self._contents, self._quantization, self._shortlist, self._parallelism)

@@ -10,12 +10,14 @@ generator.attention("Once upon a time").save_html("attention.html")
 
 from __future__ import annotations
 
+import collections.abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast, overload
 
 from transduce.errors import SettingsError
+from transduce.inference.engine import ModelEngine
 from transduce.inference.inspectable import Inspectable
 from transduce.inference.scoring import DEFAULT_WINDOW, TextScore, score_text
 from transduce.inference.search.options import (
@@ -36,6 +38,7 @@ from transduce.inspection.record import WITHOUT_ATTENTION, causal_attention_of
 from transduce.inspection.replay import Candidate, ForcedDecoding, decoding_steps, replay
 from transduce.model_folder import ModelFolder
 from transduce.models.interface import LanguageModel
+from transduce.nn.cpu.packed import Precision
 from transduce.text.constraint import Constraints, TokenConstraints
 from transduce.text.corpus import DocumentPart
 from transduce.text.tokenizer import AnyTokenizer
@@ -118,9 +121,13 @@ class Generator(Inspectable):
         self.model, self.notes = cast("LanguageModel[Any]", contents.transducer), contents.notes
         self.tokenizer = contents.target_tokenizer
         self.model.freeze()
-        self._engine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
+        self.engine: ModelEngine = TorchEngine(self.model, self.tokenizer.specials, self.tokenizer.specials)
         self.defaults = saved_options(generation_options(contents.notes.get("search", {})))
         self.counts = GenerationCounts()
+
+    def use(self, precision: Precision) -> None:
+        """Compute products in float32 (the default) or int8; not while it generates."""
+        self.model.freeze(precision)
 
     @property
     def prompt_start(self) -> int | None:
@@ -177,13 +184,13 @@ class Generator(Inspectable):
         options = self._bounded(options)
         generations = [self._begin(self._tokens(prompt), options) for prompt in prompts]
         requests = [one.request(number, options, constraints) for number, one in enumerate(generations)]
-        found = self._engine.translate(requests)
+        found = self.engine.translate(requests)
         if self._slides(options):
             for one, several in zip(generations, found, strict=True):
                 one.take(several[0])
             while going := [one for one in generations if not self._is_over(one, options)]:
                 requests = [self._slid(one).request(number, options, constraints) for number, one in enumerate(going)]
-                for one, several in zip(going, self._engine.translate(requests), strict=True):
+                for one, several in zip(going, self.engine.translate(requests), strict=True):
                     one.take(several[0])
             continuations = [[self._continuation(one, options, constraints)] for one in generations]
         else:
@@ -195,24 +202,28 @@ class Generator(Inspectable):
 
     def stream(
         self, prompt: str, options: SearchOptions | None = None, constraints: TokenConstraints | None = None
-    ) -> Iterator[str]:
-        """Continue one text and yield it piece by piece, as soon as no later token can change it."""
+    ) -> collections.abc.Generator[str, None, Continuation]:
+        """Continue one text and yield it piece by piece, as soon as no later token can change it.
+
+        The generator returns the whole continuation.
+        """
         resolved, constraints = self._bounded(options or self.options()), constraints or self.constraints()
         one, yielded = self._begin(self._tokens(prompt), resolved), ""
         while True:
-            before, room = list(one.written), self._room(one, resolved)
-            for tokens, window_is_over in self._engine.stream(one.request(0, resolved, constraints)):
-                one.written = [*before, *tokens[len(one.context) - 1 :]]
-                if window_is_over:
-                    whole = self._text(one.prompt, one.written)
-                    one.ended = len(one.written) - len(before) < room or constraints.cut_at_stop(whole) != whole
-                is_last = window_is_over and (not self._slides(resolved) or self._is_over(one, resolved))
+            before = list(one.written)
+            for tokens, found in self.engine.stream(one.request(0, resolved, constraints)):
+                one.written = before.copy()
+                if found is None:
+                    one.written += tokens[len(one.context) - 1 :]
+                else:
+                    one.take(found)
+                is_last = found is not None and (not self._slides(resolved) or self._is_over(one, resolved))
                 text = self._certain(one, constraints, is_last)
                 if len(text) > len(yielded) and text.startswith(yielded):
                     yield text[len(yielded) :]
                     yielded = text
                 if is_last:
-                    return
+                    return self._continuation(one, resolved, constraints)
             self._slid(one)
 
     def _certain(self, one: _Generation, constraints: TokenConstraints, is_last: bool) -> str:
@@ -286,7 +297,7 @@ class Generator(Inspectable):
         if max_length:
             search = self._inspected_options(max_length, **options)
             one = self._begin(tokens, search)
-            one.take(self._engine.translate([one.request(0, search, self.constraints())])[0][0])
+            one.take(self.engine.translate([one.request(0, search, self.constraints())])[0][0])
             written = [*one.written, *([self.tokenizer.end] if one.ended else [])]
         return tokens, written, self._text(tokens, written) if written else ""
 
@@ -296,7 +307,7 @@ class Generator(Inspectable):
         return self.options(max_length=max_length, **(chosen or {"method": "greedy"}))
 
     def _exclusive(self) -> AbstractContextManager[None]:
-        return self._engine.exclusive()
+        return self.engine.exclusive()
 
     @property
     def _written(self) -> AnyTokenizer:
@@ -349,11 +360,6 @@ class Generator(Inspectable):
     def _slides(self, options: SearchOptions) -> bool:
         """Whether a full window slides: with one continuation per prompt, if the model has a limit."""
         return self.model.max_target is not None and options.method != "beam" and options.n_best == 1
-
-    def _room(self, one: _Generation, options: SearchOptions) -> int:
-        """Number of tokens that can be written after a context."""
-        wanted, limit = (options.max_length or 1) - len(one.written), self.model.max_target
-        return wanted if limit is None else min(wanted, limit - len(one.context))
 
     def _is_over(self, one: _Generation, options: SearchOptions) -> bool:
         return one.ended or len(one.written) >= (options.max_length or 1)

@@ -19,6 +19,7 @@ from transduce.inference.encoder_engine import AnswerSpan, EncoderEngine, LabelP
 from transduce.inspection.maps import AttentionMaps
 from transduce.inspection.record import hops_of, self_attention_of
 from transduce.model_folder import ModelFolder
+from transduce.nn.cpu.packed import Precision
 from transduce.storage.atomic import atomic_file
 from transduce.text.encoder_input import split_context
 from transduce.text.lines import shown
@@ -63,6 +64,10 @@ class TextEncoder:
             self.notes.get("stride") or 64,
             bool(self.notes.get("allow_no_answer")),
         )
+
+    def use(self, precision: Precision) -> None:
+        """Compute products in float32 (the default) or int8; not while it predicts."""
+        self.model.freeze(precision)
 
     @property
     def truncated(self) -> int:

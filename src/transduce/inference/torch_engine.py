@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
-from transduce.inference.search.options import Hypothesis, Request
+from transduce.inference.search.options import Hypothesis, Request, StreamStep
 from transduce.inference.search.search import Search
 from transduce.models.interface import AnyTransducer
 from transduce.nn.hook import eval_mode
@@ -64,8 +64,8 @@ class TorchEngine:
             found |= {result.id: result.checked() for result in search.advance()}
         return found
 
-    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
-        """Yield the tokens of the best hypothesis that can no longer change, and whether they are all.
+    def stream(self, request: Request) -> Iterator[StreamStep]:
+        """Yield the tokens of the best hypothesis that can no longer change, at last with the hypothesis itself.
 
         Other threads may search between two steps, for the consumer may be slow.
         """
@@ -75,8 +75,9 @@ class TorchEngine:
         while search.active:
             with self.exclusive(), eval_mode(self.model):
                 results = search.advance()
-                certain = [result.checked()[0].tokens for result in results] or list(search.agreed().values())
-            yield certain[0], bool(results)
+                best = results[0].checked()[0] if results else None
+                tokens = search.agreed()[request.id] if best is None else best.tokens
+            yield tokens, best
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

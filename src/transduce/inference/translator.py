@@ -12,7 +12,7 @@ decoded and joined again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -175,49 +175,61 @@ class Translator(InspectableTranslator):
         options: SearchOptions | None = None,
         constraints: TokenConstraints | None = None,
         split: bool = True,
-    ) -> Iterator[str]:
+        languages: LanguagePrefix | None = None,
+    ) -> Generator[str, None, Translation]:
         """Translate one text and yield its translation piece by piece, as soon as no later token can change it.
 
         Greedy search and a single sample yield every token at once, beam search what all its beams have in common.
-        Arguments are made by `options` and `constraints`; `keep` of `constraints` has no effect here.
+        Arguments are made by `options`, `constraints` and `languages.prefix`; `keep` of `constraints` has no effect
+        here. The generator returns the whole translation.
         """
         search, constraints = options or self.options(), constraints or self.constraints()
-        before, space = "", ""
+        whole, before, space = Translation("", 0.0), "", ""
         (text,) = self.read_images([text])
-        for sentence in self._sentences(text, split, constraints.next_prefix(), self.languages.prefix()):
+        for sentence in self._sentences(text, split, constraints.next_prefix(), languages or self.languages.prefix()):
             (segments,) = self._segmenter.segments([sentence])
             for place, segment in enumerate(segments):
                 written = ""
-                for longer, is_over in self._stream_segment(segment, search, constraints) if segment.tokens else ():
+                for longer, found in self._stream_segment(segment, search, constraints) if segment.tokens else ():
+                    gap = ""
                     if longer and not written:
-                        yield segment.joiner if place else joint(before, space, longer) if before else ""
-                    yield longer[len(written) :]
-                    written = longer
-                    if is_over:
-                        return
+                        gap = segment.joiner if place else joint(before, space, longer) if before else ""
+                    piece = gap + longer[len(written) :]
+                    whole, written = replace(whole, text=whole.text + piece), longer
+                    if piece:
+                        yield piece
+                    if found is not None:
+                        one = self._translation(segment, found, None, constraints)
+                        missing, ended = whole.missing + one.missing, whole.ended and one.ended
+                        whole = replace(whole, score=whole.score + one.score, ended=ended, missing=missing)
+                        if constraints.cut_at_stop(one.text) != one.text:
+                            return whole
                 before = written or before
             space = sentence.space
+        return whole
 
     def _stream_segment(
         self, segment: Segment, options: SearchOptions, constraints: TokenConstraints
-    ) -> Iterator[tuple[str, bool]]:
-        """Yield the certain text of a segment's translation as it grows, and whether it reached a stop string."""
+    ) -> Iterator[tuple[str, Hypothesis | None]]:
+        """Yield the certain text of a segment's translation as it grows, at last with the hypothesis."""
         written = ""
-        for tokens, ended in self.engine.stream(segment.request(0, options, constraints)):
-            whole = text = self.target.decode(tokens)
-            if not ended:
+        for tokens, found in self.engine.stream(segment.request(0, options, constraints)):
+            text = self.target.decode(tokens)
+            if found is None:
                 text = text[: max(0, len(text) - constraints.max_stop_prefix)].rstrip("\ufffd")
                 text = text.rpartition(" ")[0] if self.target.decode_removes_spaces else text
             text = constraints.cut_at_stop(text)
-            is_over = ended and constraints.cut_at_stop(whole) != whole
-            if (len(text) > len(written) and text.startswith(written)) or is_over:
+            if len(text) > len(written) and text.startswith(written):
                 written = text
-                yield written, is_over
+                yield written, found
+            elif found is not None:
+                yield written, found
 
     def use(self, engine: EngineName, quantization: Quantization = "float32") -> None:
         """Select the engine: `torch`, `ctranslate2`, or `auto` for CTranslate2 where it supports the model.
 
-        PyTorch takes the requests that CTranslate2 rejects; `engine.fallback_reason` says why.
+        `quantization` is float32 or int8; CTranslate2 has more. PyTorch takes the requests that CTranslate2 rejects:
+        `engine.fallbacks` counts them, and `engine.fallback_reason` says why.
         """
         self.engine.use(engine, quantization)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self, cast
 
 import torch
@@ -94,10 +94,16 @@ class DecoderStack:
         """`norm` is the final norm of the stack."""
         self.config, self.embedding, self.positions, self.relations = config, embedding, positions, relations
         self.blocks, self.norm = blocks, norm
-        self.fast = None
-        """The fast path for single tokens; None with attention kernels."""
-        if config.attention == "full":
-            self.fast = DecoderStep(blocks, norm, config.head_shape, pre_norm=config.norm == "pre")
+
+    @cached_property
+    def fast(self) -> DecoderStep | None:
+        """The fast path for single tokens; None with attention kernels.
+
+        Made at the first step: sentences that join others are stepped by the stack of those.
+        """
+        if self.config.attention != "full":
+            return None
+        return DecoderStep(self.blocks, self.norm, self.config.head_shape, pre_norm=self.config.norm == "pre")
 
     def start(self, sentences: int, width: int, like: Tensor, memory: KeptMemory | None = None) -> StackState:
         """Return the initial state, with the device and dtype of `like`."""

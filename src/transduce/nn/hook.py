@@ -155,10 +155,11 @@ def twin(model: ModuleT, share_packed: bool = False) -> ModuleT:
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Put the model in evaluation mode, and restore the mode of every module afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
     try:
         yield
     finally:
-        for module, training in modes:
-            module.training = training
+        for module in training:
+            module.training = True

@@ -2,7 +2,7 @@
 
 The rows of a sentence (its beams) share one cache, and a mask says which slots belong to which row. When beam search
 reorders rows, only the mask changes; no keys are copied. Slots of pruned beams belong to no row: they are dropped
-whenever the cache is copied, because it is full or a sentence has finished.
+whenever the cache is copied, because it is full or sentences have left.
 
 Letters: L layers, S sentences, W rows of each, H heads, N slots filled so far, T new tokens of each row, M = N + T·W.
 """
@@ -25,7 +25,8 @@ FEWEST = 16
 class KeyValues:
     """The cached keys and values of all layers, in the order of writing: all rows of a token, then those of the next.
 
-    All sentences have the same number of slots; in a sentence that joined later or is shorter, some belong to no row.
+    Every sentence fills its own slots from the first on, so attention is as long as the longest sentence, whenever the
+    others joined.
     """
 
     keys: Tensor
@@ -34,24 +35,33 @@ class KeyValues:
     """(L S H N' V)."""
     own: Tensor
     """(S W N), which slots belong to a row: one per token of its past, in order."""
+    ends: Tensor
+    """(S), number of slots that each sentence has filled, those of no row included; N is the maximum."""
     lengths: Tensor
     """(S), number of past tokens of each sentence's rows."""
     longest: int
     """Maximum of `lengths`, known without a device synchronisation."""
     uniform: bool
     """Whether all sentences are at position `longest`."""
+    even: bool
+    """Whether all sentences have filled N slots."""
+    places: Tensor | None = None
+    """Where the keys of the tokens that `reserve` made room for are written, if sentences differ.  (S·H·T·W)"""
 
     @classmethod
     def empty(cls, layers: int, sentences: int, width: int, heads: int, dims: tuple[int, int], like: Tensor) -> Self:
         """Return a cache without slots, as states may be joined before the first token; `dims`: key and value width."""
         keys, values = (like.new_zeros(layers, sentences, heads, 0, dim) for dim in dims)
+        zero_S = torch.zeros(sentences, dtype=torch.long, device=like.device)
         return cls(
             keys=keys,
             values=values,
             own=torch.zeros(sentences, width, 0, dtype=torch.bool, device=like.device),
-            lengths=torch.zeros(sentences, dtype=torch.long, device=like.device),
+            ends=zero_S,
+            lengths=zero_S.clone(),
             longest=0,
             uniform=True,
+            even=True,
         )
 
     @property
@@ -61,20 +71,32 @@ class KeyValues:
 
     @property
     def filled(self) -> int:
-        """Number of filled slots, those of no row included."""
+        """Number of slots that the fullest sentence has filled, those of no row included."""
         return self.own.shape[2]
 
     def reserve(self, extra: int, lengths: Tensor | None = None) -> None:
         """Make room for `extra` more tokens per row; `advance` counts how many of them each sentence took."""
         if self.filled + extra * self.width > self.keys.shape[3]:
             self._copy_owned(torch.arange(len(self.own), device=self.own.device), extra)
+        self.places = None
+        if not self.even:
+            heads, capacity = self.keys.shape[2:4]
+            head_SH = torch.arange(len(self.own) * heads, device=self.own.device).view(-1, heads)
+            self.places = (head_SH[:, :, None] * capacity + self._new_slots(extra)[:, None]).flatten()
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append new tokens; return the keys and values of the past and of them.  (S H T·W K) -> (S H M K)."""
+        """Append the tokens of `reserve`; return the keys and values of past and new.  (S H T·W K) -> (S H M K).
+
+        M is as long as the fullest sentence; what the others have in their last slots is not allowed.
+        """
         begin, end = self.filled, self.filled + key.shape[2]
         keys_SHNK, values_SHNV = self.keys[layer], self.values[layer]
-        keys_SHNK[:, :, begin:end] = key
-        values_SHNV[:, :, begin:end] = value
+        if self.places is None:
+            keys_SHNK[:, :, begin:end] = key
+            values_SHNV[:, :, begin:end] = value
+        else:
+            for kept, new in ((keys_SHNK, key), (values_SHNV, value)):
+                kept.view(-1, kept.shape[3]).index_copy_(0, self.places, new.reshape(-1, kept.shape[3]))
         return keys_SHNK[:, :, :end], values_SHNV[:, :, :end]
 
     def allowed(self, length: int) -> Tensor | None:
@@ -82,18 +104,21 @@ class KeyValues:
 
         None where all slots are allowed.
         """
-        if length == 1 and self.width == 1 and self.uniform and self.filled == self.longest:
-            return None
+        if self.width == 1 and length == 1:  # all slots of a sentence are its row's
+            if self.even:
+                return None
+            slot_M = torch.arange(self.filled + 1, device=self.own.device)
+            return (slot_M <= self.ends[:, None])[:, None, None]
         earlier_TT = torch.ones(length, length, dtype=torch.bool, device=self.own.device).tril()
         new_TWTW = earlier_TT[:, None, :, None] & self._same_row[:, None]
         past_STWN = self.own[:, None].expand(-1, length, -1, -1)
         new_STWM = new_TWTW.flatten(2).expand(len(self.own), -1, -1, -1)
-        return torch.cat([past_STWN, new_STWM], dim=3).flatten(1, 2)[:, None]
+        return self._with_new(past_STWN.flatten(1, 2), new_STWM.flatten(1, 2))[:, None]
 
     def key_positions(self, length: int) -> Tensor:
-        """Return the position of each slot, then of `length` new tokens; -1 for slots of no row.  -> (S M)."""
-        past_SN = (self.own.cumsum(dim=2) * self.own).amax(dim=1) - 1  # its index among its row's slots
-        return torch.cat([past_SN, self.query_positions(length)], dim=1)
+        """Return the position of each slot with those of `length` new tokens; -1 for slots of no row.  -> (S M)."""
+        own_SWM = self._with_new(self.own, self._new_owners(length))
+        return (own_SWM.cumsum(dim=2) * own_SWM).amax(dim=1) - 1  # its index among its row's slots
 
     def query_positions(self, length: int) -> Tensor:
         """Return the positions of `length` new tokens of each row.  -> (S T·W)."""
@@ -102,15 +127,18 @@ class KeyValues:
 
     def advance(self, lengths: Tensor | int) -> None:
         """Count the tokens just written: one number for all sentences, or one per sentence."""
-        self.lengths = self.lengths + lengths
+        if isinstance(lengths, int):
+            new_SWN = self._new_owners(lengths)
+        else:
+            count = largest(lengths)
+            is_new_ST = torch.arange(count, device=lengths.device) < lengths[:, None]
+            new_SWN = self._new_owners(count) & is_new_ST.repeat_interleave(self.width, dim=1)[:, None]
+        self.own = self._with_new(self.own, new_SWN)
+        self.lengths, self.ends = self.lengths + lengths, self.ends + lengths * self.width
         if isinstance(lengths, int):
             self.longest += lengths
-            new_SWTW = self._same_row[:, None].expand(len(self.own), -1, lengths, -1)
         else:
-            self._update_longest()
-            is_new_ST = torch.arange(largest(lengths), device=lengths.device) < lengths[:, None]
-            new_SWTW = is_new_ST[:, None, :, None] & self._same_row[:, None]
-        self.own = torch.cat([self.own, new_SWTW.flatten(2)], dim=2)
+            self._update()
 
     def select(self, rows: Tensor) -> KeyValues:
         """Return these rows, in this order: whole sentences, `width` rows each.  (S'·W)."""
@@ -119,7 +147,6 @@ class KeyValues:
         chosen = replace(self, own=own_SWN)
         if not torch.equal(sentence_S, torch.arange(len(self.lengths), device=rows.device)):
             chosen.lengths = self.lengths.index_select(0, sentence_S)
-            chosen._update_longest()
             chosen._copy_owned(sentence_S, 0)
         return chosen
 
@@ -130,9 +157,10 @@ class KeyValues:
             keys=cat_padded([self.keys, other.keys], padded=3, dim=1),
             values=cat_padded([self.values, other.values], padded=3, dim=1),
             own=cat_padded([self.own, other.own], padded=2),
+            ends=torch.cat([self.ends, other.ends]),
             lengths=torch.cat([self.lengths, other.lengths]),
         )
-        joined._update_longest()
+        joined._update()
         return joined
 
     def put(self, sentences: Tensor, other: KeyValues) -> None:
@@ -145,33 +173,56 @@ class KeyValues:
         self.keys[:, sentences, :, :end] = other.keys[:, :, :, :end]
         self.values[:, sentences, :, :end] = other.values[:, :, :, :end]
         self.own[sentences] = F.pad(other.own, (0, self.filled - end))
-        self.lengths[sentences] = other.lengths
-        self._update_longest()
+        self.lengths[sentences], self.ends[sentences] = other.lengths, other.ends
+        self._update()
 
     def release(self, sentences: Tensor) -> None:
         """Empty the slots of sentences that are finished, in place: the next copy leaves them out.  (S')."""
         self.own[sentences] = False
-        self.lengths[sentences] = 0
-        self._update_longest()
+        self.lengths[sentences] = self.ends[sentences] = 0
+        self._update()
+
+    def _new_slots(self, length: int) -> Tensor:
+        """Return the slots of `length` new tokens of each row.  -> (S T·W)."""
+        return self.ends[:, None] + torch.arange(length * self.width, device=self.ends.device)
+
+    def _new_owners(self, length: int) -> Tensor:
+        """Return which of the slots of `length` new tokens belong to each row.  -> (S W T·W)."""
+        return self._same_row[:, None].expand(len(self.own), -1, length, -1).flatten(2)
+
+    def _with_new(self, past: Tensor, new: Tensor) -> Tensor:
+        """Append to a mask over the filled slots one over new slots.  (S Q N), (S Q T·W) -> (S Q M)."""
+        if self.even:
+            return torch.cat([past, new], dim=2)
+        slot_SQN = self._new_slots(new.shape[2] // self.width)[:, None].expand_as(new)
+        return F.pad(past, (0, new.shape[2])).scatter_(2, slot_SQN, new)
 
     def _copy_owned(self, sentences: Tensor, extra: int) -> None:
         """Copy the slots that belong to some row of these sentences, in order, and add free slots.  (S)."""
         owned_SN = self.own.any(dim=1)
-        most = int(owned_SN.sum(dim=1).max()) if owned_SN.numel() else 0
+        self.ends = owned_SN.sum(dim=1)
+        most = largest(self.ends)
         slot_SM = owned_SN.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
         room = max(extra * self.width, most // 2, FEWEST * self.width)
         self.own = self.own.gather(2, slot_SM[:, None].expand(-1, self.width, -1))
         self.keys = F.pad(_gathered(self.keys, sentences, slot_SM), (0, 0, 0, room))
         self.values = F.pad(_gathered(self.values, sentences, slot_SM), (0, 0, 0, room))
+        self._update()
 
     @property
     def _same_row(self) -> Tensor:
         """Identity mask over the rows of a sentence.  -> (W W)."""
         return torch.eye(self.width, dtype=torch.bool, device=self.own.device)
 
-    def _update_longest(self) -> None:
-        self.longest = largest(self.lengths)
-        self.uniform = bool((self.lengths == self.longest).all())
+    def _update(self) -> None:
+        """Find out again how long the sentences are, after some came or went."""
+        if not len(self.lengths):
+            self.longest, self.uniform, self.even, self.own = 0, True, True, self.own[:, :, :0]
+            return
+        lengths, ends = torch.stack([self.lengths, self.ends]).tolist()  # one transfer from the device
+        self.longest, filled = max(lengths), max(ends)
+        self.uniform, self.even = min(lengths) == self.longest, min(ends) == filled
+        self.own = self.own[:, :, :filled]
 
 
 def largest(lengths: Tensor) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -34,11 +35,20 @@ class Statistics:
     resident_bytes: int = 0
     extra: dict[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def sum(cls, several: Sequence[Statistics]) -> Statistics:
+        """The counters of several engines together."""
+        names = [name for name in vars(cls()) if name != "extra"]
+        extra = sum((Counter(one.extra) for one in several), Counter[str]())
+        return cls(**{name: sum(getattr(one, name) for one in several) for name in names}, extra=dict(extra))
+
 
 class Backend(Protocol):
     """One model."""
 
-    info: ModelInfo
+    @property
+    def info(self) -> ModelInfo:
+        """What it serves."""
 
     @property
     def state(self) -> BackendState:

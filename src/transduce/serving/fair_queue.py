@@ -7,16 +7,20 @@ those who wait: it is served soon, and being idle earns nothing.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from transduce.serving.job import JobError
 
 WorkT = TypeVar("WorkT")
+
+OnTokens = Callable[[list[int]], None]
+"""Receives the tokens of the best hypothesis that can no longer change, after each step that added some."""
 
 
 @dataclass(eq=False)
@@ -29,15 +33,19 @@ class Ticket(Generic[WorkT]):
     """Tokens that it reserves; it never needs more."""
     deadline: float
     """On the clock of `time.monotonic`."""
+    on_tokens: OnTokens | None = None
     future: Future[Any] = field(default_factory=Future)
-    on_tokens: Callable[[Sequence[int]], None] | None = None
-    """Receives the tokens of the best hypothesis that can no longer change, after each step that added some."""
     waited: int = 0
     """Steps that were made while it waited."""
 
+    def finish(self, result: Any) -> None:
+        """End with a result, unless it has ended already: a client may cancel at any time."""
+        with contextlib.suppress(InvalidStateError):
+            self.future.set_result(result)
+
     def fail(self, error: BaseException) -> None:
         """End with an error, unless it has ended already."""
-        if not self.future.done():
+        with contextlib.suppress(InvalidStateError):
             self.future.set_exception(error)
 
 
@@ -52,6 +60,7 @@ class FairQueue(Generic[WorkT]):
         self._served: dict[str, float] = {}
         """Tokens computed for each client that waits or is being served."""
         self._running: dict[str, int] = {}
+        """Tickets of each client that were taken and are not finished."""
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -60,7 +69,7 @@ class FairQueue(Generic[WorkT]):
         return (ticket for tickets in self._waiting.values() for ticket in tickets)
 
     def put(self, tickets: Sequence[Ticket[WorkT]]) -> None:
-        """Add all tickets of a job or none; raises JobError (busy) where they would exceed the bound."""
+        """Add all tickets of a job or none; raises JobError where they would exceed the bound."""
         cost = sum(ticket.cost for ticket in tickets)
         if cost > self.max_tokens:
             raise JobError(
@@ -87,7 +96,6 @@ class FairQueue(Generic[WorkT]):
         ticket = self._waiting[client][0]
         if not fits(ticket):
             return None
-        self._remove(ticket)
         self._begin(ticket)
         return ticket
 
@@ -96,7 +104,6 @@ class FairQueue(Generic[WorkT]):
         order = sorted(self._waiting, key=self._served.__getitem__)
         found = [ticket for client in order for ticket in self._waiting[client] if matches(ticket)][:count]
         for ticket in found:
-            self._remove(ticket)
             self._begin(ticket)
         return found
 
@@ -116,13 +123,14 @@ class FairQueue(Generic[WorkT]):
 
     def finish(self, ticket: Ticket[WorkT], tokens: int) -> None:
         """Count the tokens that were computed for a ticket that was taken."""
-        self._served[ticket.client] += tokens
+        # What it reserved was counted when it was taken: a client with much running is behind one with nothing.
+        self._served[ticket.client] += tokens - ticket.cost
         self._running[ticket.client] -= 1
         self._forget(ticket.client)
 
     def _begin(self, ticket: Ticket[WorkT]) -> None:
-        # A client with much running is behind one with nothing: each ticket counts from the beginning.
-        self._served[ticket.client] += 1
+        self._remove(ticket)
+        self._served[ticket.client] += ticket.cost
         self._running[ticket.client] = self._running.get(ticket.client, 0) + 1
 
     def _remove(self, ticket: Ticket[WorkT]) -> None:

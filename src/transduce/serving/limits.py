@@ -21,7 +21,7 @@ class Limits:
     max_n_best: int = 16
     max_length: int = 1024
     """Tokens to write for each text."""
-    max_queue_tokens: int = 65_536
+    max_queue_tokens: int = 131_072
     """Tokens that waiting requests may reserve: beam size × maximum length + source, of each."""
     max_active_rows: int = 128
     """Rows (sentences × beam) that one engine steps at a time."""

@@ -1,225 +1,111 @@
-"""Continuous batching: the requests of all clients share the steps of one search.
-
-Decoding never pauses: each turn of the loop is one step of everything that is active. Before a step, waiting sources
-may be encoded: those for which there is space, as one call to the encoder for each length, once there are enough of
-them or the oldest has waited a few steps. A request reserves beam size × maximum length + source, and what is active
-fits into a bound: nothing is ever preempted.
-"""
+"""A thread that owns a model and serves the work of all clients, between which it is fair."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
-from transduce.inference.search.options import Request, Result
-from transduce.inference.search.search import Search
-from transduce.nn.hook import eval_mode
+import torch
+
 from transduce.serving.backend import Statistics
-from transduce.serving.fair_queue import FairQueue, Ticket, deadline_error
+from transduce.serving.fair_queue import FairQueue, OnTokens, Ticket, WorkT
 from transduce.serving.job import JobError
-
-SearchTicket = Ticket[Request]
-
-MIN_BATCH = 8
-"""Sources that are encoded without waiting for others; a call to the encoder for fewer costs decoding too much …"""
-MAX_WAIT = 2
-"""… unless the oldest has waited so many steps."""
-MAX_ENCODED = 2048
-"""Source tokens that are encoded between two steps, or those of one long source."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How much is searched at a time, and how much may wait."""
+    """How much is computed at a time, and how much may wait."""
 
     max_rows: int = 128
     """Rows of a step: requests × beam size."""
     max_tokens: int = 65_536
     """Rows × (longest source + longest target): what the caches of all active requests may hold."""
-    max_queue_tokens: int = 65_536
+    max_queue_tokens: int = 131_072
+    threads: int = 1
+    """Threads of PyTorch's operations."""
 
 
-class Scheduler:
-    """A thread that owns one `Search`. Methods may be called from any thread."""
+class Scheduler(ABC, Generic[WorkT]):
+    """Queues work and carries it out in threads of its own. Methods may be called from any thread."""
 
-    def __init__(self, search: Search, capacity: Capacity | None = None) -> None:
-        self._search, self._capacity = search, capacity or Capacity()
-        self._queue: FairQueue[Request] = FairQueue(self._capacity.max_queue_tokens)
-        self._active: dict[int, SearchTicket] = {}
-        self._dropped: set[int] = set()
-        """Active requests that were cancelled since the last step."""
-        self._ids = itertools.count()
+    def __init__(self, capacity: Capacity, workers: int = 1) -> None:
+        self._capacity = capacity
+        self._queue: FairQueue[WorkT] = FairQueue(capacity.max_queue_tokens)
         self._changed = threading.Condition()
-        self._model = threading.Lock()
-        """Held while the model is used."""
-        self._exclusive = 0
-        """Threads that use the model themselves, or wait to."""
+        """Guards the queue and everything that the threads share."""
         self._closed = False
         self._statistics = Statistics()
-        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, name=type(self).__name__, daemon=True) for _ in range(workers)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
 
     def submit(
-        self,
-        requests: Sequence[Request],
-        client: str,
-        deadline: float,
-        on_tokens: Callable[[Sequence[int]], None] | None = None,
-    ) -> list[SearchTicket]:
-        """Queue requests, all or none; raises JobError (busy) if the queue is full."""
-        tickets = [Ticket(request, client, _cost(request), deadline, on_tokens=on_tokens) for request in requests]
+        self, works: Sequence[WorkT], client: str, deadline: float, on_tokens: OnTokens | None = None
+    ) -> list[Ticket[WorkT]]:
+        """Queue the work of one job, all or nothing; raises JobError (busy) if the queue is full."""
+        tickets = [Ticket(work, client, self.cost(work), deadline, on_tokens) for work in works]
         with self._changed:
             if self._closed:
-                raise JobError("unavailable", "the model is being stopped", retry_after=5.0)
+                raise _stopping()
             self._queue.put(tickets)
             self._changed.notify_all()
         return tickets
 
-    def cancel(self, tickets: Sequence[SearchTicket]) -> None:
-        """Drop requests, waiting or active; their rows are free from the next step on."""
-        with self._changed:
-            self._queue.remove(tickets)
-            own = {id(ticket) for ticket in tickets}
-            self._dropped |= {number for number, ticket in self._active.items() if id(ticket) in own}
-            self._changed.notify_all()
+    def cancel(self, tickets: Sequence[Ticket[WorkT]]) -> None:
+        """Drop work, waiting or active; active rows are free from the next step on."""
         for ticket in tickets:
             ticket.future.cancel()
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Use the model between two steps."""
         with self._changed:
-            self._exclusive += 1
-        try:
-            with self._model:
-                yield
-        finally:
-            with self._changed:
-                self._exclusive -= 1
-                self._changed.notify_all()
+            self._queue.remove(tickets)
+            self._changed.notify_all()
 
     def statistics(self) -> Statistics:
         """The newest counters."""
         with self._changed:
             return replace(
-                self._statistics, queue_tokens=self._queue.tokens, waiting=len(self._queue), active=len(self._active)
+                self._statistics, queue_tokens=self._queue.tokens, waiting=len(self._queue), active=self._active_count()
             )
 
     def close(self) -> None:
-        """Cancel what is left, and wait for the thread to end."""
+        """Fail what is left, and wait for the threads to end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
+        with self._changed:
+            for ticket in self._queue.remove(list(self._queue)):
+                ticket.fail(_stopping())
+
+    @abstractmethod
+    def cost(self, work: WorkT) -> int:
+        """Tokens that a piece of work reserves."""
+
+    @abstractmethod
+    def _active_count(self) -> int:
+        """How many tickets are being worked on. The caller holds the lock."""
+
+    @abstractmethod
+    def _turn(self) -> bool:
+        """Do the next piece of work, once there is some; return whether to continue."""
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or (not self._exclusive and (self._queue or self._active)))
-                if self._closed:
-                    for ticket in (*self._queue, *self._active.values()):
-                        ticket.fail(JobError("unavailable", "the model is being stopped", retry_after=5.0))
-                    return
-                self._queue.expire()
-                dropped = self._drop()
-                admitted = self._admit()
-            if admitted or dropped or self._active:
-                with self._model:
-                    self._step(admitted, dropped)
-
-    def _drop(self) -> set[int]:
-        """Remove the requests that were cancelled or are too late, and return their numbers."""
-        now = time.monotonic()
-        for number, ticket in self._active.items():
-            if ticket.deadline <= now:
-                self._dropped.add(number)
-                ticket.fail(deadline_error())
-        dropped, self._dropped = self._dropped & self._active.keys(), set()
-        for number in dropped:
-            ticket = self._active.pop(number)
-            self._queue.finish(ticket, ticket.cost)
-        return dropped
-
-    def _admit(self) -> dict[int, SearchTicket]:
-        """Take the requests that are encoded before the next step: none, or a micro-batch that is worth a call."""
-        active = [ticket.work for ticket in self._active.values()]
-        rows = sum(request.options.width for request in active)
-        longest = max(map(_length, active), default=0)
-        for ticket in self._queue:
-            ticket.waited += 1
-        if active and len(self._queue) < MIN_BATCH and all(ticket.waited <= MAX_WAIT for ticket in self._queue):
-            return {}
-        admitted: dict[int, SearchTicket] = {}
-        encoded = 0
-
-        def fits(ticket: SearchTicket) -> bool:
-            request = ticket.work
-            all_rows = rows + request.options.width
-            return not (active or admitted) or (
-                all_rows <= self._capacity.max_rows
-                and all_rows * max(longest, _length(request)) <= self._capacity.max_tokens
-                and (not admitted or encoded + _read(request) <= MAX_ENCODED)
-            )
-
-        while (ticket := self._queue.take(fits)) is not None:
-            admitted[next(self._ids)] = ticket
-            rows, encoded = rows + ticket.work.options.width, encoded + _read(ticket.work)
-            longest = max(longest, _length(ticket.work))
-        self._active |= admitted
-        return admitted
-
-    def _step(self, admitted: dict[int, SearchTicket], dropped: set[int]) -> None:
-        """Admit, drop and advance; an error of the search itself fails all active requests."""
-        started = time.perf_counter()
-        rows = sum(ticket.work.options.width for ticket in self._active.values())
-        agreed: dict[int, list[int]] = {}
-        try:
-            with eval_mode(self._search.model):
-                self._search.drop(dropped)
-                self._search.admit([replace(ticket.work, id=number) for number, ticket in admitted.items()])
-                results = self._search.advance()
-                if any(ticket.on_tokens for ticket in self._active.values()):
-                    agreed = self._search.agreed()
-        except BaseException as error:  # `Search` turns errors of requests into results; this is none of them
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
-            failure = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-            results = [Result(number, [], failure) for number in self._active]
-            self._search.drop(self._active)
-        encoded = sum(_read(ticket.work) for ticket in admitted.values())
-        self._count(rows, encoded, time.perf_counter() - started)
-        for number, tokens in agreed.items():
-            self._notify(self._active.get(number), tokens)
-        for result in results:
-            self._finish(result)
-
-    def _finish(self, result: Result) -> None:
-        with self._changed:
-            ticket = self._active.pop(result.id, None)
-            if ticket is None:
-                return
-            written = sum(len(one.tokens) for one in result.hypotheses[:1])
-            self._queue.finish(ticket, _read(ticket.work) + ticket.work.options.width * written)
-        if result.hypotheses:
-            self._notify(ticket, result.hypotheses[0].tokens)
-        if ticket.future.set_running_or_notify_cancel():
-            ticket.future.set_result(replace(result, id=ticket.work.id))
-
-    def _notify(self, ticket: SearchTicket | None, tokens: Sequence[int]) -> None:
-        if ticket is None or ticket.on_tokens is None or ticket.future.done():
-            return
-        try:
-            ticket.on_tokens(tokens)
-        except Exception:  # the client is gone
-            self.cancel([ticket])
+        torch.set_num_threads(self._capacity.threads)  # each thread has a setting of its own
+        while self._turn():
+            pass
 
     def _count(self, rows: int, encoded: int, seconds: float) -> None:
-        before = self._statistics
         with self._changed:
+            before = self._statistics
             self._statistics = replace(
                 before,
                 rows=rows,
@@ -231,16 +117,10 @@ class Scheduler:
             )
 
 
-def _read(request: Request) -> int:
-    """Tokens that are read before the first is written."""
-    return len(request.source) + len(request.prefix) + 1
+def _stopping() -> JobError:
+    return JobError("unavailable", "the model is being stopped", retry_after=5.0)
 
 
-def _length(request: Request) -> int:
-    """Tokens that one row of a request may hold in the caches."""
-    return len(request.source) + 1 + request.max_total_length
-
-
-def _cost(request: Request) -> int:
-    """Tokens that a request reserves: beam size × maximum length + source."""
-    return request.options.width * request.max_total_length + len(request.source) + 1
+def is_over(ticket: Ticket[WorkT]) -> bool:
+    """Whether nobody waits for a ticket any longer: its client cancelled it, or its deadline has passed."""
+    return ticket.future.done() or ticket.deadline <= time.monotonic()

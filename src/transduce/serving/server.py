@@ -124,7 +124,9 @@ def bind(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, _, _, _, address in dict.fromkeys(found):
-            one = socket.socket(family, socket.SOCK_STREAM)
+            one = socket.socket(
+                family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+            )  # asyncio sets TCP_NODELAY on these only
             sockets.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

@@ -192,10 +192,10 @@ def test_impossible_options_are_rejected(place: Path, capsys: pytest.CaptureFixt
     cases = [
         (["--greedy", "--sample"], "--greedy and --sample"),
         (["--greedy", "--beam-size", "7"], "--greedy and --beam-size"),
-        (["--stream", "--int8"], "--stream and --int8"),
         (["--stream", "--workers", "2"], "--stream and --workers"),
         (["--stream", "--threads", "2"], "--stream and --threads"),
-        (["--engine", "torch", "--int8"], "--engine torch and --int8"),
+        (["--engine", "torch", "--workers", "2"], "--engine torch and --workers"),
+        (["--precision", "int4"], "int4"),
         (["--beam-size", "8", "--seed", "1"], "beam"),
         (["--greedy", "--diversity-penalty", "50"], "diversity"),
         (["--terms", "-", "--prefix-file", "-"], "standard input"),
@@ -227,9 +227,21 @@ def test_ctranslate2_searches_where_it_does_what_was_asked(place: Path, capsys: 
         assert run(["translate", "run", "a.txt", "--greedy", "--min-length", "3", "--engine", engine]) == 0
         message[engine] = capsys.readouterr()
     assert message["torch"] == message["ctranslate2"] == message["auto"]
-    assert run(["translate", "run", "a.txt", "--greedy", "--int8"]) == 0
+    for engine in ("auto", "ctranslate2"):
+        assert (
+            run(["translate", "run", "a.txt", "--greedy", "--precision", "int8", "--engine", engine, "--verbose"]) == 0
+        )
+        shown = capsys.readouterr()
+        assert shown.out.count("\n") == 2 and "engine: CTranslate2 in int8" in shown.err
+
+
+def test_pytorch_translates_in_int8(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["--engine", "torch"], ["--engine", "torch", "--beam-size", "3"]):
+        assert run(["translate", "run", "a.txt", "--precision", "int8", "--verbose", *options]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.count("\n") == 2 and "engine: PyTorch in int8" in shown.err
+    assert run(["translate", "run", "a.txt", "--precision", "int8", "--stream"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
-    assert run(["translate", "run", "a.txt", "--int8", "--engine", "torch"]) == 2
 
 
 def test_ctranslate2_uses_its_own_beam_search_where_it_was_requested(
@@ -248,13 +260,13 @@ def test_ctranslate2_uses_its_own_beam_search_where_it_was_requested(
     assert message.out == known.out
     rules = "--length-normalization power --stop-rule beam_finished\n"
     assert "note: CTranslate2 " in message.err and rules in message.err
-    assert run([*beam, "--int8"]) == 0
+    assert run([*beam, "--precision", "int8"]) == 0
     assert rules in capsys.readouterr().err
-    assert run([*beam, "--int8", "--length-normalization", "gnmt"]) == 0
+    assert run([*beam, "--precision", "int8", "--length-normalization", "gnmt"]) == 0
     shown = capsys.readouterr().err
-    assert "note: PyTorch was used instead of CTranslate2: " in shown and "gnmt" in shown
+    assert "by PyTorch instead of CTranslate2: 2 " in shown and "gnmt" in shown
     assert run([*beam, "--workers", "2", "--output", "answers.txt"]) == 0
-    assert "note: PyTorch was used " in capsys.readouterr().err
+    assert "by PyTorch instead of CTranslate2" in capsys.readouterr().err
     assert run(beam) == 0
     assert "CTranslate2" not in capsys.readouterr().err
 

@@ -343,6 +343,7 @@ def test_ctranslate2_leaves_to_pytorch_what_it_would_do_in_another_way(run: Path
         )
         expected_message[-1] += translator.translate(["a"], min_length=70, method="greedy")
         assert (translator.engine.fallback_reason is None) == (engine == "torch")
+        assert (translator.engine.fallbacks == 0) == (engine == "torch")
         translator.use("torch")
         assert translator.engine.fallback_reason is None
     assert expected_message[0] == expected_message[1]

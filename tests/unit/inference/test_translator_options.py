@@ -144,7 +144,8 @@ def test_what_is_streamed_is_the_translation(kind: str, lines: list[str], beam_s
     text = ". ".join(line.capitalize() for line in lines) if kind not in ("word", "wordpiece") else lines[0]
     pieces = list(translator.stream(text, translator.options(beam_size=beam_size)))
     assert "".join(pieces) == translator.translate([text], beam_size=beam_size)[0]
-    assert len(pieces) > 1
+    assert all(pieces)
+    assert len(pieces) > 1 or beam_size > 1 or len(text.split()) == 1
 
 
 def test_a_term_is_streamed_in_the_part_of_a_long_line_that_has_its_word_only() -> None:

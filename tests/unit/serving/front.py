@@ -42,9 +42,15 @@ class Front:
 
 
 @contextlib.contextmanager
-def running(app: Starlette, timeouts: Timeouts | None = None, limits: Limits | None = None) -> Iterator[Server]:
+def running(
+    app: Starlette,
+    timeouts: Timeouts | None = None,
+    limits: Limits | None = None,
+    trusted_proxies: tuple[str, ...] = (),
+) -> Iterator[Server]:
     """A server of the application on a free port, in a thread."""
-    server = Server(app, port=0, timeouts=timeouts or Timeouts(shutdown=5.0), limits=limits)
+    timeouts = timeouts or Timeouts(shutdown=5.0)
+    server = Server(app, port=0, timeouts=timeouts, limits=limits, trusted_proxies=trusted_proxies)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
     thread.start()
     try:

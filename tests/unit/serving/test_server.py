@@ -329,3 +329,10 @@ def test_addresses_of_clients_come_from_trusted_proxies_only() -> None:
         server.stop()
         thread.join()
         assert front.translator.clients == [expected]
+
+
+def test_answers_are_sent_without_waiting_for_more() -> None:
+    sockets = bind("127.0.0.1", 0)
+    assert [one.proto for one in sockets] == [socket.IPPROTO_TCP], "asyncio sets TCP_NODELAY on no others"
+    for one in sockets:
+        one.close()

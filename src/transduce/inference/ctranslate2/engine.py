@@ -13,7 +13,7 @@ from typing import Any
 
 from transduce.inference.ctranslate2.export import POSITIONS, Quantization, library, map_rejection, write_files
 from transduce.inference.search.active_request import ActiveRequest
-from transduce.inference.search.options import Hypothesis, Request, SearchOptions
+from transduce.inference.search.options import Hypothesis, Request, SearchOptions, StreamStep
 from transduce.inference.search.penalty import power
 from transduce.model_folder import ModelFolder
 from transduce.text.shortlist import Shortlist
@@ -96,7 +96,7 @@ class CTranslate2Engine:
         tokenizers = contents.source_tokenizer, contents.target_tokenizer
         self._unmapped = None if shortlist is None else map_rejection(*tokenizers)
         """Why the shortlist cannot be exported."""
-        self._parallelism = parallelism or default_parallelism()
+        self.parallelism = parallelism or default_parallelism()
         self._exported: Path | None = None
         self._translator: Any = None
         self._loading = threading.Lock()
@@ -108,23 +108,24 @@ class CTranslate2Engine:
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests.
 
-        The list is empty where our search would have found others: where one has a special token, as from a model that
-        is hardly trained, or was cut off at the maximum length, which we rank after all that ended.
+        The list is empty where one has a padding or start token, which our search never writes: the model is hardly
+        trained. A hypothesis that was cut off at the maximum length ranks after all that ended, as in our search.
         """
         found: dict[int, list[Hypothesis]] = {}
         for options, group in _group_alike(requests):
-            for request, hypotheses in zip(group, self._search(group, options), strict=True):
-                found[request.id] = hypotheses
+            active = [ActiveRequest.of(request, self._specials, self._limit) for request in group]
+            for one in self._search(active, options):
+                found[one.request.id] = one.result().hypotheses if self._is_plain(one) else []
         return [found[request.id] for request in requests]
 
-    def stream(self, request: Request) -> Iterator[tuple[list[int], bool]]:
+    def stream(self, request: Request) -> Iterator[StreamStep]:
         """Yield the tokens of the best hypothesis, all at once: CTranslate2's beams are not seen before they end."""
         ((best, *_),) = self.translate([request])
-        yield best.tokens, True
+        yield best.tokens, best
 
     def set_parallelism(self, parallelism: Parallelism) -> None:
         """Change how the machine is divided; not while it translates."""
-        before, self._parallelism = self._parallelism, parallelism
+        before, self.parallelism = self.parallelism, parallelism
         if (parallelism.workers, parallelism.threads) != (before.workers, before.threads):
             self._translator = None
 
@@ -144,18 +145,39 @@ class CTranslate2Engine:
         with self._loading:
             if self._translator is None:
                 with contextlib.nullcontext() if self._exported else self.exported():
-                    workers, threads = self._parallelism.workers, self._parallelism.threads
+                    workers, threads = self.parallelism.workers, self.parallelism.threads
                     self._translator = library().Translator(
                         str(self._exported), device="cpu", inter_threads=workers, intra_threads=threads
                     )
             return self._translator
 
-    def _search(self, requests: Sequence[Request], options: SearchOptions) -> Iterator[list[Hypothesis]]:
-        active = [ActiveRequest.of(request, self._specials, self._limit) for request in requests]
+    def _search(self, active: Sequence[ActiveRequest], options: SearchOptions) -> Iterator[ActiveRequest]:
+        """Search for the hypotheses of requests with the same options.
+
+        CTranslate2 has one maximum length for a batch, the largest. A request with a smaller one that reaches it is
+        searched once more with its own, so that it gets what it would get alone.
+        """
         longest = max(one.max_length for one in active)
-        forbidden = [[self._pieces[token] for token in phrase] for phrase in requests[0].forbidden if phrase]
+        again: dict[int, list[ActiveRequest]] = {}
+        for one, hypotheses in zip(active, self._translate_batch(active, options, longest), strict=True):
+            if one.max_length < longest and any(len(tokens) >= one.max_length for tokens, _ in hypotheses):
+                again.setdefault(one.max_length, []).append(one)
+                continue
+            for tokens, score in hypotheses:
+                ended = len(tokens) < longest
+                length = power(len(tokens) + ended, options.length_penalty) if options.width > 1 else 1.0
+                one.finish(0, tokens, score * length, len(tokens) + ended, ended)
+            yield one
+        for several in again.values():
+            yield from self._search(several, options)
+
+    def _translate_batch(
+        self, active: Sequence[ActiveRequest], options: SearchOptions, longest: int
+    ) -> Iterator[list[tuple[list[int], float]]]:
+        """Yield the tokens and scores of each request's hypotheses, in CTranslate2's order."""
+        forbidden = [[self._pieces[token] for token in phrase] for phrase in active[0].request.forbidden if phrase]
         results = self.load().translate_batch(
-            [[self._source[token] for token in request.source] for request in requests],
+            [[self._source[token] for token in one.request.source] for one in active],
             beam_size=options.width,
             num_hypotheses=options.n_best,
             length_penalty=options.length_penalty if options.width > 1 else 0.0,
@@ -165,33 +187,24 @@ class CTranslate2Engine:
             no_repeat_ngram_size=options.no_repeat_ngram_size,
             suppress_sequences=forbidden or None,
             max_input_length=0,
-            max_batch_size=self._parallelism.batch_size,
+            max_batch_size=self.parallelism.batch_size,
             use_vmap=self._shortlist is not None,
             return_scores=True,
         )
-        for one, result in zip(active, results, strict=True):
-            for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-                tokens = [self._target[piece] for piece in pieces]
-                ended = len(tokens) < one.max_length
-                length = power(len(tokens) + ended, options.length_penalty) if options.width > 1 else 1.0
-                one.finish(0, tokens, score * length, len(tokens) + ended, ended)
-            yield one.result().hypotheses if self._agrees(one, longest) else []
+        for result in results:
+            tokens = [[self._target[piece] for piece in pieces] for pieces in result.hypotheses]
+            yield list(zip(tokens, result.scores, strict=True))
 
-    def _agrees(self, active: ActiveRequest, longest: int) -> bool:
-        """Whether our search would have found the same.
-
-        A hypothesis that ended before its own maximum length would have ended with our search too, whatever the maximum
-        of the batch was.
-        """
+    def _is_plain(self, active: ActiveRequest) -> bool:
+        """Whether no hypothesis has a token that our search never writes."""
         framing = {self._specials.pad, self._specials.start}
-        may_be_cut = active.options.width == 1 and active.max_length == longest
-        return all((one.ended or may_be_cut) and framing.isdisjoint(one.tokens) for one in active.hypotheses)
+        return all(framing.isdisjoint(one.tokens) for one in active.hypotheses)
 
 
 def _group_alike(requests: Sequence[Request]) -> Iterator[tuple[SearchOptions, list[Request]]]:
     """Group requests with the same options and forbidden phrases; their maximum lengths may differ."""
-    groups: dict[tuple[int, str], list[Request]] = {}
-    for request in requests:  # the lines of one call share one options object
-        groups.setdefault((id(request.options), repr(request.forbidden)), []).append(request)
+    groups: dict[tuple[SearchOptions, str], list[Request]] = {}
+    for request in requests:
+        groups.setdefault((request.options, repr(request.forbidden)), []).append(request)
     for group in groups.values():
         yield group[0].options, group

@@ -92,6 +92,7 @@ def calibrate_job(
         apply_parallelism(job, best.parallelism)
         if ctranslate2:
             engine.load()
+    engine.fallbacks = 0  # trials do not count
     return best
 
 

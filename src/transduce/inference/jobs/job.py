@@ -80,6 +80,7 @@ class JobOptions:
     """Whether the document gives the target language of each text."""
     engine: EngineName = "auto"
     quantization: Quantization = "float32"
+    """Of either engine; with `auto` and int8, CTranslate2 if it is installed and supports the model."""
     workers: int | None = None
     """Workers of CTranslate2; None takes what is fastest."""
     threads: int | None = None
@@ -117,9 +118,12 @@ class TranslationJob:
         if not options.has_languages:
             translator.languages.prefix()  # check before anything is read or written
         on_cpu = all(parameter.device.type == "cpu" for parameter in translator.model.parameters())
-        translator.use(options.engine if on_cpu else "torch", options.quantization)
+        engine = options.engine if on_cpu else "torch"
+        if engine == "auto" and options.quantization != "float32" and translator.engine.supports_ctranslate2:
+            engine = "ctranslate2"  # translations differ slightly either way
+        translator.use(engine, options.quantization)
         job = cls(translator, options, options.resolve(translator))
-        return job._with_nearest_search() if options.engine == "ctranslate2" else job
+        return job._with_nearest_search() if engine == "ctranslate2" else job
 
     def _with_nearest_search(self) -> TranslationJob:
         """Return the job with the beam search of CTranslate2, if only that keeps CTranslate2 from taking it.

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transduce.errors import TransduceError
+from transduce.errors import TransduceError, as_exception
 from transduce.inference.search.active_request import ActiveRequest
 from transduce.inference.search.options import Request
 from transduce.inference.search.strategy import STRATEGIES, SearchKey, Selection, StepScores
@@ -34,8 +34,8 @@ class BatchGroup:
     """Requests that are stepped together, each at its own position.
 
     A finished request leaves its place in the decoding state, and an arrival takes it over: neither copies the caches
-    of the others. Places that stay idle cost a row of every step; when they have cost as much as a copy, the state is
-    copied without them.
+    of the others. Places that stay idle cost a row of every step. While requests arrive, places are kept for the next
+    ones for some steps; otherwise the state is copied without them when they have cost as much as a copy.
     """
 
     def __init__(self, model: AnyTransducer, specials: Specials, key: SearchKey, isolated: bool = False) -> None:
@@ -50,6 +50,8 @@ class BatchGroup:
         """The sentence of the state that each request has."""
         self._idle_rows = 0
         """Rows of idle places, added up over the steps since the last copy."""
+        self._steps_alone = MAX_IDLE_STEPS
+        """Steps since requests joined those that were there."""
         self.device = model.output.weight.device
         self.last_BW = torch.empty(0, self.width, dtype=torch.long, device=self.device)
         self.score_BW = torch.empty(0, self.width, device=self.device)
@@ -186,8 +188,8 @@ class BatchGroup:
                         whole = active.progress[beam].is_whole  # one that lacks a phrase ranks below all that have it
                         active.finish(beam, tokens, score, len(tokens), ended=whole)
                         self.score_BW[index, beam] = -torch.inf
-            except Exception as error:  # the caller's function failed: its request fails, and no other
-                errors[index] = error
+            except BaseException as error:  # the caller's function failed: its request fails, and no other
+                errors[index] = as_exception(error)
         return errors
 
     def _done(self, errors: dict[int, Exception]) -> list[bool]:
@@ -234,8 +236,8 @@ class BatchGroup:
         index_B = torch.tensor(kept, device=self.device)
         places = [self._places[index] for index in kept]
         if len(kept) < len(self.requests):
-            left = sorted(set(self._places) - set(places))
-            self.state.release(torch.tensor(left, device=self.device))
+            idle = sorted(set(range(self._sentences)) - set(places))  # those that were idle have advanced meanwhile
+            self.state.release(torch.tensor(idle, device=self.device))
             self._places = places
             self.requests = [self.requests[index] for index in kept]
             self.last_BW, self.score_BW = self.last_BW[index_B], self.score_BW[index_B]
@@ -243,7 +245,10 @@ class BatchGroup:
             if self.shortlist is not None:
                 self.shortlist.keep(index_B, self.requests)
         self._idle_rows += self._idle
-        limit = min(len(kept) // 2, MAX_IDLE_STEPS * self._idle)
+        self._steps_alone += 1
+        limit = MAX_IDLE_STEPS * self._idle
+        if self._steps_alone > MAX_IDLE_STEPS or 4 * self._idle > len(kept):
+            limit = min(len(kept) // 2, limit)
         self._select_rows(parents[index_B], compact=self._idle > 0 and self._idle_rows >= limit)
 
     def _select_rows(self, parent_BW: Tensor, compact: bool) -> None:
@@ -268,7 +273,10 @@ class BatchGroup:
         if self.state is None:
             self.state, self._places = state, list(range(count))
             return
-        idle = sorted(set(range(self._sentences)) - set(self._places))[:count]
+        self._steps_alone = 0
+        idle = sorted(set(range(self._sentences)) - set(self._places))
+        self._idle_rows = 0 if len(idle) <= count else self._idle_rows
+        idle = idle[:count]
         if idle:
             first = torch.arange(len(idle), device=self.device)
             part = state if len(idle) == count else state.select(rows_of(first, self.width))

@@ -208,6 +208,10 @@ class Hypothesis:
     """Whether it ended by itself, or at a stop string; False if the maximum length cut it off."""
 
 
+StreamStep = tuple[list[int], Hypothesis | None]
+"""Tokens that no later one can change; at the end of a stream with the best hypothesis, whose tokens they are."""
+
+
 @dataclass(frozen=True)
 class Result:
     """A finished request."""

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import torch
 
+from transduce.errors import as_exception
 from transduce.inference.alignment import observed_twin
 from transduce.inference.padding import source_batch
 from transduce.inference.search.active_request import ActiveRequest
@@ -98,7 +99,8 @@ class Search:
                 tokens_BS, allowed_BS = source_batch([request.source for request in batch], self.source, device)
                 state = self.model.start(self.model.encode(tokens_BS, allowed_BS), key.width)
                 group.add([ActiveRequest.of(request, self.target, limit) for request in batch], state)
-            except Exception as error:
+            except BaseException as caught:
+                error = as_exception(caught)
                 if len(group.requests) == len(before):
                     self._restart(key, batch, error)
                     continue
@@ -113,7 +115,8 @@ class Search:
         """Step some groups; those with requests left go back to `self.groups`."""
         try:
             stepped = self.model.step_groups([group.next_tokens for group in groups], [group.state for group in groups])
-        except Exception as error:
+        except BaseException as caught:
+            error = as_exception(caught)
             for group in groups:
                 requests = [active.request for active in group.requests]
                 if len(groups) > 1:  # any of them may have failed
@@ -125,7 +128,8 @@ class Search:
         for group, (hidden_RD, state) in zip(groups, stepped, strict=True):
             try:
                 results += [self._result(active, error) for active, error in group.advance(hidden_RD, state)]
-            except Exception as error:
+            except BaseException as caught:
+                error = as_exception(caught)
                 self._restart(group.key, [active.request for active in group.requests], error)
                 continue
             if group.requests:
@@ -148,7 +152,8 @@ class Search:
             written = [hypothesis.tokens for hypothesis in active.hypotheses]
             try:
                 found = iter(coverage(self._observed, active.request.source, written, self.source, self.target))
-            except Exception as failure:
+            except BaseException as caught:
+                failure = as_exception(caught)
                 return active.result(failure)
             active.finished = [
                 [replace(one, score=one.score + strength * next(found)) for one in group] for group in active.finished

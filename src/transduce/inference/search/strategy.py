@@ -75,7 +75,12 @@ Strategy = Callable[[StepScores, int, Sequence[ActiveRequest]], Selection]
 
 def greedy(step: StepScores, end: int, _: Sequence[ActiveRequest] = ()) -> Selection:
     """Take the best token; there is one beam."""
-    best_B1, zero_B1, token_B1 = step.best(1)
+    if step.tokens.device.type == "cpu":  # numpy compares 16 numbers at a time, torch one
+        token_B1 = torch.from_numpy(step.tokens.numpy().argmax(axis=-1))
+        best_B1 = step.tokens.gather(2, token_B1[:, :, None])[:, :, 0] + step.beams
+        zero_B1 = torch.zeros_like(token_B1)
+    else:
+        best_B1, zero_B1, token_B1 = step.best(1)
     ended_B1 = token_B1 == end
     alive_B1 = best_B1.masked_fill(ended_B1, -torch.inf)
     return Selection(zero_B1, token_B1, alive_B1, zero_B1, best_B1, ended_B1)

@@ -9,6 +9,7 @@ to a fifth of float32. The float32 weights stay in memory, for gradients and oth
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal, Self
 
 import torch
@@ -55,21 +56,37 @@ class Packed:
 
 
 class Int8Packed:
-    """xW' + b with both factors quantised to int8: W per output channel, x per row, symmetric around zero."""
+    """xW' + b with both factors quantised to int8: W per output channel, x per row, symmetric around zero.
+
+    Sums are exact integers, so a row does not depend on the rows around it. On a CPU with VNNI instructions W is
+    packed, too, and x is shifted by 128 to be unsigned, as these instructions need it.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
         self._quantize()
 
     def _quantize(self) -> None:
-        self._integers, self._scale = _quantized(self._weight)
+        integers, scale = _quantized(self._weight)
+        self._scale, self._zero = scale.flatten(), torch.zeros(len(scale), dtype=torch.long)
+        self._panels = torch.ops.onednn.qlinear_prepack(integers, None) if _has_vnni() else None
+        self._integers = integers if self._panels is None else None
         self._version = _version(self._weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
         if _version(self._weight) != self._version:
             self._quantize()
-        integers, scale = _quantized(rows)
-        product = torch._int_mm(integers, self._integers.t()).to(rows.dtype).mul_(scale).mul_(self._scale.t())
+        count = len(rows)
+        integers, scale = _quantized(rows, signed=self._integers is not None)
+        if _rounded(count) > count:
+            integers = F.pad(integers, (0, 0, 0, _rounded(count) - count))
+        if self._integers is not None:
+            product = torch._int_mm(integers, self._integers.t())[:count].to(rows.dtype).mul_(self._scale)
+        else:
+            product = torch.ops.onednn.qlinear_pointwise(
+                integers, 1.0, 128, self._panels, self._scale, self._zero, None, 1.0, 0, rows.dtype, "none", [], ""
+            )[:count]
+        product.mul_(scale)
         return product if self._bias is None else product.add_(self._bias)
 
 
@@ -123,8 +140,10 @@ class Freezable(nn.Module):
 def packed(weight: Tensor, bias: Tensor | None, precision: Precision = "float32") -> Packed | Int8Packed | None:
     """Return a packed product, or None where `F.linear` is as fast or packing is not supported."""
     if precision == "int8":
-        if not can_int8(weight.device):
+        if weight.device.type != "cpu":
             raise SettingsError(f"precision int8 needs a CPU, and this model is on {weight.device}; use float32")
+        if not can_int8(weight.device):
+            raise SettingsError("this build of PyTorch has no int8 products; use precision float32")
         return Int8Packed(weight, bias) if weight.numel() >= LARGE and weight.dtype == torch.float32 else None
     if precision != "float32":
         raise SettingsError(f"unknown precision '{precision}'; choose float32 or int8")
@@ -136,10 +155,23 @@ def can_int8(device: torch.device) -> bool:
     return device.type == "cpu" and hasattr(torch, "_int_mm")
 
 
-def _quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Round each row to integers of -127 … 127 and return them with the scale of each row.  (N K) -> (N K), (N 1)."""
+def _quantized(matrix: Tensor, signed: bool = True) -> tuple[Tensor, Tensor]:
+    """Round each row to integers of -127 … 127 and return them with the scale of each row.  (N K) -> (N K), (N 1).
+
+    Not `signed`, 128 is added to each.
+    """
     scale_N1 = (matrix.abs().amax(dim=1, keepdim=True) / 127).clamp(min=torch.finfo(matrix.dtype).tiny)
-    return (matrix / scale_N1).round_().to(torch.int8), scale_N1
+    rounded = (matrix / scale_N1).round_()
+    return rounded.to(torch.int8) if signed else rounded.add_(128).to(torch.uint8), scale_N1
+
+
+@cache
+def _has_vnni() -> bool:
+    """Whether unsigned by signed products are exact and fast here; without VNNI they may overflow 16 bits."""
+    try:
+        return bool(torch.cpu._is_vnni_supported()) and hasattr(torch.ops.onednn, "qlinear_pointwise")
+    except (AttributeError, RuntimeError):
+        return False
 
 
 def _version(weight: Tensor) -> int:

@@ -1,0 +1,234 @@
+"""A model in a process of its own, as a backend: jobs are sent as JSON lines, and the process is restarted if it ends.
+
+Messages to the process: its settings (first line); a job `{"id", "job", "client", "timeout", "stream"}`; the end of a
+job `{"id", "cancel"}`. Messages from it: `{"ready", "statistics"}` or `{"failed", "exit_code"}` once; `{"statistics"}`
+while it works; and of each job `{"id", "piece"}` as often as there is text, then one of `{"id", "result"}`,
+`{"id", "error"}` and `{"id", "cancelled"}`. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import os
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from transduce.config import Table
+from transduce.errors import TransduceError
+from transduce.serving.backend import BackendState, Statistics
+from transduce.serving.job import Job, JobError, ModelInfo, Result
+from transduce.serving.limits import Limits
+
+server_log = logging.getLogger("transduce.server")
+
+MAX_LINE = 1 << 27
+"""Bytes of the longest message."""
+GRACE = 2.0
+"""Seconds after a job's deadline until the process is no longer waited for."""
+BACKOFF = (0.5, 30.0)
+"""Seconds before the first restart, and at most; they double with each restart in a row."""
+STABLE = 60.0
+"""Seconds after which a process that ends is not counted as a restart in a row."""
+
+Engine = Literal["auto", "torch", "ctranslate2"]
+Precision = Literal["float32", "int8"]
+Inbox = asyncio.Queue[Table]
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How a model is run."""
+
+    folder: str
+    name: str
+    engine: Engine = "torch"
+    precision: Precision = "float32"
+    device: str = "cpu"
+    threads: int = 1
+    """Threads of PyTorch's operations, or workers of CTranslate2."""
+    max_queue_tokens: int = Limits.max_queue_tokens
+    max_active_rows: int = Limits.max_active_rows
+    max_requests: int = Limits.max_requests
+
+
+def available_cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class LoadError(TransduceError):
+    """A model that could not be loaded, with the exit code of the reason."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class ProcessBackend:
+    """One model; `start` loads it."""
+
+    info: ModelInfo
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._process: Process | None = None
+        self._jobs: dict[int, Inbox] = {}
+        self._numbers = itertools.count()
+        self._state: BackendState = "loading"
+        self._statistics, self._restarts = Statistics(), 0
+        self._supervision: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> BackendState:
+        """Whether it takes jobs."""
+        return self._state
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Load the model; raises LoadError."""
+        await self._spawn()
+        self._supervision = asyncio.create_task(self._supervise())
+
+    async def stop(self) -> None:
+        """End the process; the jobs that it has are not finished."""
+        self._state = "stopped"
+        if self._supervision is not None:
+            self._supervision.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._supervision
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        self._fail_all()
+
+    def statistics(self) -> Statistics:
+        """The newest counters."""
+        return replace(self._statistics, restarts=self._restarts)
+
+    async def run(self, job: Job, client: str, timeout: float) -> Result:
+        """Carry out a job; raises JobError."""
+        async with contextlib.aclosing(self._messages(job, client, timeout, streams=False)) as messages:
+            async for message in messages:
+                return _result(message)
+        raise AssertionError("a job ends with a result or an error")
+
+    async def stream(self, job: Job, client: str, timeout: float) -> AsyncGenerator[str | Result, None]:
+        """Carry out a job of one text and yield its text piece by piece, then the result; raises JobError."""
+        async with contextlib.aclosing(self._messages(job, client, timeout, streams=True)) as messages:
+            async for message in messages:
+                yield message["piece"] if "piece" in message else _result(message)
+
+    async def _messages(self, job: Job, client: str, timeout: float, streams: bool) -> AsyncGenerator[Table, None]:
+        """Send a job and yield the messages about it; closing the iterator cancels the job."""
+        if self._state != "ready":
+            raise JobError("unavailable", f"the model '{self.info.name}' is {self._state}", retry_after=2.0)
+        if len(self._jobs) >= self._settings.max_requests:
+            raise JobError("busy", f"{len(self._jobs):,} requests are in progress; try again later", retry_after=1.0)
+        number, inbox = next(self._numbers), Inbox()
+        self._jobs[number] = inbox
+        is_over = False
+        try:
+            async with asyncio.timeout(timeout + GRACE):
+                self._send(
+                    {
+                        "id": number,
+                        "job": job.model_dump(),
+                        "client": client,
+                        "timeout": timeout,
+                        "stream": streams,
+                    }
+                )
+                while not is_over:
+                    message = await inbox.get()
+                    is_over = "piece" not in message
+                    yield message
+        except TimeoutError:
+            raise JobError("deadline", "the model did not respond in time", retry_after=1.0) from None
+        finally:
+            if not is_over:
+                self._send({"id": number, "cancel": True})
+            del self._jobs[number]
+
+    def _send(self, message: Table) -> None:
+        process = self._process
+        if process is not None and process.stdin is not None and not process.stdin.is_closing():
+            process.stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    async def _spawn(self) -> None:
+        """Start the process and wait until the model is loaded."""
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "transduce.serving.worker"), stdin=PIPE, stdout=PIPE, limit=MAX_LINE
+        )
+        self._send(asdict(self._settings))
+        message = await self._receive(process)
+        if message is None or "failed" in message:
+            await process.wait()
+            reason = f"the process ended with code {process.returncode}" if message is None else message["failed"]
+            raise LoadError(reason, 1 if message is None else message["exit_code"])
+        self.info = ModelInfo.from_json(message["ready"])
+        self._statistics, self._state = Statistics(**message["statistics"]), "ready"
+
+    async def _receive(self, process: Process) -> Table | None:
+        """The next message of the process; None when it has ended."""
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        message: Table | None = json.loads(line) if line.endswith(b"\n") else None
+        return message
+
+    async def _supervise(self) -> None:
+        """Hand out messages; when the process ends, fail its jobs and start another."""
+        in_a_row = 0
+        while True:
+            assert self._process is not None
+            began = time.monotonic()
+            await self._hand_out(self._process)
+            code = await self._process.wait()
+            self._state = "restarting"
+            server_log.error("model %s: its process ended with code %s and is started again", self.info.name, code)
+            self._fail_all()
+            in_a_row = 0 if time.monotonic() - began > STABLE else in_a_row + 1
+            self._restarts += 1
+            while True:
+                await asyncio.sleep(min(BACKOFF[0] * 2 ** max(0, in_a_row - 1), BACKOFF[1]))
+                try:
+                    await self._spawn()
+                    break
+                except (LoadError, OSError) as error:
+                    in_a_row += 1
+                    server_log.error("model %s: cannot be loaded: %s", self.info.name, error)
+
+    async def _hand_out(self, process: Process) -> None:
+        """Pass messages to the jobs that wait for them, until the process ends."""
+        while (message := await self._receive(process)) is not None:
+            if "id" not in message:
+                self._statistics = Statistics(**message["statistics"])
+            elif (inbox := self._jobs.get(message["id"])) is not None:
+                inbox.put_nowait(message)
+
+    def _fail_all(self) -> None:
+        """End all jobs; which of them ended the process is not known."""
+        error = JobError("failed", "the model's process ended while it worked on this request; it is started again")
+        for inbox in self._jobs.values():
+            inbox.put_nowait({"error": error.to_json()})
+
+
+def _result(message: Table) -> Result:
+    """The result in the last message of a job; raises JobError if it failed."""
+    if "result" in message:
+        found: Result = message["result"]
+        return found
+    if "error" in message:
+        raise JobError.from_json(message["error"])
+    raise JobError("unavailable", "the request was cancelled", retry_after=1.0)

@@ -1,0 +1,173 @@
+"""The process of one model: jobs come as JSON lines on standard input, answers leave on standard output.
+
+It is started by `process.ProcessBackend`, which also describes the messages. A crash, a native one too, or running out
+of memory ends this process and not the server. It ends when its input does, also if the server was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from transduce.config import Table
+from transduce.errors import TransduceError, as_exception, one_line
+from transduce.serving.caller import CALLER, Caller
+from transduce.serving.job import JOB, Job, JobError
+from transduce.serving.loading import load_runner
+from transduce.serving.process import EngineSettings
+from transduce.serving.runner import Runner
+
+STATISTICS_INTERVAL = 0.25
+"""Seconds between two reports of counters."""
+
+
+class Channel:
+    """Writes messages, each on a line of its own, from any thread."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._lock = file, threading.Lock()
+
+    def send(self, message: Table) -> None:
+        """Write one message; if nobody reads any more, the process ends."""
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            try:
+                self._file.write(line)
+                self._file.flush()
+            except OSError:
+                os._exit(0)
+
+
+class Worker:
+    """Carries out jobs in threads; the schedulers of the runner let them share the model."""
+
+    def __init__(self, runner: Runner, channel: Channel, max_requests: int) -> None:
+        self._runner, self._channel = runner, channel
+        self._callers: dict[int, Caller] = {}
+        self._threads = ThreadPoolExecutor(max_requests, thread_name_prefix="job")
+
+    def receive(self, message: Table) -> None:
+        """Begin or cancel a job."""
+        number = message["id"]
+        if message.get("cancel"):
+            caller = self._callers.get(number)
+            if caller is not None:
+                caller.cancel()
+            return
+        caller = Caller(message["client"], time.monotonic() + message["timeout"])
+        self._callers[number] = caller
+        self._threads.submit(self._carry_out, number, caller, JOB.validate_python(message["job"]), message["stream"])
+
+    def _carry_out(self, number: int, caller: Caller, job: Job, streams: bool) -> None:
+        CALLER.set(caller)
+        try:
+            self._channel.send({"id": number, **self._answer(number, job, streams)})
+        except CancelledError:
+            self._channel.send({"id": number, "cancelled": True})
+        finally:
+            self._callers.pop(number, None)
+
+    def _answer(self, number: int, job: Job, streams: bool) -> Table:
+        """The last message about a job."""
+        try:
+            if not streams:
+                return {"result": self._runner.run(job)}
+            pieces = self._runner.stream(job)
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as end:
+                    return {"result": end.value}
+                self._channel.send({"id": number, "piece": piece})
+        except CancelledError:
+            raise
+        except BaseException as error:
+            return {"error": as_job_error(error).to_json()}
+
+    def statistics(self) -> Table:
+        """The counters of the engine and of this process."""
+        found = replace(self._runner.statistics(), resident_bytes=resident_bytes())
+        return asdict(found)
+
+    def report(self) -> None:
+        """Send the counters whenever they have changed; never returns."""
+        before: Any = None
+        while True:
+            now = self.statistics()
+            if now != before:
+                self._channel.send({"statistics": now})
+                before = now
+            time.sleep(STATISTICS_INTERVAL)
+
+
+def as_job_error(error: BaseException) -> JobError:
+    """What a client is told of an error: the message of an error that is meant for users, and no other."""
+    if isinstance(error, JobError):
+        return error
+    if isinstance(error, TransduceError):
+        return JobError("invalid", str(error))
+    failure = as_exception(error)
+    where = "out of memory" if isinstance(failure, MemoryError) else type(failure).__name__
+    print(f"a job failed: {where} in {_place(failure)}", file=sys.stderr, flush=True)
+    return JobError("failed", "the model failed on this request; others are not affected")
+
+
+def _place(error: BaseException) -> str:
+    """Where an error was raised, without its message: that may repeat a client's text."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return "unknown place" if at is None else f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process; 0 where the system does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def _end_process(arguments: threading.ExceptHookArgs) -> None:
+    """A scheduler must not die while jobs wait for it: the whole process ends, and the server starts another."""
+    threading.__excepthook__(arguments)
+    os._exit(70)
+
+
+def main() -> None:
+    """Load the model that the first line describes, then carry out jobs until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when to stop, also after Ctrl-C in a terminal
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.excepthook = _end_process
+    channel = Channel(os.fdopen(os.dup(1), "wb"))
+    os.dup2(2, 1)  # whatever a library prints must not be taken for a message
+    messages = os.fdopen(os.dup(0), "rb")
+    settings = EngineSettings(**json.loads(messages.readline()))
+    try:
+        runner, info = load_runner(settings)
+    except BaseException as error:
+        failure = as_exception(error)
+        code = failure.exit_code if isinstance(failure, TransduceError) else 1
+        message = (
+            str(failure) if isinstance(failure, TransduceError) else f"{type(failure).__name__}: {one_line(failure)}"
+        )
+        channel.send({"failed": message, "exit_code": code})
+        os._exit(1)
+    worker = Worker(runner, channel, settings.max_requests)
+    channel.send({"ready": info.to_json(), "statistics": worker.statistics()})
+    threading.Thread(target=worker.report, name="statistics", daemon=True).start()
+    for line in messages:
+        worker.receive(json.loads(line))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
