@@ -74,7 +74,7 @@ class SelectedEngine:
             raise SettingsError(f"PyTorch does not translate in {quantization}; choose float32 or int8")
         if engine == "ctranslate2":
             check_model(translation_rejection, self._contents.model)
-        precision: Precision = "int8" if quantization == "int8" else "float32"
+        precision: Precision = "int8" if (engine, quantization) == ("torch", "int8") else "float32"
         if precision != self._precision:
             with self.exclusive():
                 self._contents.transducer.freeze(precision)
