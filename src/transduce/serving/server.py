@@ -124,7 +124,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, _, _, _, address in dict.fromkeys(found):
-            one = socket.socket(family, socket.SOCK_STREAM)
+            # asyncio sets TCP_NODELAY only where the protocol is stated; without it every answer waits for 40 ms.
+            one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             sockets.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:

@@ -44,6 +44,15 @@ def test_requests_of_one_connection_are_answered_one_after_the_other() -> None:
         assert b"server:" not in answers.lower()
 
 
+def test_an_answer_in_two_writes_does_not_wait_for_an_acknowledgement() -> None:
+    with running(Front().app) as server, connect(server) as connection:
+        connection.sendall(raw_request(TEXT))
+        assert b"200 OK" in connection.recv(4096)
+        (accepted,) = server.server_state.connections
+        used = accepted.transport.get_extra_info("socket")
+        assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 DRIPS = {
     "nothing": (b"", b""),
     "header lines": (b"GET /health HTTP/1.1\r\n", b"X-Slow: 1\r\n"),
