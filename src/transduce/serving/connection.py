@@ -46,6 +46,23 @@ class ServerConfig(uvicorn.Config):
     max_connections = 1100
 
 
+class StrictParser(h11.Connection):
+    """h11's parser without the requests whose length two programs read differently (RFC 9112, section 6.1).
+
+    h11 reads such a body in chunks. A proxy that goes by Content-Length would take what follows for a part of the body,
+    and this server for another request: the connection must end, whatever the answer is.
+    """
+
+    def next_event(self) -> Any:
+        """Return the next event; raises RemoteProtocolError, upon which uvicorn answers 400 and closes."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            given = {name for name, _ in event.headers}
+            if b"transfer-encoding" in given and (b"content-length" in given or event.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("the length of the body is ambiguous")
+        return event
+
+
 class Connection(H11Protocol):
     """HTTP/1.1 with limits on time and on the number of connections."""
 
@@ -56,6 +73,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection; of those above the maximum, some are told so and the rest are closed."""
+        self.conn = StrictParser(h11.SERVER, MAX_HEADER_BYTES)
         super().connection_made(transport)
         most = self.config.max_connections
         if len(self.connections) > most + most // 4 + 1:
