@@ -18,8 +18,8 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from transduce.serving.operations import error_body
 from transduce.serving.security import SECURITY_HEADERS
 
-READ_SIZE = 1 << 16
-"""Bytes read from a connection at a time: what is read beyond a limit before reading stops."""
+READ_SIZE = 1 << 15
+"""Bytes read from a connection at a time. Twice as many are read beyond a limit before reading stops."""
 MAX_HEADER_BYTES = 1 << 14
 
 
@@ -84,8 +84,10 @@ class Connection(H11Protocol):
         self._header_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request."""
+        """Take bytes of a request; no more of a body is read until the application has taken these."""
         super().data_received(data)
+        if self.conn.their_state is h11.SEND_BODY and self.cycle.body:
+            self.flow.pause_reading()
         self._note_progress()
 
     def on_response_complete(self) -> None:

@@ -385,7 +385,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
 
 def _object(data: bytes, limits: Limits) -> Table:
     try:
-        value = load_json(data, limits.max_json_depth)
+        value = load_json(data, limits.max_json_depth, limits.max_json_values)
     except JsonError as error:
         raise RequestError(400, str(error)) from None
     if not isinstance(value, dict):

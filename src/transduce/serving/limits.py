@@ -11,6 +11,8 @@ class Limits:
 
     max_body_bytes: int = 1 << 20
     max_json_depth: int = 16
+    max_json_values: int = 10_000
+    """Strings and commas of a JSON body outside of its strings: a bound of the time that parsing takes."""
     max_texts: int = 128
     """Texts, prompts or inputs of one request."""
     max_characters: int = 50_000
