@@ -15,12 +15,15 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from transduce.serving.limits import Limits
 from transduce.serving.operations import error_body
 from transduce.serving.security import SECURITY_HEADERS
 
 READ_SIZE = 1 << 15
 """Bytes read from a connection at a time. Twice as many are read beyond a limit before reading stops."""
 MAX_HEADER_BYTES = 1 << 14
+LONG_QUIET = 1.0
+"""Seconds without a request after which a connection may be closed to make room for another."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class ServerConfig(uvicorn.Config):
     """uvicorn's configuration and what connections need besides."""
 
     timeouts = Timeouts()
-    max_connections = 1100
+    max_connections = Limits.max_connections
 
 
 class StrictParser(h11.Connection):
@@ -70,18 +73,25 @@ class Connection(H11Protocol):
     _header_since: float | None = None
     _body_since: float | None = None
     _write_since: float | None = None
+    _quiet_since: float | None = None
+    """Since when the connection has no complete request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; of those above the maximum, some are told so and the rest are closed."""
+        """Accept a connection. At the maximum, the one that has been quiet for longest is closed for it.
+
+        If there is none, some connections above the maximum are told so and the rest are closed.
+        """
         self.conn = StrictParser(h11.SERVER, MAX_HEADER_BYTES)
         super().connection_made(transport)
         most = self.config.max_connections
+        if len(self.connections) > most:
+            self._close_quietest()
         if len(self.connections) > most + most // 4 + 1:
             transport.abort()
         elif len(self.connections) > most:
             self.app_state = {**self.app_state, "overloaded": True}
         transport.max_size = READ_SIZE  # type: ignore[attr-defined]
-        self._header_since = self.loop.time()
+        self._header_since = self._quiet_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request; no more of a body is read until the application has taken these."""
@@ -129,6 +139,21 @@ class Connection(H11Protocol):
         in_body = state is h11.SEND_BODY
         self._header_since = (self._header_since or now) if in_header else None
         self._body_since = (self._body_since or now) if in_body else None
+        has_request = self.cycle is not None and not self.cycle.response_complete
+        self._quiet_since = None if has_request else self._quiet_since or now
+
+    def _close_quietest(self) -> None:
+        """Make room: clients that hold connections without requests must not keep the others out."""
+        before = self.loop.time() - LONG_QUIET
+        quiet = [
+            (one._quiet_since, place, one)
+            for place, one in enumerate(self.connections)
+            if isinstance(one, Connection) and one._quiet_since is not None and one._quiet_since < before
+        ]
+        if quiet:
+            quietest = min(quiet)[2]
+            quietest.transport.abort()
+            self.connections.discard(quietest)
 
     def _reject(self, status: int, message: str) -> None:
         """Answer without the application and close the connection."""

@@ -101,7 +101,7 @@ def _responses(api: Api, described: Operation, path: str, with_keys: bool) -> Ta
     schema: Table = {} if described.response is None else {"schema": {"$ref": _ref(described.response)}}
     content: Table = {described.media_type: schema}
     if described.stream:
-        content[EVENTS] = {"schema": {"type": "string"}}
+        content[EVENTS] = {}  # OpenAPI 3.1 has no schema for events
     responses: Table = {"200": {"description": "The response.", "content": content}}
     if path == "/ready":
         responses["503"] = {"description": "A model is loading, or the server stops.", "content": content}

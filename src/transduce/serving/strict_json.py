@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 from transduce.config import Table
 from transduce.errors import TransduceError, brief
 
-
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
 """Strings, brackets and commas: as many as there are values, or more."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")

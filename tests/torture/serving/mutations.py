@@ -18,7 +18,8 @@ VERSIONS = (
     b"HTTP/-1.1", b"HTTP/1,1", b"HTTPS/1.1", b"RTSP/1.0", b"HTTP/1.1\r\n X",
 )  # fmt: skip
 TARGETS = (
-    b"/", b"*", b"", b"//", b"/%", b"/%zz", b"/%00", b"/%ff%fe", b"/\xff\xfe\xfd", b"/\xc3\x28", b"/v1/translate%0d%0aX:1",
+    b"/", b"*", b"", b"//", b"/%", b"/%zz", b"/%00", b"/%ff%fe", b"/\xff\xfe\xfd", b"/\xc3\x28",
+    b"/v1/translate%0d%0aX:1",
     b"http://evil.com/v1/translate", b"http://localhost/v1/models", b"evil.com:443", b"/v1/models/\xf0\x9f\x98\x80",
     b"/v1/models/%F0%9F%98%80", b"/" + b"a" * 20_000, b"/" + b"a/" * 7_000, b"/v1/translate?" + b"a=b&" * 3_000,
     b"/translate?q=%ff&source=de&target=en", b"/translate?q", b"/translate?&&&=", b"/v2/translate?text=%u1234",
@@ -26,7 +27,8 @@ TARGETS = (
     b"/\0", b"/%2e%2e/%2e%2e/etc/passwd", b"/v1/translate\x0b", b"/health?" + b"%41" * 5_000,
 )  # fmt: skip
 LENGTHS = (
-    b"-1", b"+5", b"0x5", b"5 5", b"5,5", b"5, 6", b"", b" ", b"5\0", b"999999999999999999999999", b"1e3", b"5.0", b"NaN",
+    b"-1", b"+5", b"0x5", b"5 5", b"5,5", b"5, 6", b"", b" ", b"5\0", b"999999999999999999999999", b"1e3", b"5.0",
+    b"NaN",
     b"\xb2", b"0005", b"18446744073709551616", b"5;", b"'5'", b"05 ", b"\t5",
 )  # fmt: skip
 ENCODINGS = (
@@ -35,20 +37,25 @@ ENCODINGS = (
     b"chunked,", b",chunked", b"chu\nnked", b"chunked\r\nTransfer-Encoding: identity",
 )  # fmt: skip
 HEADERS = (
-    b"X\0: 1", b"X Y: 1", b"X : 1", b" X: 1", b": 1", b"X", b"X:\r\n folded", b"X: \xff\xfe", b"X: \x00", b"X: a\rb", b"",
+    b"X\0: 1", b"X Y: 1", b"X : 1", b" X: 1", b": 1", b"X", b"X:\r\n folded", b"X: \xff\xfe", b"X: \x00", b"X: a\rb",
+    b"",
     b"X: " + b"x" * 20_000, b"Host: evil.com", b"Host:", b"Expect: 100-continue", b"Expect: nonsense", b"Upgrade: h2c",
-    b"Connection: upgrade, close", b"Upgrade: websocket", b"Connection: \xff", b"Range: bytes=0-,0-,0-", b"Cookie: =;=;",
+    b"Connection: upgrade, close", b"Upgrade: websocket", b"Connection: \xff", b"Range: bytes=0-,0-,0-",
+    b"Cookie: =;=;",
     b"Content-Type: application/json; charset=utf-7", b"Content-Type: \xff/\xff", b"Content-Type: multipart/form-data",
     b"Content-Encoding: gzip", b"Content-Encoding: \xff", b"X-Forwarded-For: 1, \xff, ::", b"X-Forwarded-Proto: \0",
-    b"Authorization: \xff\xfe", b"Authorization: Bearer " + b"k" * 9_000, b"Authorization:", b"Origin: \xff", b"TE: trailers",
-    b"Trailer: Content-Length", b"Content-Length: 3", b"Transfer-Encoding: chunked", b"Sec-Fetch-Site: \xff", b"Via: 9.9 \0",
+    b"Authorization: \xff\xfe", b"Authorization: Bearer " + b"k" * 9_000, b"Authorization:", b"Origin: \xff",
+    b"TE: trailers",
+    b"Trailer: Content-Length", b"Content-Length: 3", b"Transfer-Encoding: chunked", b"Sec-Fetch-Site: \xff",
+    b"Via: 9.9 \0",
 )  # fmt: skip
 CHUNKS = (
     b"zz\r\nab\r\n0\r\n\r\n", b"-1\r\n\r\n", b"0x2\r\nab\r\n0\r\n\r\n", b"2;a=b\r\nab\r\n0\r\n\r\n", b"2\nab\n0\n\n",
     b"2 \r\nab\r\n0\r\n\r\n", b"2\r\nabcdef\r\n0\r\n\r\n", b"ffffffffffffffff\r\nab", b"fffffffffffffffff\r\nab",
     b"2;" + b"x" * 20_000 + b"\r\nab\r\n0\r\n\r\n", b"0\r\nX: 1\r\n\r\n", b"0\r\n" + b"X: 1\r\n" * 5_000 + b"\r\n",
     b"0\r\nX", b"1\r\n{\r\n" * 3_000, b"\r\n\r\n", b"", b"2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n",
-    b"2\r\n{}\r\n00000000000000000000\r\n\r\n", b"2\r\n{}0\r\n\r\n", b"+2\r\n{}\r\n0\r\n\r\n", b"2\r\r\n{}\r\n0\r\n\r\n",
+    b"2\r\n{}\r\n00000000000000000000\r\n\r\n", b"2\r\n{}0\r\n\r\n", b"+2\r\n{}\r\n0\r\n\r\n",
+    b"2\r\r\n{}\r\n0\r\n\r\n",
 )  # fmt: skip
 DEEP = 100_000
 JSONS = (
@@ -56,9 +63,11 @@ JSONS = (
     b'{"text": -Infinity}', b'{"text": "\xc3"}', b'{"text": "\\ud800"}', b'{"text": "\\u00"}', b'{"text": "\\x41"}',
     b'{"text": "a", "text": "b"}', b"[" * DEEP, b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP,
     b'{"text": ' + b"[" * DEEP + b"]" * DEEP + b"}", b'{"text": ' + b"9" * 100_000 + b"}", b'{"text": "a",}', b"'a'",
-    b'{"text": "' + b"\\u0000" * 1_000 + b'"}', b'{"text": "a\nb"}', b'{"text": "' + b"a" * 900_000 + b'"}', b"\r\n", b"#",
+    b'{"text": "' + b"\\u0000" * 1_000 + b'"}', b'{"text": "a\nb"}', b'{"text": "' + b"a" * 900_000 + b'"}', b"\r\n",
+    b"#",
     b'{"text": [' + b'"a",' * 100_000 + b'"a"]}', b'{"text": {"a": 1}}', b"{" + b'"a":1,' * 50_000 + b'"b":1}', b"NaN",
-    '{"text": "\ud83d"}'.encode("utf-8", "surrogatepass"), '{"text": "ä"}'.encode("utf-16"), b'{"text": "a"}' + b" " * 900_000,
+    '{"text": "\ud83d"}'.encode("utf-8", "surrogatepass"), '{"text": "ä"}'.encode("utf-16"),
+    b'{"text": "a"}' + b" " * 900_000,
 )  # fmt: skip
 
 
@@ -68,7 +77,8 @@ class Mutator:
     def __init__(self, target: Target, seed: int) -> None:
         self._target, self._draw = target, random.Random(seed)
         self._kinds: tuple[Callable[[], bytes], ...] = (
-            self._bytes, self._bytes, self._line, self._lengths, self._encodings, self._headers, self._chunks, self._json,
+            self._bytes, self._bytes, self._line, self._lengths, self._encodings, self._headers, self._chunks,
+            self._json,
             self._json, self._many_headers, self._spliced, self._noise,
         )  # fmt: skip
 
@@ -135,7 +145,9 @@ class Mutator:
         line, headers, body = self._parts()
         if self._draw.random() < 0.6:
             headers = [one for one in headers if not one.startswith(b"Content-Length")]
-        name = self._draw.choice((b"Transfer-Encoding", b"transfer-encoding", b"Transfer-Encoding ", b"Transfer_Encoding"))
+        name = self._draw.choice(
+            (b"Transfer-Encoding", b"transfer-encoding", b"Transfer-Encoding ", b"Transfer_Encoding")
+        )
         headers.append(name + b": " + self._draw.choice(ENCODINGS))
         chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
         inner = self._target.request("GET", "/metrics") if self._draw.random() < 0.5 else b""
@@ -170,5 +182,7 @@ class Mutator:
 
     def _noise(self) -> bytes:
         hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # a TLS ClientHello
-        begin = self._draw.choice((b"", hello, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n" * 50, b"SSH-2.0-x\r\n", b"\0"))
+        begin = self._draw.choice(
+            (b"", hello, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n" * 50, b"SSH-2.0-x\r\n", b"\0")
+        )
         return begin + self._draw.randbytes(self._draw.choice((0, 1, 100, 5_000)))

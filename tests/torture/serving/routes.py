@@ -29,7 +29,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/translate": {"q": "ein Hund", "source": "de", "target": "en"},
     "/detect": {"q": "ein Hund"},
 }
-"""The smallest request of each route that has a required parameter; names and languages are those of the fake models."""
+"""The smallest request of each route with a required parameter; names and languages are those of the fake models."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The server that is attacked: one over fake models in a process of its own, or any whose address is given.
 
-`TRANSDUCE_SERVER=127.0.0.1:8000 TRANSDUCE_SERVER_KEY=… pytest tests/torture/serving -m ''` attacks a server that runs on
-this machine already. Its process is found by its listening socket, for its memory and its open files.
+`TRANSDUCE_SERVER=127.0.0.1:8000 TRANSDUCE_SERVER_KEY=… pytest tests/torture/serving -m ''` attacks a server that runs
+on this machine already. Its process is found by its listening socket, for its memory and its open files.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ class Target:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)  # the system buffers by segments
         made.settimeout(timeout)
-        made.connect((self.host, self.port))
+        try:
+            made.connect((self.host, self.port))
+        except OSError:
+            made.close()
+            raise
         return made
 
     def request(
@@ -214,7 +218,7 @@ def listener(port: int) -> int:
     inodes = {f"socket:[{row[9]}]" for row in tcp_table() if row[3] == "0A" and int(row[1].split(":")[1], 16) == port}
     for folder in Path("/proc").glob("[0-9]*/fd"):
         with contextlib.suppress(OSError):
-            if any(os.readlink(one) in inodes for one in folder.iterdir()):
+            if any(str(one.readlink()) in inodes for one in folder.iterdir()):
                 return int(folder.parent.name)
     pytest.skip(f"no process of this user listens on port {port}; start the server on this machine")
 

@@ -13,24 +13,59 @@ from tests.torture.serving.target import Answer, Client, Target, percentile
 
 SPECIAL = [
     "</s>", "<s>", "<pad>", "<unk>", "<bos>", "<eos>", "<mask>", "[CLS]", "[SEP]", "[MASK]", "[PAD]", "<|endoftext|>",
-    "<|im_start|>", "▁", "<0x0A>", ">>de<<", ">>fr<< text", "__de__", "deu_Latn", "<2de>", "@@", "##ing", "{name}", "%s",
+    "<|im_start|>", "▁", "<0x0A>", ">>de<<", ">>fr<< text", "__de__", "deu_Latn", "<2de>", "@@", "##ing", "{name}",
+    "%s",
     "</s></s></s>", "a </s> b", "<pad>" * 100, "\u2581\u2581", "<extra_id_0>", ">>" * 1000, ">>" + "a" * 1000 + "<<",
 ]  # fmt: skip
 SPECIAL_SAMPLE = SPECIAL[:6]
 BLANKS = ["", " ", "\t", "\n", "\r\n", "\u00a0", "\u2028", "\u2029", "\u200b", "\ufeff", "\u3000", "\x0b\x0c", "\x85"]
 CONTROLS = [
-    "\0", "a\0b", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x7f", "\b\b\b", "\x9b31m", "\u202e gnp.exe", "\u2066a\u2069",
+    "\0", "a\0b", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x7f", "\b\b\b", "\x9b31m", "\u202e gnp.exe",
+    "\u2066a\u2069",
     "\u200f\u200e", "\ufffe", "\uffff", "\U0010ffff", "\ue000", "\u00ad" * 50, "\u206f", "\U000e0041\U000e0042",
 ]  # fmt: skip
-EMOJI = ["👨‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪🇫🇷", "👍🏿", "e\u0301", "\u0301", "Z" + "\u0335\u0321\u0489" * 300, "ﷺ", "ﬁ", "İ", "ß" * 100]
+EMOJI = [
+    "👨‍👩‍👧‍👦",
+    "🏳️‍🌈",
+    "🇩🇪🇫🇷",
+    "👍🏿",
+    "e\u0301",
+    "\u0301",
+    "Z" + "\u0335\u0321\u0489" * 300,
+    "ﷺ",
+    "ﬁ",
+    "İ",
+    "ß" * 100,
+]
 MARKUP = [
     "<script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "</script>", "<!--", "]]>", "{{7*7}}", "${7*7}",
-    "' OR 1=1 --", "; rm -rf /", "$(id)", "`id`", "../../etc/passwd", "%00", "%n%n%n%n", "\\", "\\u0000", '"', "data: x\n\n",
-    "\r\nX-Injected: 1\r\n\r\n", "file:///etc/passwd", "http://169.254.169.254/", "(a+)+$", "a" * 30 + "!", "\\\\host\\share",
+    "' OR 1=1 --", "; rm -rf /", "$(id)", "`id`", "../../etc/passwd", "%00", "%n%n%n%n", "\\", "\\u0000", '"',
+    "data: x\n\n",
+    "\r\nX-Injected: 1\r\n\r\n", "file:///etc/passwd", "http://169.254.169.254/", "(a+)+$", "a" * 30 + "!",
+    "\\\\host\\share",
 ]  # fmt: skip
-LONG = ["a" * 49_999, "ab " * 16_000, "." * 40_000, "\n" * 40_000, "😀" * 12_000, "a.\n" * 16_000, "«" * 45_000, "Dr. " * 10_000]
+LONG = [
+    "a" * 49_999,
+    "ab " * 16_000,
+    "." * 40_000,
+    "\n" * 40_000,
+    "😀" * 12_000,
+    "a.\n" * 16_000,
+    "«" * 45_000,
+    "Dr. " * 10_000,
+]
 TOO_LONG = ["a" * 1_000_000, " " * 1_000_000, "中" * 300_000, "\0" * 60_000]
-NO_TEXT = [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc0\xaf", b"a\xfe", b"\\ud800", b"\\udfff\\ud800", b"\\x00"]
+NO_TEXT = [
+    b"\xff",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\xf5\x80\x80\x80",
+    b"\xc0\xaf",
+    b"a\xfe",
+    b"\\ud800",
+    b"\\udfff\\ud800",
+    b"\\x00",
+]
 """Bytes inside the quotes of a JSON string that are no text: bad UTF-8, half a surrogate pair, an unknown escape."""
 
 
@@ -130,7 +165,19 @@ def test_what_is_no_text_is_rejected(target: Target) -> None:
 
 
 def test_hostile_texts_in_forms_queries_and_paths(target: Target) -> None:
-    spelled = ("%00", "%ff", "%ed%a0%80", "%F0%9F%98%80", "%3C/s%3E", "%u1234", "%", "%zz", "+", "%0d%0aX:1", "a" * 3000)
+    spelled = (
+        "%00",
+        "%ff",
+        "%ed%a0%80",
+        "%F0%9F%98%80",
+        "%3C/s%3E",
+        "%u1234",
+        "%",
+        "%zz",
+        "+",
+        "%0d%0aX:1",
+        "a" * 3000,
+    )
     with Client(target) as client:
         for text in spelled:
             fields = f"source=de&target=en&q={text}"

@@ -29,7 +29,20 @@ CAPS = {
 """Numbers that work or memory grow with, and the server's limit of each; OpenAPI's maximum bounds the others."""
 UNBOUNDED = {"seed", "dimensions"}
 """Numbers that nothing grows with; the model's own dimension is the only one that is accepted."""
-NEVER = [str(2**63), str(2**64), "1" + "0" * 400, "NaN", "Infinity", "-Infinity", "1e308", "-1e308", '"1"', "true", "[1]", "{}"]
+NEVER = [
+    str(2**63),
+    str(2**64),
+    "1" + "0" * 400,
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e308",
+    "-1e308",
+    '"1"',
+    "true",
+    "[1]",
+    "{}",
+]
 """No number of any route may be one of these; 2^63 is no seed either."""
 RSS_GROWTH = 5 << 20
 
@@ -127,7 +140,10 @@ def long_lists() -> list[tuple[str, dict[str, Any]]]:
             ("/v1/chat/completions", {"model": "de-en", "messages": [message] * (LIMITS.max_terms + extra)}),
             (
                 "/v1/chat/completions",
-                {"model": "de-en", "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * len(terms)}]},
+                {
+                    "model": "de-en",
+                    "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * len(terms)}],
+                },
             ),
             ("/v1/chat/completions", {"model": "de-en", "messages": [message], "stop": ["a"] * (4 + extra)}),
             ("/v1/embeddings", {"model": "bert", "input": texts}),

@@ -15,7 +15,9 @@ from tests.torture.serving.routes import Document, encode
 from tests.torture.serving.target import Client, Target, percentile
 
 NUMBERS = (-1, 0, 1, 2**31, 2**63, -(2**63), 10**30, 1e308, 5e-324, 0.5, -0.0)
-TEXTS = st.text(max_size=30) | st.sampled_from(["", " ", "\0", "</s>", "<pad>", "a" * 300, "\r\n\r\n", "nan", "true", "1"])
+TEXTS = st.text(max_size=30) | st.sampled_from(
+    ["", " ", "\0", "</s>", "<pad>", "a" * 300, "\r\n\r\n", "nan", "true", "1"]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.sampled_from(NUMBERS) | st.integers() | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),

@@ -10,17 +10,42 @@ from tests.torture.serving.target import ROOT, Client, Target, percentile
 
 PAGES = {"/docs": "docs.html", "/docs.css": "docs.css", "/docs.js": "docs.js"}
 FOLDER = ROOT / "src" / "transduce" / "serving" / "page"
-STARTS = ("", "/docs", "/docs.js", "/docs.css", "/page", "/static", "/docs/page", "/.", "/v1/models", "/openapi.json", "/docs%00")
+STARTS = (
+    "",
+    "/docs",
+    "/docs.js",
+    "/docs.css",
+    "/page",
+    "/static",
+    "/docs/page",
+    "/.",
+    "/v1/models",
+    "/openapi.json",
+    "/docs%00",
+)
 UP = (
-    "..", "../", "%2e%2e", "%2e%2e%2f", "..%2f", "%252e%252e%252f", "..%5c", "..\\", "%c0%ae%c0%ae", "%c0%ae%c0%ae%c0%af",
-    "....//", "..;/", "..%00/", "%uff0e%uff0e", "%e2%80%a5", ".%2e", "%2e.", "..%c0%af", "..%ef%bc%8f", "/..", "//..//", "./../",
+    "..", "../", "%2e%2e", "%2e%2e%2f", "..%2f", "%252e%252e%252f", "..%5c", "..\\", "%c0%ae%c0%ae",
+    "%c0%ae%c0%ae%c0%af",
+    "....//", "..;/", "..%00/", "%uff0e%uff0e", "%e2%80%a5", ".%2e", "%2e.", "..%c0%af", "..%ef%bc%8f", "/..",
+    "//..//", "./../",
     "..%252f", "..%255c", ".../", "..%09/", "..%0d/", "~/", "%7e/", "..%u2215",
 )  # fmt: skip
 GOALS = (
-    "etc/passwd", "etc/hostname", "proc/self/environ", "proc/self/cmdline", "app.py", "security.py", "docs.html", "page/docs.html",
-    "page-secret", "page.bak", "page", ".git/config", "C:/Windows/win.ini", "pyproject.toml", "src/transduce/serving/app.py",
+    "etc/passwd", "etc/hostname", "proc/self/environ", "proc/self/cmdline", "app.py", "security.py", "docs.html",
+    "page/docs.html",
+    "page-secret", "page.bak", "page", ".git/config", "C:/Windows/win.ini", "pyproject.toml",
+    "src/transduce/serving/app.py",
 )  # fmt: skip
-CANARIES = (b"root:", b"PATH=", b"def create_app", b"[project]", b"import ", b"repositoryformatversion", b"server_process", b"<html")
+CANARIES = (
+    b"root:",
+    b"PATH=",
+    b"def create_app",
+    b"[project]",
+    b"import ",
+    b"repositoryformatversion",
+    b"server_process",
+    b"<html",
+)
 """Parts of files that the paths above aim at."""
 
 
@@ -64,7 +89,8 @@ def ranges(size: int) -> list[str]:
     parts = [f"{start}-{start}" for start in range(size)]
     return [
         "bytes=" + ",".join(parts), "bytes=" + ",".join(["0-"] * size), "bytes=" + ",".join(["-1"] * size), "bytes=0-0",
-        "bytes=" + "," * size, "bytes=-99999999999999999999", "bytes=99999999999999999999-", "bytes=0-99999999999999999999",
+        "bytes=" + "," * size, "bytes=-99999999999999999999", "bytes=99999999999999999999-",
+        "bytes=0-99999999999999999999",
         "bytes=5-1", "bytes=a-b", "bytes=", "items=0-1", "bytes=--1", "bytes=0-0,-0,", "bytes=1.5-2",
     ]  # fmt: skip
 
