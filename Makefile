@@ -52,7 +52,7 @@ learn: .venv/.developer ## Train every model until it reaches a bound (minutes)
 real-weights: .venv/.developer .weights ## Import public models (190 MB) and compare with the programs that made them (minutes)
 	@$(BIN)/pytest tests/real -m long --timeout=1200
 
-torture: .venv/.developer ## Kill, damage and starve training runs; all must end with the same bits. Attack the server (a quarter of an hour)
+torture: .venv/.developer ## Kill, damage and starve training runs; all must end with the same bits; attack the server (half an hour)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
 
 .venv/.fuzz: .venv/.developer

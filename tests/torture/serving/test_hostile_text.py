@@ -148,7 +148,6 @@ def test_hostile_texts_are_texts(size: int, target: Target, tally: Tally) -> Non
                     assert first.json()["translations"][0]["text"] == text.upper(), text[:80]
             if target.is_fake and text in SPECIAL:
                 assert client.post("/v1/translate", {"text": text}).status == 200, text
-    assert max(seconds) <= 2.0
     note = f", twice each, p99 {percentile(seconds, 0.99):.1f} ms, longest {1000 * max(seconds):.0f} ms"
     tally(f"hostile texts in {len(routes(''))} places of the routes", sent, note)
 

@@ -109,7 +109,7 @@ def test_sigterm_under_load(size: int, own_server: None, tmp_path: Path, tally: 
                 assert is_whole(body, answer), answer
                 latest_start = max(latest_start, sent - signalled)
                 last = max(last, received - signalled)
-        assert latest_start < NO_NEW_WORK, "work that was sent later was done"
+        assert latest_start < NO_NEW_WORK, "what was sent later was done"
         in_flight = [one for one in load.answers if one[0] < signalled < one[1] and one[3].status == 200]
         assert in_flight, "nothing was running at the signal"
         answered += len(in_flight)
