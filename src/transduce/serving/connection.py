@@ -96,7 +96,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request; no more of a body is read until the application has taken these."""
         super().data_received(data)
-        if self.conn.their_state is h11.SEND_BODY and self.cycle.body:
+        if self.conn.their_state is h11.SEND_BODY and self.cycle is not None and self.cycle.body:
             self.flow.pause_reading()
         self._note_progress()
 
