@@ -30,7 +30,7 @@ LONG_QUIET = 1.0
 class Timeouts:
     """Seconds that clients have; a little below 15, 30, 30 and 60, within which connections are closed."""
 
-    header: float = 14.5
+    header: float = 14.0
     """To send a complete header."""
     body: float = 29.0
     """To send the body."""
@@ -104,6 +104,11 @@ class Connection(H11Protocol):
         """Go on with the next request of the connection."""
         super().on_response_complete()
         self._note_progress()
+
+    def pause_writing(self) -> None:
+        """Note since when the client does not read; a tick of a busy server comes seconds later."""
+        super().pause_writing()
+        self._write_since = self._write_since or self.loop.time()
 
     def shutdown(self) -> None:
         """Close the connection once it has nothing to finish."""

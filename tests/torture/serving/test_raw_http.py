@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 
 import pytest
 
 from tests.torture.example import Tally, sizes
 from tests.torture.serving.mutations import Mutator
-from tests.torture.serving.target import Target
+from tests.torture.serving.routes import BODIES
+from tests.torture.serving.target import Client, Target
 
 PROBE_EVERY = 100
 PATIENCE = 0.3
@@ -51,6 +53,14 @@ def test_mutated_requests_harm_nobody(size: int, target: Target, tally: Tally) -
     assert {b"200", b"400", b"422"} <= statuses.keys(), "the mutations must reach the parser, the guard and the routes"
     counts = ", ".join(f"{status.decode()}: {number:,}" for status, number in sorted(statuses.items()))
     tally("mutated requests, a probe after every 100 is served", size, f", {counts}")
+
+
+def test_nesting_of_any_depth_is_rejected(target: Target) -> None:
+    with Client(target) as client:
+        for depth, path in itertools.product((17, 100, 900, 1_100, 5_000, 100_000), BODIES):
+            for value in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth, "[" * depth):
+                answer = client.send("POST", path, f'{{"x": {value}}}'.encode())
+                assert answer.status == 400, (depth, path, answer)
 
 
 HIDDEN = "GET /v1/models HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\n\r\n"

@@ -29,7 +29,7 @@ def test_schemathesis_finds_nothing(target: Target, tmp_path: Path, tally: Tally
     url = f"http://{target.host}:{target.port}/openapi.json"
     command = [
         sys.executable, "-m", "schemathesis.cli", "run", url, "--seed", "17", "--phases", "examples,coverage,fuzzing",
-        "--mode", "all", "--max-examples", "340", "--checks", CHECKS, "--generation-allow-x00", "true", "--no-color",
+        "--mode", "all", "--max-examples", "400", "--checks", CHECKS, "--generation-allow-x00", "true", "--no-color",
         "--generation-database", "none", "--continue-on-failure", "--report-ndjson-path", str(report),
         "--suppress-health-check", "all",
     ]  # fmt: skip

@@ -144,20 +144,20 @@ def test_too_many_connections_are_told_to_try_again_later() -> None:
 
 def test_connections_without_a_request_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The quietest goes first, whether it has sent nothing, half a header, or a request long ago; none that works."""
-    monkeypatch.setattr("transduce.serving.connection.LONG_QUIET", 0.1)
+    monkeypatch.setattr("transduce.serving.connection.LONG_QUIET", 0.5)
     limits = Limits(max_connections=4)
     front = Front(limits=limits)
     with running(front.app, limits=limits) as server, contextlib.ExitStack() as stack:
         working, idle, dripping, silent = (stack.enter_context(connect(server)) for _ in range(4))
-        front.translator.delay = 1.0
+        front.translator.delay = 3.0
         working.sendall(raw_request(TEXT))
         idle.sendall(raw_request(method="GET", path="/health"))
         assert b"200 OK" in idle.recv(4096)
         dripping.sendall(b"GET /health HTTP/1.1\r\n")
         wait_until(lambda: len(server.server_state.connections) == 4)
-        time.sleep(0.3)
-        others = [stack.enter_context(connect(server)) for _ in range(3)]
-        for other in others:
+        time.sleep(0.7)
+        for _ in range(3):
+            other = stack.enter_context(connect(server))
             other.sendall(raw_request(method="GET", path="/health"))
             assert b"200 OK" in other.recv(4096)
         for quiet in (idle, dripping, silent):
