@@ -172,6 +172,7 @@ def origins(target: Target) -> list[str]:
     names = (
         "evil.com", f"evil.com:{target.port}", f"{own}.evil.com", f"evil.com/{own}", f"evil.com#{own}",
         f"evil.com?{own}",
+        f"{target.host}.evil.com:{target.port}", f"{target.host}:{target.port - 1}",
         f"{own}@evil.com", f"evil.com\\{own}", f"evil-{own}", f"{own}/", f"{own}/x", f"{own}0",
     )  # fmt: skip
     made = [f"{scheme}://{name}" for scheme, name in itertools.product(schemes, names)]
