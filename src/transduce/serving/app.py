@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 
 from transduce.serving import operations
 from transduce.serving.api import deepl, libretranslate, openai, translate
-from transduce.serving.http import Api, Keys
+from transduce.serving.http import Api, Keys, LargeBodies
 from transduce.serving.metrics import Metrics
 from transduce.serving.middleware import RequestMiddleware, RouteTable, render_http_exception
 from transduce.serving.openapi import document
@@ -35,5 +35,6 @@ def create_app(service: Service, settings: ServerSettings) -> Starlette:
     )
     app.router.redirect_slashes = False  # a redirect would repeat the Host header
     app.state.keys, app.state.metrics, app.state.stopping = keys, metrics, False
+    app.state.large_bodies = LargeBodies()
     app.state.document = functools.cache(lambda: document(routes, with_keys=keys.required))
     return app

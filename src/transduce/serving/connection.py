@@ -15,19 +15,22 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from transduce.serving.limits import Limits
 from transduce.serving.operations import error_body
 from transduce.serving.security import SECURITY_HEADERS
 
-READ_SIZE = 1 << 16
-"""Bytes read from a connection at a time: what is read beyond a limit before reading stops."""
+READ_SIZE = 1 << 15
+"""Bytes read from a connection at a time. Twice as many are read beyond a limit before reading stops."""
 MAX_HEADER_BYTES = 1 << 14
+LONG_QUIET = 1.0
+"""Seconds without a request after which a connection may be closed to make room for another."""
 
 
 @dataclass(frozen=True)
 class Timeouts:
     """Seconds that clients have; a little below 15, 30, 30 and 60, within which connections are closed."""
 
-    header: float = 14.5
+    header: float = 14.0
     """To send a complete header."""
     body: float = 29.0
     """To send the body."""
@@ -43,7 +46,24 @@ class ServerConfig(uvicorn.Config):
     """uvicorn's configuration and what connections need besides."""
 
     timeouts = Timeouts()
-    max_connections = 1100
+    max_connections = Limits.max_connections
+
+
+class StrictParser(h11.Connection):
+    """h11's parser without the requests whose length two programs read differently (RFC 9112, section 6.1).
+
+    h11 reads such a body in chunks. A proxy that goes by Content-Length would take what follows for a part of the body,
+    and this server for another request: the connection must end, whatever the answer is.
+    """
+
+    def next_event(self) -> Any:
+        """Return the next event; raises RemoteProtocolError, upon which uvicorn answers 400 and closes."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            given = {name for name, _ in event.headers}
+            if b"transfer-encoding" in given and (b"content-length" in given or event.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("the length of the body is ambiguous")
+        return event
 
 
 class Connection(H11Protocol):
@@ -53,27 +73,42 @@ class Connection(H11Protocol):
     _header_since: float | None = None
     _body_since: float | None = None
     _write_since: float | None = None
+    _quiet_since: float | None = None
+    """Since when the connection has no complete request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; of those above the maximum, some are told so and the rest are closed."""
+        """Accept a connection. At the maximum, the one that has been quiet for longest is closed for it.
+
+        If there is none, some connections above the maximum are told so and the rest are closed.
+        """
+        self.conn = StrictParser(h11.SERVER, MAX_HEADER_BYTES)
         super().connection_made(transport)
         most = self.config.max_connections
+        if len(self.connections) > most:
+            self._close_quietest()
         if len(self.connections) > most + most // 4 + 1:
             transport.abort()
         elif len(self.connections) > most:
             self.app_state = {**self.app_state, "overloaded": True}
         transport.max_size = READ_SIZE  # type: ignore[attr-defined]
-        self._header_since = self.loop.time()
+        self._header_since = self._quiet_since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request."""
+        """Take bytes of a request; no more of a body is read until the application has taken these."""
         super().data_received(data)
+        if self.conn.their_state is h11.SEND_BODY and self.cycle is not None and self.cycle.body:
+            self.flow.pause_reading()
         self._note_progress()
 
     def on_response_complete(self) -> None:
         """Go on with the next request of the connection."""
         super().on_response_complete()
         self._note_progress()
+
+    def pause_writing(self) -> None:
+        """Note since when the client does not read; a tick of a busy server comes seconds later."""
+        super().pause_writing()
+        self._write_since = self._write_since or self.loop.time()
 
     def shutdown(self) -> None:
         """Close the connection once it has nothing to finish."""
@@ -109,6 +144,21 @@ class Connection(H11Protocol):
         in_body = state is h11.SEND_BODY
         self._header_since = (self._header_since or now) if in_header else None
         self._body_since = (self._body_since or now) if in_body else None
+        has_request = self.cycle is not None and not self.cycle.response_complete
+        self._quiet_since = None if has_request else self._quiet_since or now
+
+    def _close_quietest(self) -> None:
+        """Make room: clients that hold connections without requests must not keep the others out."""
+        before = self.loop.time() - LONG_QUIET
+        quiet = [
+            (one._quiet_since, place, one)
+            for place, one in enumerate(self.connections)
+            if isinstance(one, Connection) and one._quiet_since is not None and one._quiet_since < before
+        ]
+        if quiet:
+            quietest = min(quiet)[2]
+            quietest.transport.abort()
+            self.connections.discard(quietest)
 
     def _reject(self, status: int, message: str) -> None:
         """Answer without the application and close the connection."""

@@ -373,19 +373,39 @@ def _content_type(request: Request) -> str:
     return kind.strip() if all(value in ("utf-8", "utf8") for value in values) else ""
 
 
+SMALL_BODY = 1 << 16
+"""Bytes of a body that every connection may hold; of the larger ones, there is a limit for all together."""
+
+
+@dataclass
+class LargeBodies:
+    """Bytes that the large ones among the bodies hold while they arrive: slow clients must not fill the memory."""
+
+    held: int = 0
+
+
 async def _body(request: Request, limits: Limits) -> bytes:
-    """The whole body; never more than the limit is kept."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > limits.max_body_bytes:
-            raise RequestError(413, f"the body has more than {limits.max_body_bytes:,} bytes")
+    """The whole body; never more than the limits are kept."""
+    large: LargeBodies = getattr(request.app.state, "large_bodies", None) or LargeBodies()
+    data, counted = bytearray(), 0
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > limits.max_body_bytes:
+                raise RequestError(413, f"the body has more than {limits.max_body_bytes:,} bytes")
+            if len(data) > SMALL_BODY:
+                large.held += len(data) - counted
+                counted = len(data)
+                if large.held > limits.max_large_bodies_bytes:
+                    raise RequestError(503, "the server is reading too many large bodies", retry_after=1.0)
+    finally:
+        large.held -= counted
     return bytes(data)
 
 
 def _object(data: bytes, limits: Limits) -> Table:
     try:
-        value = load_json(data, limits.max_json_depth)
+        value = load_json(data, limits.max_json_depth, limits.max_json_values)
     except JsonError as error:
         raise RequestError(400, str(error)) from None
     if not isinstance(value, dict):

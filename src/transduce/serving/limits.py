@@ -10,7 +10,11 @@ class Limits:
     """What one request may ask for, and how much of everything a server holds at a time."""
 
     max_body_bytes: int = 1 << 20
+    max_large_bodies_bytes: int = 1 << 26
+    """Bytes of all bodies above 64 KiB that are arriving; smaller ones are bounded by the connections."""
     max_json_depth: int = 16
+    max_json_values: int = 10_000
+    """Strings and commas of a JSON body outside of its strings: a bound of the time that parsing takes."""
     max_texts: int = 128
     """Texts, prompts or inputs of one request."""
     max_characters: int = 50_000
@@ -29,4 +33,4 @@ class Limits:
     """Requests of one model that are in progress or waiting."""
     timeout: float = 60.0
     """Seconds after which a request is given up."""
-    max_connections: int = 1100
+    max_connections: int = 2048

@@ -91,7 +91,7 @@ class Metrics:
     def observe(self, record: Record, method: str, status: int, seconds: float) -> None:
         """Count one request that was answered, or that its client gave up (499)."""
         route = record.route or "other"
-        self._requests[route, method if method in METHODS else "other", status] += 1
+        self._requests[route, known_method(method), status] += 1
         if status >= 400:
             self._rejected[REASONS.get(status, "other")] += 1
         self._latency.setdefault(route, Histogram(SECONDS)).observe(seconds)
@@ -121,6 +121,11 @@ class Metrics:
             yield from _head(name, "histogram", meaning)
             for value, histogram in sorted(histograms.items()):
                 yield from histogram.lines(name, {label: value})
+
+
+def known_method(method: str) -> str:
+    """A method of HTTP, or "other": what a client makes up is text of its own, which neither log nor metrics have."""
+    return method if method in METHODS else "other"
 
 
 def _engine_lines(backends: Sequence[Backend]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from transduce.serving.exchange import Exchange
 from transduce.serving.http import Api, Record, RequestError, client_of
 from transduce.serving.job import JobError
-from transduce.serving.metrics import Metrics
+from transduce.serving.metrics import Metrics, known_method
 
 access_log = logging.getLogger("transduce.access")
 server_log = logging.getLogger("transduce.server")
@@ -94,7 +94,7 @@ class RequestMiddleware:
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "id": record.id,
-            "method": scope["method"][:16],
+            "method": known_method(scope["method"]),
             "route": record.route or "other",
             "status": status,
             "ms": round(seconds * 1000, 1),

@@ -20,6 +20,7 @@ JSON, FORM, EVENTS = "application/json", "application/x-www-form-urlencoded", "t
 
 ERRORS = {
     400: "The request is malformed.",
+    403: "The request comes from a page of another site.",
     413: "The body or its texts are too large.",
     415: "The content type or encoding of the body is not supported.",
     422: "A parameter is invalid, or would be ignored.",
@@ -28,7 +29,7 @@ ERRORS = {
     503: "The model is not ready, or the server stops; try again after Retry-After.",
     504: "The request took too long.",
 }
-"""Responses of every route that does work."""
+"""Responses of every operation that has parameters."""
 
 
 def document(routes: Sequence[tuple[Route, Api]], with_keys: bool) -> Table:
@@ -70,7 +71,7 @@ def _operation(route: Route, api: Api, method: str, path: str, with_keys: bool) 
         "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path)}",
         "tags": [api.name],
         "summary": " ".join(lines[0].split()),
-        "responses": _responses(api, described, path, method, with_keys),
+        "responses": _responses(api, described, path, with_keys),
     }
     if len(lines) > 1:
         operation["description"] = " ".join(lines[1].split())
@@ -96,21 +97,29 @@ def _request_body(described: Operation) -> Table:
     return {"required": not described.forms, "content": dict.fromkeys(kinds, content)}
 
 
-def _responses(api: Api, described: Operation, path: str, method: str, with_keys: bool) -> Table:
+def _responses(api: Api, described: Operation, path: str, with_keys: bool) -> Table:
     schema: Table = {} if described.response is None else {"schema": {"$ref": _ref(described.response)}}
     content: Table = {described.media_type: schema}
     if described.stream:
-        content[EVENTS] = {"schema": {"type": "string"}}
+        content[EVENTS] = {}  # OpenAPI 3.1 has no schema for events
     responses: Table = {"200": {"description": "The response.", "content": content}}
     if path == "/ready":
         responses["503"] = {"description": "A model is loading, or the server stops.", "content": content}
-    errors = dict(ERRORS) if method != "GET" else {}
+    errors = dict(ERRORS) if described.request is not None else {}
+    if "{" in path or _names_model(described):
+        errors[404] = "There is no such model."
     if with_keys and path not in OPEN_ROUTES:
-        errors[api.unauthorized] = "The key is missing or wrong."
+        errors[api.unauthorized] = " ".join(("The key is missing or wrong.", errors.get(api.unauthorized, ""))).strip()
     for status, meaning in sorted(errors.items()):
         schema = {"schema": {"$ref": REF.format(model=f"{api.name}Error")}}
         responses[str(status)] = {"description": meaning, "content": {JSON: schema}}
     return responses
+
+
+def _names_model(described: Operation) -> bool:
+    """Whether a request must name its model."""
+    field = None if described.request is None else described.request.model_fields.get("model")
+    return field is not None and field.is_required()
 
 
 def _path_parameter(name: str) -> Table:

@@ -34,7 +34,7 @@ class FakeBackend:
     """Translates to upper case, continues a prompt with "and so on", predicts "good", embeds as (1, 2, 3).
 
     `gate`: jobs wait for this event. `error`: every job raises it; with `error_after`, a stream after so many pieces.
-    `jobs`, `clients` and `cancelled` record what happened.
+    `jobs`, `clients` and `cancelled` record what happened; without `keeps_jobs` the first two stay empty.
     """
 
     def __init__(self, info: ModelInfo = TRANSLATOR) -> None:
@@ -44,6 +44,7 @@ class FakeBackend:
         self.error: BaseException | None = None
         self.error_after = 0
         self.delay = 0.0
+        self.keeps_jobs = True
         self.jobs: list[Job] = []
         self.clients: list[str] = []
         self.cancelled = 0
@@ -85,8 +86,9 @@ class FakeBackend:
 
     def _note(self, job: Job, client: str) -> None:
         self.running += 1
-        self.jobs.append(job)
-        self.clients.append(client)
+        if self.keeps_jobs:
+            self.jobs.append(job)
+            self.clients.append(client)
 
     async def _wait(self) -> None:
         try:

@@ -44,6 +44,15 @@ def test_requests_of_one_connection_are_answered_one_after_the_other() -> None:
         assert b"server:" not in answers.lower()
 
 
+def test_an_answer_in_two_writes_does_not_wait_for_an_acknowledgement() -> None:
+    with running(Front().app) as server, connect(server) as connection:
+        connection.sendall(raw_request(TEXT))
+        assert b"200 OK" in connection.recv(4096)
+        (accepted,) = server.server_state.connections
+        used = accepted.transport.get_extra_info("socket")
+        assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 DRIPS = {
     "nothing": (b"", b""),
     "header lines": (b"GET /health HTTP/1.1\r\n", b"X-Slow: 1\r\n"),
@@ -133,6 +142,29 @@ def test_too_many_connections_are_told_to_try_again_later() -> None:
         assert CLIENT.post(url(server), json={"text": "a"}).status_code == 200
 
 
+def test_connections_without_a_request_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quietest goes first, whether it has sent nothing, half a header, or a request long ago; none that works."""
+    monkeypatch.setattr("transduce.serving.connection.LONG_QUIET", 0.5)
+    limits = Limits(max_connections=4)
+    front = Front(limits=limits)
+    with running(front.app, limits=limits) as server, contextlib.ExitStack() as stack:
+        working, idle, dripping, silent = (stack.enter_context(connect(server)) for _ in range(4))
+        front.translator.delay = 3.0
+        working.sendall(raw_request(TEXT))
+        idle.sendall(raw_request(method="GET", path="/health"))
+        assert b"200 OK" in idle.recv(4096)
+        dripping.sendall(b"GET /health HTTP/1.1\r\n")
+        wait_until(lambda: len(server.server_state.connections) == 4)
+        time.sleep(0.7)
+        for _ in range(3):
+            other = stack.enter_context(connect(server))
+            other.sendall(raw_request(method="GET", path="/health"))
+            assert b"200 OK" in other.recv(4096)
+        for quiet in (idle, dripping, silent):
+            assert b"HTTP" not in read_all(quiet), "it is closed without another answer"
+        assert b"EIN HUND" in working.recv(4096) + working.recv(4096)
+
+
 def test_connections_far_above_the_maximum_are_closed_at_once() -> None:
     limits = Limits(max_connections=4)
     with running(Front(limits=limits).app, limits=limits) as server:
@@ -163,6 +195,31 @@ def test_a_large_body_is_answered_but_not_read(declared: bool) -> None:
         except (TimeoutError, ConnectionError):
             pass
         assert sent < 1 << 25, "no more than the buffers of the system hold"
+
+
+def test_large_bodies_that_arrive_slowly_do_not_fill_the_memory() -> None:
+    """Three of 300 KB would exceed the limit of all; small ones are served meanwhile, and large ones afterwards."""
+    limits = Limits(max_large_bodies_bytes=700_000)
+    front = Front(limits=limits)
+    with running(front.app) as server, contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(server)) for _ in range(3)]
+        for connection in slow:
+            connection.sendall(raw_request(TEXT + b" " * 300_000)[:-1])
+        wait_until(lambda: front.app.state.large_bodies.held > 550_000)
+        answers = []
+        for connection in slow:
+            connection.settimeout(0.5)
+            with contextlib.suppress(TimeoutError):
+                answers.append(connection.recv(4096))
+        assert len(answers) == 1
+        assert answers[0].startswith(b"HTTP/1.1 503")
+        assert CLIENT.post(url(server), json={"text": "a"}).status_code == 200
+        for connection in slow:
+            connection.close()
+        wait_until(lambda: front.app.state.large_bodies.held == 0)
+        padded = TEXT + b" " * 600_000
+        response = CLIENT.post(url(server), content=padded, headers={"Content-Type": "application/json"})
+        assert response.status_code == 200
 
 
 def test_a_client_that_sends_too_much_sees_why() -> None:

@@ -14,6 +14,7 @@ from transduce.serving.limits import Limits
 
 MAXIMUM = {
     "beam_size": "max_beam_size",
+    "beam_groups": "max_beam_size",
     "n_best": "max_n_best",
     "max_length": "max_length",
     "min_length": "max_length",
