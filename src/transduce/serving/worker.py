@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 from transduce.config import Table
 from transduce.errors import TransduceError, as_exception, one_line
 from transduce.serving.caller import CALLER, Caller
-from transduce.serving.job import JOB, Job, JobError
+from transduce.serving.job import JOB, Job, JobError, Result
 from transduce.serving.loading import load_runner
-from transduce.serving.process import EngineSettings
+from transduce.serving.process import MAX_LINE, EngineSettings
 from transduce.serving.runner import Runner
 
 STATISTICS_INTERVAL = 0.25
@@ -37,8 +37,10 @@ class Channel:
         self._file, self._lock = file, threading.Lock()
 
     def send(self, message: Table) -> None:
-        """Write one message; if nobody reads any more, the process ends."""
+        """Write one message; raises JobError if it is too long. If nobody reads any more, the process ends."""
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        if len(line) > MAX_LINE:
+            raise JobError("invalid", f"the answer has {len(line):,} bytes; send fewer texts, or ask for less of each")
         with self._lock:
             try:
                 self._file.write(line)
@@ -65,33 +67,40 @@ class Worker:
             return
         caller = Caller(message["client"], time.monotonic() + message["timeout"])
         self._callers[number] = caller
-        self._threads.submit(self._carry_out, number, caller, JOB.validate_python(message["job"]), message["stream"])
+        try:
+            job = JOB.validate_python(message["job"])
+            self._threads.submit(self._carry_out, number, caller, job, message["stream"])
+        except Exception as error:
+            self._fail(number, error)
 
     def _carry_out(self, number: int, caller: Caller, job: Job, streams: bool) -> None:
+        """Send the messages of a job; whatever happens, the last of them is sent."""
         CALLER.set(caller)
         try:
-            self._channel.send({"id": number, **self._answer(number, job, streams)})
-        except CancelledError:
-            self._channel.send({"id": number, "cancelled": True})
-        finally:
+            caller.check()
+            result = self._stream(number, job) if streams else self._runner.run(job)
+            self._channel.send({"id": number, "result": result})
             self._callers.pop(number, None)
+        except BaseException as error:  # nobody looks at what the future of a thread raises
+            self._fail(number, error)
 
-    def _answer(self, number: int, job: Job, streams: bool) -> Table:
-        """The last message about a job."""
-        try:
-            if not streams:
-                return {"result": self._runner.run(job)}
-            pieces = self._runner.stream(job)
-            while True:
-                try:
-                    piece = next(pieces)
-                except StopIteration as end:
-                    return {"result": end.value}
-                self._channel.send({"id": number, "piece": piece})
-        except CancelledError:
-            raise
-        except BaseException as error:
-            return {"error": as_job_error(error).to_json()}
+    def _stream(self, number: int, job: Job) -> Result:
+        """Send the pieces of a text as they come, and return the result."""
+        pieces = self._runner.stream(job)
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            self._channel.send({"id": number, "piece": piece})
+
+    def _fail(self, number: int, error: BaseException) -> None:
+        """End a job that has no result."""
+        self._callers.pop(number, None)
+        is_cancelled = isinstance(error, CancelledError)
+        end = {"cancelled": True} if is_cancelled else {"error": as_job_error(error).to_json()}
+        self._channel.send({"id": number, **end})
 
     def statistics(self) -> Table:
         """The counters of the engine and of this process."""
@@ -115,9 +124,8 @@ def as_job_error(error: BaseException) -> JobError:
         return error
     if isinstance(error, TransduceError):
         return JobError("invalid", str(error))
-    failure = as_exception(error)
-    where = "out of memory" if isinstance(failure, MemoryError) else type(failure).__name__
-    print(f"a job failed: {where} in {_place(failure)}", file=sys.stderr, flush=True)
+    where = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
+    print(f"a job failed: {where} in {_place(error)}", file=sys.stderr, flush=True)
     return JobError("failed", "the model failed on this request; others are not affected")
 
 

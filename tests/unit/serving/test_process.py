@@ -105,6 +105,78 @@ def test_a_process_that_is_killed_is_started_again(monkeypatch: pytest.MonkeyPat
     asyncio.run(work())
 
 
+def test_a_process_that_does_not_answer_costs_no_more_than_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "GRACE", 0.1)
+
+    async def work() -> None:
+        async with running("language_modeling", max_requests=2) as backend:
+            stream = backend.stream(long_job(), "a test", 0.5)
+            assert await asyncio.create_task(anext(stream))  # type: ignore[arg-type]  # as the HTTP side does
+            assert backend.pid is not None
+            os.kill(backend.pid, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(10):
+                    with pytest.raises(JobError) as error:
+                        while True:
+                            await anext(stream)
+                assert error.value.reason == "deadline"
+                with pytest.raises(JobError) as second:
+                    await backend.run(long_job(), "a test", 0.1)
+                assert second.value.reason == "deadline" and not backend._jobs
+                with pytest.raises(JobError) as third:  # the process still has two jobs
+                    await backend.run(long_job(), "a test", 0.1)
+                assert third.value.reason == "busy"
+            finally:
+                os.kill(backend.pid, signal.SIGCONT)
+            async with asyncio.timeout(10):
+                while backend._unfinished:
+                    await asyncio.sleep(0.02)
+            assert await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
+
+    asyncio.run(work())
+
+
+def test_a_process_whose_messages_cannot_be_read_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "BACKOFF", (0.01, 0.1))
+
+    async def work() -> None:
+        async with running("language_modeling") as backend:
+            found = backend._process
+            assert found is not None and found.stdout is not None
+            job = asyncio.create_task(backend.run(long_job(), "a test", 60.0))
+            await asyncio.sleep(0.1)
+            found.stdout.feed_data(b"no message\n")
+            with pytest.raises(JobError) as error:
+                await job
+            assert error.value.reason == "failed"
+            async with asyncio.timeout(30):
+                while backend.state != "ready":
+                    await asyncio.sleep(0.05)
+            assert found.returncode is not None and backend.pid != found.pid
+            assert await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
+
+    asyncio.run(work())
+
+
+def test_stopping_while_it_is_started_again_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "BACKOFF", (0.01, 0.1))
+
+    async def work() -> None:
+        for pause in (0.0, 0.02, 0.3):
+            async with running("language_modeling") as backend:
+                first = backend.pid
+                assert first is not None
+                os.kill(first, signal.SIGKILL)
+                async with asyncio.timeout(30):
+                    while backend.state != "restarting":
+                        await asyncio.sleep(0.001)
+                await asyncio.sleep(pause)
+            assert backend.state == "stopped" and backend._process is not None
+            assert backend._process.returncode is not None
+
+    asyncio.run(work())
+
+
 def test_a_folder_that_cannot_be_loaded_is_an_error_with_its_exit_code(tmp_path: Path) -> None:
     backend = ProcessBackend(EngineSettings(str(tmp_path), "nothing"))
     with pytest.raises(LoadError, match="neither a run nor a model folder") as error:
