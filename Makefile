@@ -52,8 +52,11 @@ learn: .venv/.developer ## Train every model until it reaches a bound (minutes)
 real-weights: .venv/.developer .weights ## Import public models (190 MB) and compare with the programs that made them (minutes)
 	@$(BIN)/pytest tests/real -m long --timeout=1200
 
-torture: .venv/.developer ## Kill, damage and starve training runs; all must end with the same bits (minutes)
+torture: .venv/.developer ## Kill, damage and starve training runs, load and poison servers (minutes)
 	@$(BIN)/pytest tests/torture -m '' -k 'not sample' --timeout=1800
+
+soak: .venv/.developer ## Ten minutes of mixed load on a server: memory, files and latency; SOAK="--minutes 1" for less
+	@$(BIN)/python -m tests.torture.soak $(SOAK)
 
 bench: bench-train bench-decode bench-serve bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
 
