@@ -40,7 +40,7 @@ def whole(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 STORED = Path(__file__).resolve().parents[1] / "unit" / "stored"
-QUEUE_TOKENS = 8192
+QUEUE_TOKENS = 6144
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,9 @@ GRACE = 2.0
 """Seconds after a job's deadline until the process is no longer waited for."""
 BACKOFF = (0.5, 30.0)
 """Seconds before the first restart, and at most; they double with each restart in a row."""
+FULL = 0.9
+"""Share of a queue's tokens from which the server rejects jobs itself. The process would reject them, too, but after it
+has read and tokenized them, among all its other work: seconds later under overload."""
 LAST_WORDS = 2.0
 """Seconds that a process has to end after its output has, before it is killed."""
 STABLE = 60.0
@@ -148,6 +151,8 @@ class ProcessBackend:
         if len(self._unfinished) >= self._settings.max_requests:
             count = len(self._unfinished)
             raise JobError("busy", f"{count:,} requests are in progress; try again later", retry_after=1.0)
+        if (tokens := self._statistics.queue_tokens) >= FULL * self._settings.max_queue_tokens:
+            raise JobError("busy", f"{tokens:,} tokens are waiting already; try again later", retry_after=1.0)
         number, inbox = next(self._numbers), Inbox()
         until = asyncio.get_running_loop().time() + timeout + GRACE
         self._jobs[number] = inbox

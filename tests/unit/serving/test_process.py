@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,29 @@ def test_a_process_that_is_killed_is_started_again(monkeypatch: pytest.MonkeyPat
                     await asyncio.sleep(0.05)
             assert await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
             assert backend.statistics().restarts == 1
+
+    asyncio.run(work())
+
+
+def test_a_full_queue_is_told_without_the_process() -> None:
+    async def work() -> None:
+        async with running("language_modeling", max_active_rows=1, max_queue_tokens=4000) as backend:
+            jobs = [asyncio.create_task(backend.run(long_job(), "a test", 60.0)) for _ in range(3)]
+            async with asyncio.timeout(30):
+                while backend.statistics().waiting < 2:
+                    await asyncio.sleep(0.02)
+            backend._settings = replace(backend._settings, max_queue_tokens=2100)  # as if it were full
+            assert backend.pid is not None
+            os.kill(backend.pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(JobError, match="tokens are waiting") as error:
+                    await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
+                assert error.value.reason == "busy" and error.value.retry_after
+            finally:
+                os.kill(backend.pid, signal.SIGCONT)
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
 
     asyncio.run(work())
 
