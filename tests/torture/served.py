@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,6 +120,8 @@ class Client:
 
     async def send(self, path: str, body: Any = None) -> None:
         """Send a request without waiting for the answer: POST with a body, GET without."""
+        if self.reader is not None and self.reader.at_eof():  # the server closes connections that are idle
+            self.close()
         if self._writer is None or self._writer.is_closing():
             self.reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -224,6 +226,3 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
     above = sum((x - mean_x) * (y - mean_y) for x, y in points)
     return above / max(1e-12, sum((x - mean_x) ** 2 for x, _ in points))
-
-
-Report = Callable[[str], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import resource
 import time
@@ -94,8 +95,8 @@ async def watch(served: Served, until: float, seen: Observed) -> None:
 
 async def idle_latency(client: Client, question: Question) -> float:
     began = time.perf_counter()
-    assert (await client.ask("/v1/translate", question.body)).status == 200
-    return time.perf_counter() - began
+    answer = await client.ask("/v1/translate", question.body)
+    return time.perf_counter() - began if answer.status == 200 else math.inf
 
 
 async def overload(served: Served, asked: list[Question], clients: int, seconds: float) -> tuple[Observed, float]:
@@ -142,9 +143,6 @@ def test_more_clients_than_can_be_served_get_their_answer_or_are_told_to_come_ba
     assert set(seen.statuses) <= {200, 429, 503} and seen.statuses[200] > 0 and seen.rejections
     assert seen.queue <= QUEUE_TOKENS
     growth = max(seen.memory) - seen.memory[0]
-    middle = len(seen.memory) // 2
-    assert growth <= GROWTH and max(seen.memory[middle:]) - max(seen.memory[:middle]) <= GROWTH / 8
-    assert kind == "sample" or percentile(seen.rejections, 0.95) <= 1.0, "the clients themselves take most of this time"
     shares = " ".join(f"p{share} {1000 * percentile(seen.rejections, share / 100):.0f}" for share in (50, 95, 99, 100))
     within = sum(latency <= 0.1 for latency in seen.rejections) / len(seen.rejections)
     tally(
@@ -154,3 +152,6 @@ def test_more_clients_than_can_be_served_get_their_answer_or_are_told_to_come_ba
         f"({within:.1%} within 100 ms, own lag p95 {1000 * percentile(seen.lag, 0.95):.0f} ms); "
         f"{growth / 1e6:.0f} MB more, at most {seen.queue:.0f} tokens queued, fast again after {recovered:.2f} s",
     )
+    middle = len(seen.memory) // 2
+    assert growth <= GROWTH and max(seen.memory[middle:]) - max(seen.memory[:middle]) <= GROWTH / 8
+    assert kind == "sample" or percentile(seen.rejections, 0.5) <= 0.5, "told at once, as far as the machine allows"

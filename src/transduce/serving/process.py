@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -41,6 +42,10 @@ BACKOFF = (0.5, 30.0)
 FULL = 0.9
 """Share of a queue's tokens from which the server rejects jobs itself. The process would reject them, too, but after it
 has read and tokenized them, among all its other work: seconds later under overload."""
+REJECTED = 20.0
+"""Rejected jobs per second for each second of Retry-After: the more clients are told to come back, the later, or those
+who come back keep the server from telling anybody in time."""
+MAX_RETRY_AFTER = 30.0
 LAST_WORDS = 2.0
 """Seconds that a process has to end after its output has, before it is killed."""
 STABLE = 60.0
@@ -98,6 +103,8 @@ class ProcessBackend:
         self._numbers = itertools.count()
         self._state: BackendState = "loading"
         self._statistics, self._restarts = Statistics(), 0
+        self._rejected, self._rejected_at = 0.0, 0.0
+        """Jobs for which there was no space in about the last second, and when the last of them came."""
         self._supervision: asyncio.Task[None] | None = None
 
     @property
@@ -150,9 +157,9 @@ class ProcessBackend:
             raise JobError("unavailable", f"the model '{self.info.name}' is {self._state}", retry_after=2.0)
         if len(self._unfinished) >= self._settings.max_requests:
             count = len(self._unfinished)
-            raise JobError("busy", f"{count:,} requests are in progress; try again later", retry_after=1.0)
+            raise self._busy(f"{count:,} requests are in progress; try again later")
         if (tokens := self._statistics.queue_tokens) >= FULL * self._settings.max_queue_tokens:
-            raise JobError("busy", f"{tokens:,} tokens are waiting already; try again later", retry_after=1.0)
+            raise self._busy(f"{tokens:,} tokens are waiting already; try again later")
         number, inbox = next(self._numbers), Inbox()
         until = asyncio.get_running_loop().time() + timeout + GRACE
         self._jobs[number] = inbox
@@ -172,6 +179,13 @@ class ProcessBackend:
             if not is_over:
                 self._send({"id": number, "cancel": True})
             del self._jobs[number]
+
+    def _busy(self, message: str) -> JobError:
+        """The error of a job for which there is no space, with a time to come back."""
+        now = time.monotonic()
+        self._rejected = 1.0 + self._rejected * math.exp(self._rejected_at - now)
+        self._rejected_at = now
+        return JobError("busy", message, min(MAX_RETRY_AFTER, max(1.0, self._rejected / REJECTED)))
 
     def _send(self, message: Table) -> None:
         process = self._process
@@ -232,6 +246,8 @@ class ProcessBackend:
                 continue
             if "piece" not in message:
                 self._unfinished.discard(message["id"])
+            if message.get("error", {}).get("reason") == "busy":
+                message["error"] = self._busy(message["error"]["message"]).to_json()
             if (inbox := self._jobs.get(message["id"])) is not None:
                 inbox.put_nowait(message)
 

@@ -106,6 +106,16 @@ def test_a_process_that_is_killed_is_started_again(monkeypatch: pytest.MonkeyPat
     asyncio.run(work())
 
 
+def test_the_more_are_rejected_the_later_they_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(process.time, "monotonic", lambda: now)
+    backend = ProcessBackend(EngineSettings("nowhere", "a model"))
+    first = backend._busy("full").retry_after
+    many = [backend._busy("full").retry_after for _ in range(1000)][-1]
+    now += 20.0
+    assert (first, many, backend._busy("full").retry_after) == (1.0, process.MAX_RETRY_AFTER, 1.0)
+
+
 def test_a_full_queue_is_told_without_the_process() -> None:
     async def work() -> None:
         async with running("language_modeling", max_active_rows=1, max_queue_tokens=4000) as backend:
