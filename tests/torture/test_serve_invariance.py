@@ -42,7 +42,7 @@ def shuffled(served: Served, bodies: list[dict[str, Any]]) -> list[tuple[str, fl
 def test_a_translation_is_the_same_alone_and_among_others(size: int, served: Served, tally: Tally) -> None:
     bodies = requests(size)
     alone = translations(served, bodies, 1)
-    assert len({text for text, _ in alone}) > 0.8 * size, "the model must not write the same for all"
+    assert len({text for text, _ in alone}) > 0.6 * size, "the model must not write the same for all"
     for found in (translations(served, bodies, 64), shuffled(served, bodies)):
         assert [text for text, _ in found] == [text for text, _ in alone]
         assert [score for _, score in found] == pytest.approx([score for _, score in alone], abs=1e-4)
