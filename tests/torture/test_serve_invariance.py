@@ -38,7 +38,7 @@ def shuffled(served: Served, bodies: list[dict[str, Any]]) -> list[tuple[str, fl
     return [found[place] for place in range(len(bodies))]
 
 
-@sizes(40, 1000)
+@sizes(24, 1000)
 def test_a_translation_is_the_same_alone_and_among_others(size: int, served: Served, tally: Tally) -> None:
     bodies = requests(size)
     alone = translations(served, bodies, 1)
