@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -96,7 +95,8 @@ def poison(runner: Runner) -> None:
 
 def _count(number: int, frame: FrameType | None) -> None:
     gc.collect()
-    print(f"engine {threading.active_count()} {len(gc.get_objects())}", file=sys.stderr, flush=True)
+    line = f"engine {threading.active_count()} {len(gc.get_objects())}\n"
+    os.write(2, line.encode())  # whole: all engines write to the same pipe
 
 
 def main() -> None:
