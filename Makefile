@@ -62,6 +62,9 @@ torture: .venv/.developer ## Kill, damage and starve training runs; all must end
 fuzz: .venv/.fuzz ## Send 10,000 requests made by schemathesis to all routes of the server (minutes)
 	@$(BIN)/pytest tests/torture/serving/test_schemathesis.py -m '' --timeout=1800
 
+soak: .venv/.developer ## Ten minutes of mixed load on a server: memory, files and latency; SOAK="--minutes 1" for less
+	@$(BIN)/python -m tests.torture.soak $(SOAK)
+
 bench: bench-train bench-decode bench-serve bench-bulk bench-scale bench-language-model bench-fine-tuning bench-tagging bench-long-attention ## Run all bench-* targets: speed and memory, against other implementations where there are any (hours)
 
 bench-scale: .venv/.developer ## Time and memory of preparing and opening 1 and 20 million pairs (half an hour)

@@ -11,6 +11,8 @@ import pytest
 
 from tests.torture.example import RECIPE, Run, Tally
 from tests.torture.fork_server import ForkServer
+from tests.torture.served import Served, serving
+from tests.torture.served_model import save_random_model
 
 SUMMARY = pytest.StashKey[dict[str, tuple[int, str, float]]]()
 
@@ -35,6 +37,27 @@ def whole(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> 
     assert outcome.code == 0, outcome
     run.seconds = outcome.seconds
     return run
+
+
+STORED = Path(__file__).resolve().parents[1] / "unit" / "stored"
+QUEUE_TOKENS = 6144
+
+
+@pytest.fixture(scope="session")
+def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the model of `served_model`."""
+    return save_random_model(tmp_path_factory.mktemp("served") / "random")
+
+
+@pytest.fixture(scope="session")
+def served(random_model: Path) -> Iterator[Served]:
+    """A server of that model and of a language model."""
+    if sys.platform != "linux":
+        pytest.skip("the trials look at /proc; Linux removes this skip")
+    folders = (str(random_model), str(STORED / "language_modeling"))
+    limits = ("--threads", "1", "--max-queue-tokens", str(QUEUE_TOKENS))
+    with serving(*folders, *limits, module="tests.torture.instrumented_server") as found:
+        yield found
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from typing import Any
 
 from transduce.inference.ctranslate2.engine import CTranslate2Engine
 from transduce.inference.search.options import Hypothesis, Request, StreamStep
-from transduce.serving.fair_queue import Ticket
+from transduce.serving.fair_queue import Ticket, deadline_error
 from transduce.serving.scheduler import Scheduler
 from transduce.serving.search_scheduler import SearchScheduler
 
@@ -38,6 +40,13 @@ class Caller:
             cancels = list(self._cancels)
         for cancel in cancels:
             cancel()
+
+    def check(self) -> None:
+        """Raise what ends a job before it begins: CancelledError, or JobError if it is too late."""
+        if self._cancelled:
+            raise CancelledError
+        if self.deadline <= time.monotonic():
+            raise deadline_error()
 
     @contextmanager
     def submitted(self, scheduler: Scheduler[Any], tickets: Sequence[Ticket[Any]]) -> Iterator[None]:

@@ -81,7 +81,8 @@ class FairQueue(Generic[WorkT]):
             raise JobError("busy", f"{self.tokens:,} tokens are waiting already; try again later", retry_after=1.0)
         for ticket in tickets:
             if ticket.client not in self._served:
-                self._served[ticket.client] = min(self._served.values(), default=0.0)
+                counters = [self._served[client] for client in self._waiting] or self._served.values()
+                self._served[ticket.client] = min(counters, default=0.0)
             self._waiting.setdefault(ticket.client, deque()).append(ticket)
         self.tokens += cost
 

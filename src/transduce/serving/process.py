@@ -2,8 +2,11 @@
 
 Messages to the process: its settings (first line); a job `{"id", "job", "client", "timeout", "stream"}`; the end of a
 job `{"id", "cancel"}`. Messages from it: `{"ready", "statistics"}` or `{"failed", "exit_code"}` once; `{"statistics"}`
-while it works; and of each job `{"id", "piece"}` as often as there is text, then one of `{"id", "result"}`,
+while it works; and of each job `{"id", "piece"}` as often as there is text, then exactly one of `{"id", "result"}`,
 `{"id", "error"}` and `{"id", "cancelled"}`. Nothing is pickled.
+
+A job occupies the process until that last message, also if nobody waits for it any more: clients that send and
+disconnect, again and again, would otherwise fill the process with jobs that are not counted.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import contextlib
 import itertools
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -35,8 +39,20 @@ GRACE = 2.0
 """Seconds after a job's deadline until the process is no longer waited for."""
 BACKOFF = (0.5, 30.0)
 """Seconds before the first restart, and at most; they double with each restart in a row."""
+FULL = 0.9
+"""Share of a queue's tokens from which the server rejects jobs itself. The process would reject them, too, but after it
+has read and tokenized them, among all its other work: seconds later under overload."""
+REJECTED = 20.0
+"""Rejected jobs per second for each second of Retry-After: the more clients are told to come back, the later, or those
+who come back keep the server from telling anybody in time."""
+MAX_RETRY_AFTER = 30.0
+LAST_WORDS = 2.0
+"""Seconds that a process has to end after its output has, before it is killed."""
 STABLE = 60.0
 """Seconds after which a process that ends is not counted as a restart in a row."""
+
+WORKER = "transduce.serving.worker"
+"""The module that runs in the process."""
 
 Engine = Literal["auto", "torch", "ctranslate2"]
 Precision = Literal["float32", "int8"]
@@ -81,9 +97,14 @@ class ProcessBackend:
         self._settings = settings
         self._process: Process | None = None
         self._jobs: dict[int, Inbox] = {}
+        """Where the messages about the jobs go that somebody waits for."""
+        self._unfinished: set[int] = set()
+        """The jobs of which the process has not sent the last message."""
         self._numbers = itertools.count()
         self._state: BackendState = "loading"
         self._statistics, self._restarts = Statistics(), 0
+        self._rejected, self._rejected_at = 0.0, 0.0
+        """Jobs for which there was no space in about the last second, and when the last of them came."""
         self._supervision: asyncio.Task[None] | None = None
 
     @property
@@ -134,32 +155,37 @@ class ProcessBackend:
         """Send a job and yield the messages about it; closing the iterator cancels the job."""
         if self._state != "ready":
             raise JobError("unavailable", f"the model '{self.info.name}' is {self._state}", retry_after=2.0)
-        if len(self._jobs) >= self._settings.max_requests:
-            raise JobError("busy", f"{len(self._jobs):,} requests are in progress; try again later", retry_after=1.0)
+        if len(self._unfinished) >= self._settings.max_requests:
+            count = len(self._unfinished)
+            raise self._busy(f"{count:,} requests are in progress; try again later")
+        if (tokens := self._statistics.queue_tokens) >= FULL * self._settings.max_queue_tokens:
+            raise self._busy(f"{tokens:,} tokens are waiting already; try again later")
         number, inbox = next(self._numbers), Inbox()
+        until = asyncio.get_running_loop().time() + timeout + GRACE
         self._jobs[number] = inbox
+        self._unfinished.add(number)
         is_over = False
         try:
-            async with asyncio.timeout(timeout + GRACE):
-                self._send(
-                    {
-                        "id": number,
-                        "job": job.model_dump(),
-                        "client": client,
-                        "timeout": timeout,
-                        "stream": streams,
-                    }
-                )
-                while not is_over:
-                    message = await inbox.get()
-                    is_over = "piece" not in message
-                    yield message
-        except TimeoutError:
-            raise JobError("deadline", "the model did not respond in time", retry_after=1.0) from None
+            self._send({"id": number, "job": job.model_dump(), "client": client, "timeout": timeout, "stream": streams})
+            while not is_over:
+                try:
+                    async with asyncio.timeout_at(until):  # not around `yield`: other tasks may ask for the next one
+                        message = await inbox.get()
+                except TimeoutError:
+                    raise JobError("deadline", "the model did not respond in time", retry_after=1.0) from None
+                is_over = "piece" not in message
+                yield message
         finally:
             if not is_over:
                 self._send({"id": number, "cancel": True})
             del self._jobs[number]
+
+    def _busy(self, message: str) -> JobError:
+        """The error of a job for which there is no space, with a time to come back."""
+        now = time.monotonic()
+        self._rejected = 1.0 + self._rejected * math.exp(self._rejected_at - now)
+        self._rejected_at = now
+        return JobError("busy", message, min(MAX_RETRY_AFTER, max(1.0, self._rejected / REJECTED)))
 
     def _send(self, message: Table) -> None:
         process = self._process
@@ -169,7 +195,7 @@ class ProcessBackend:
     async def _spawn(self) -> None:
         """Start the process and wait until the model is loaded."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "transduce.serving.worker"), stdin=PIPE, stdout=PIPE, limit=MAX_LINE
+            *(sys.executable, "-m", WORKER), stdin=PIPE, stdout=PIPE, limit=MAX_LINE
         )
         self._send(asdict(self._settings))
         message = await self._receive(process)
@@ -193,11 +219,14 @@ class ProcessBackend:
         while True:
             assert self._process is not None
             began = time.monotonic()
-            await self._hand_out(self._process)
-            code = await self._process.wait()
+            try:
+                await self._hand_out(self._process)
+            except Exception as error:  # whatever it sends, the server goes on
+                server_log.error("model %s: a message cannot be read: %s", self.info.name, type(error).__name__)
             self._state = "restarting"
-            server_log.error("model %s: its process ended with code %s and is started again", self.info.name, code)
             self._fail_all()
+            code = await _end(self._process)
+            server_log.error("model %s: its process ended with code %s and is started again", self.info.name, code)
             in_a_row = 0 if time.monotonic() - began > STABLE else in_a_row + 1
             self._restarts += 1
             while True:
@@ -214,14 +243,31 @@ class ProcessBackend:
         while (message := await self._receive(process)) is not None:
             if "id" not in message:
                 self._statistics = Statistics(**message["statistics"])
-            elif (inbox := self._jobs.get(message["id"])) is not None:
+                continue
+            if "piece" not in message:
+                self._unfinished.discard(message["id"])
+            if message.get("error", {}).get("reason") == "busy":
+                message["error"] = self._busy(message["error"]["message"]).to_json()
+            if (inbox := self._jobs.get(message["id"])) is not None:
                 inbox.put_nowait(message)
 
     def _fail_all(self) -> None:
         """End all jobs; which of them ended the process is not known."""
         error = JobError("failed", "the model's process ended while it worked on this request; it is started again")
+        self._unfinished.clear()
+        self._statistics = replace(self._statistics, queue_tokens=0, waiting=0, active=0, rows=0, resident_bytes=0)
         for inbox in self._jobs.values():
             inbox.put_nowait({"error": error.to_json()})
+
+
+async def _end(process: Process) -> int:
+    """Wait until a process whose output has ended is gone, and return its exit code."""
+    try:
+        async with asyncio.timeout(LAST_WORDS):
+            return await process.wait()
+    except TimeoutError:
+        process.kill()
+        return await process.wait()
 
 
 def _result(message: Table) -> Result:

@@ -65,6 +65,8 @@ class Server(uvicorn.Server):
         raise_file_limit(config.max_connections * 5 // 4 + SPARE_FILES)
         self._app = app
         self._sockets = bind(host, port)
+        for one in self._sockets:  # who reads the address may connect at once and is answered as soon as `serve` runs
+            one.listen(BACKLOG)
         self.port: int = self._sockets[0].getsockname()[1]
         """The port that it listens on, also where port 0 let the system choose."""
         self._loop: asyncio.AbstractEventLoop | None = None

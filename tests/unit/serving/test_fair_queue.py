@@ -57,6 +57,16 @@ def test_tokens_count_and_not_requests() -> None:
     assert order.index("long", order.index("long") + 1) >= 10, "ten short requests cost as much as a long one"
 
 
+def test_those_who_arrive_do_not_overtake_one_that_waits_for_space() -> None:
+    queue: FairQueue[str] = FairQueue(10_000)
+    queue.put([ticket("large", 100), ticket("large", 100), ticket("small", 10)])
+    assert [queue.take(lambda _: True).client for _ in range(2)] == ["large", "small"]  # type: ignore[union-attr]
+    for number in range(5):  # others arrive while one with a smaller counter is being served
+        queue.put([ticket(f"new {number}", 10)])
+    taken = queue.take(lambda _: True)
+    assert taken is not None and taken.client == "large"
+
+
 def test_being_idle_earns_nothing() -> None:
     queue: FairQueue[str] = FairQueue(10_000)
     queue.put([ticket("busy", 10) for _ in range(100)])

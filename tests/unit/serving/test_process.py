@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,111 @@ def test_a_process_that_is_killed_is_started_again(monkeypatch: pytest.MonkeyPat
                     await asyncio.sleep(0.05)
             assert await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
             assert backend.statistics().restarts == 1
+
+    asyncio.run(work())
+
+
+def test_the_more_are_rejected_the_later_they_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(process.time, "monotonic", lambda: now)
+    backend = ProcessBackend(EngineSettings("nowhere", "a model"))
+    first = backend._busy("full").retry_after
+    many = [backend._busy("full").retry_after for _ in range(1000)][-1]
+    now += 20.0
+    assert (first, many, backend._busy("full").retry_after) == (1.0, process.MAX_RETRY_AFTER, 1.0)
+
+
+def test_a_full_queue_is_told_without_the_process() -> None:
+    async def work() -> None:
+        async with running("language_modeling", max_active_rows=1, max_queue_tokens=4000) as backend:
+            jobs = [asyncio.create_task(backend.run(long_job(), "a test", 60.0)) for _ in range(3)]
+            async with asyncio.timeout(30):
+                while backend.statistics().waiting < 2:
+                    await asyncio.sleep(0.02)
+            backend._settings = replace(backend._settings, max_queue_tokens=2100)  # as if it were full
+            assert backend.pid is not None
+            os.kill(backend.pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(JobError, match="tokens are waiting") as error:
+                    await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
+                assert error.value.reason == "busy" and error.value.retry_after
+            finally:
+                os.kill(backend.pid, signal.SIGCONT)
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+
+    asyncio.run(work())
+
+
+def test_a_process_that_does_not_answer_costs_no_more_than_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "GRACE", 0.1)
+
+    async def work() -> None:
+        async with running("language_modeling", max_requests=2) as backend:
+            stream = backend.stream(long_job(), "a test", 0.5)
+            assert await asyncio.create_task(anext(stream))  # type: ignore[arg-type]  # as the HTTP side does
+            assert backend.pid is not None
+            os.kill(backend.pid, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(10):
+                    with pytest.raises(JobError) as error:
+                        while True:
+                            await anext(stream)
+                assert error.value.reason == "deadline"
+                with pytest.raises(JobError) as second:
+                    await backend.run(long_job(), "a test", 0.1)
+                assert second.value.reason == "deadline" and not backend._jobs
+                with pytest.raises(JobError) as third:  # the process still has two jobs
+                    await backend.run(long_job(), "a test", 0.1)
+                assert third.value.reason == "busy"
+            finally:
+                os.kill(backend.pid, signal.SIGCONT)
+            async with asyncio.timeout(10):
+                while backend._unfinished:
+                    await asyncio.sleep(0.02)
+            assert await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
+
+    asyncio.run(work())
+
+
+def test_a_process_whose_messages_cannot_be_read_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "BACKOFF", (0.01, 0.1))
+
+    async def work() -> None:
+        async with running("language_modeling") as backend:
+            found = backend._process
+            assert found is not None and found.stdout is not None
+            job = asyncio.create_task(backend.run(long_job(), "a test", 60.0))
+            await asyncio.sleep(0.1)
+            found.stdout.feed_data(b"no message\n")
+            with pytest.raises(JobError) as error:
+                await job
+            assert error.value.reason == "failed"
+            async with asyncio.timeout(30):
+                while backend.state != "ready":
+                    await asyncio.sleep(0.05)
+            assert found.returncode is not None and backend.pid != found.pid
+            assert await backend.run(GenerateJob(prompts=["one"]), "a test", 30.0)
+
+    asyncio.run(work())
+
+
+def test_stopping_while_it_is_started_again_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "BACKOFF", (0.01, 0.1))
+
+    async def work() -> None:
+        for pause in (0.0, 0.02, 0.3):
+            async with running("language_modeling") as backend:
+                first = backend.pid
+                assert first is not None
+                os.kill(first, signal.SIGKILL)
+                async with asyncio.timeout(30):
+                    while backend.state != "restarting":
+                        await asyncio.sleep(0.001)
+                await asyncio.sleep(pause)
+            assert backend.state == "stopped" and backend._process is not None
+            assert backend._process.returncode is not None
 
     asyncio.run(work())
 

@@ -235,3 +235,24 @@ def test_a_closed_scheduler_takes_nothing_and_fails_what_it_has() -> None:
             result(ticket)
     with pytest.raises(JobError, match="stopped"):
         submit(scheduler, request((4,)))
+
+
+def test_a_stream_that_is_restarted_for_a_neighbour_continues_the_same_sample() -> None:
+    """Without a seed a sample is drawn anew for each request, but not in the middle of one."""
+
+    class Failing(Toy):
+        def step_groups(self, tokens: Sequence[Tensor], states: Sequence[ToyState]) -> list[tuple[Tensor, ToyState]]:
+            if len(self.steps) == 6:
+                self.steps.append(0)
+                raise RuntimeError("poison")
+            return super().step_groups(tokens, states)
+
+    for _ in range(4):
+        seen: list[list[int]] = []
+        options = {"method": "sample", "min_length": 12, "max_length": 12}
+        with scheduling(Failing(random_table(7))) as scheduler:
+            (other,) = scheduler.submit([request((5,), **options)], "somebody", time.monotonic() + 60)
+            (ticket,) = scheduler.submit([request((4, 1), **options)], "somebody", time.monotonic() + 60, seen.append)
+            best = result(ticket).checked()[0].tokens
+            assert result(other).checked()
+        assert len(seen) > 6 and all(best[: len(tokens)] == tokens for tokens in seen)

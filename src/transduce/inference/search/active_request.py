@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import zip_longest
 
@@ -118,6 +118,13 @@ class ActiveRequest:
 
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
     return not hypothesis.ended, -hypothesis.score
+
+
+def with_seed(request: Request) -> Request:
+    """Return a request whose samples are the same whenever it is started: one that has no seed gets one."""
+    if request.options.method != "sample" or request.options.seed is not None:
+        return request
+    return replace(request, options=request.options.but(seed=secrets.randbits(63)))
 
 
 def _seed(request: Request) -> int:

@@ -15,7 +15,7 @@ import torch
 from transduce.errors import as_exception
 from transduce.inference.alignment import observed_twin
 from transduce.inference.padding import source_batch
-from transduce.inference.search.active_request import ActiveRequest
+from transduce.inference.search.active_request import ActiveRequest, with_seed
 from transduce.inference.search.batch_group import BatchGroup
 from transduce.inference.search.options import Request, Result
 from transduce.inference.search.penalty import coverage
@@ -55,7 +55,7 @@ class Search:
     def admit(self, requests: Sequence[Request]) -> None:
         """Encode the sources and start the requests."""
         by_key: dict[SearchKey, list[Request]] = {}
-        for request in requests:
+        for request in map(with_seed, requests):  # a restart must draw the same samples: some may have been streamed
             by_key.setdefault(search_key(request), []).append(request)
         with torch.inference_mode():
             for key, alike in by_key.items():
