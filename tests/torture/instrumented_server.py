@@ -23,6 +23,6 @@ async def _counted(settings: LaunchSettings, print_line: Print) -> None:
 
 
 if __name__ == "__main__":
-    process.WORKER = "tests.torture.instrumented_worker"
+    process.WORKER, process.ISOLATED = "tests.torture.instrumented_worker", ()
     _serve, launch._serve = launch._serve, _counted
     entry()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
 
 from transduce.cli.options import argument, device_option, make_command, option_group
 from transduce.cli.terminal import note, visible
+from transduce.serving.limits import Limits
 
 _EXAMPLES = """
 transduce serve runs/de-en
@@ -23,6 +23,7 @@ KEY_VARIABLE = "TRANSDUCE_API_KEY"
 _network = option_group("Network options")
 _security = option_group("Security options")
 _limit = option_group("Limits")
+_log = option_group("Logging options")
 _engine = option_group("Engine options")
 
 
@@ -83,10 +84,16 @@ _engine = option_group("Engine options")
     "--max-queue-tokens",
     type=click.IntRange(1),
     metavar="N",
-    help="Tokens that waiting requests may reserve, beam size × maximum length + source of each (default: 131072).",
+    help="Tokens that the waiting requests of a process may reserve, beam size × maximum length + source of each "
+    f"(default: {Limits.max_queue_tokens}).",
 )
-@_limit("--timeout", type=click.FloatRange(0.1, 3600), metavar="SECONDS", help="Time limit of a request (default: 60).")
 @_limit(
+    "--timeout",
+    type=click.FloatRange(0.1, 3600),
+    metavar="SECONDS",
+    help=f"Time limit of a request (default: {Limits.timeout:.0f}).",
+)
+@_log(
     "--access-log",
     metavar="FILE",
     help="Append one JSON line per request, without its text; - is standard error (default: none).",
@@ -98,7 +105,7 @@ def command(folders: tuple[str, ...], **options: Any) -> None:
     and among others. The server speaks its own API and, as far as a model can, those of LibreTranslate, DeepL and
     OpenAI; /docs lists them. Only this machine reaches it unless --host is given, and then it needs a key.
     """
-    from transduce.serving.launch import LaunchSettings, launch
+    from transduce.serving.launch import LaunchSettings, launch, load_keys
 
     settings = LaunchSettings(
         folders=folders,
@@ -106,7 +113,7 @@ def command(folders: tuple[str, ...], **options: Any) -> None:
         port=options["port"],
         allowed_hosts=options["allowed_hosts"],
         trusted_proxies=options["trusted_proxies"],
-        api_keys=_keys(options["api_keys"], options["api_key_file"]),
+        api_keys=load_keys(options["api_keys"], os.environ.get(KEY_VARIABLE), options["api_key_file"]),
         engine=options["engine"],
         precision=options["precision"],
         workers=options["workers"],
@@ -117,21 +124,3 @@ def command(folders: tuple[str, ...], **options: Any) -> None:
         access_log=options["access_log"],
     )
     launch(settings, lambda line: note(visible(line), label=""))
-
-
-def _keys(given: tuple[str, ...], file: str | None) -> tuple[str, ...]:
-    """Collect the keys of the options, the file and the environment."""
-    from transduce.errors import DataError, MissingInput
-
-    keys = [*given, *filter(None, [os.environ.get(KEY_VARIABLE)])]
-    if file is not None:
-        try:
-            lines = Path(file).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeError) as error:
-            raise MissingInput(f"{file}: cannot be read ({error}); give a file with one key per line") from None
-        keys += [line.strip() for line in lines if line.strip()]
-        if not keys:
-            raise DataError(f"{file}: has no key; write one key per line")
-    if any(not key.isprintable() or " " in key or not key.isascii() for key in keys):
-        raise DataError("a key must be printable ASCII without spaces, or clients cannot send it in a header")
-    return tuple(keys)

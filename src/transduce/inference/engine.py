@@ -21,14 +21,15 @@ from transduce.text.shortlist import Shortlist
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
 
-class Engine(Protocol):
+class BatchEngine(Protocol):
     """Searches for the hypotheses of requests."""
-
-    def rejects(self, request: Request) -> str | None:
-        """Why it does not take a request; None if it does."""
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests; best first."""
+
+
+class Engine(BatchEngine, Protocol):
+    """Searches for the hypotheses of requests, also while somebody reads them."""
 
     def stream(self, request: Request) -> Iterator[StreamStep]:
         """Yield the tokens of the best hypothesis that can no longer change, at last with the hypothesis itself."""
@@ -52,7 +53,8 @@ class SelectedEngine:
         source, target = contents.source_tokenizer.specials, contents.target_tokenizer.specials
         self._torch: ModelEngine = TorchEngine(contents.transducer, source, target)
         self._ctranslate2: CTranslate2Engine | None = None
-        self._windows: Callable[[CTranslate2Engine], Engine] | None = None
+        self._windowed: BatchEngine | None = None
+        """What batches the requests of several threads for CTranslate2, in a server."""
         self._quantization: Quantization = "float32"
         self._precision: Precision = "float32"
         self._counting = threading.Lock()
@@ -94,23 +96,20 @@ class SelectedEngine:
         if self._ctranslate2 is not None:
             self._ctranslate2 = self._new_ctranslate2()
 
-    def rejects(self, request: Request) -> str | None:
-        """Nothing: PyTorch takes what the selected engine rejects."""
-        return self._torch.rejects(request)
-
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
         found: dict[int, list[Hypothesis]] = {}
         if self._ctranslate2 is not None:
             reasons = [self._ctranslate2.rejects(request) for request in requests]
             taken = [request for request, reason in zip(requests, reasons, strict=True) if reason is None]
-            engine = self._ctranslate2 if self._windows is None else self._windows(self._ctranslate2)
+            engine = self._windowed or self._ctranslate2
             hypotheses = engine.translate(taken) if taken else []
             found = {request.id: several for request, several in zip(taken, hypotheses, strict=True) if several}
             reason = next((reason for reason in reasons if reason), "CTranslate2 wrote a padding or start token")
             self._count_fallbacks(len(requests) - len(found), reason)
         rest = [self._with_shortlist(request) for request in requests if request.id not in found]
-        found |= zip([request.id for request in rest], self._torch.translate(rest), strict=True)
+        if rest:
+            found |= zip([request.id for request in rest], self._torch.translate(rest), strict=True)
         return [found[request.id] for request in requests]
 
     def stream(self, request: Request) -> Iterator[StreamStep]:
@@ -132,9 +131,10 @@ class SelectedEngine:
         """Whether CTranslate2 takes ordinary requests with these options."""
         return self._ctranslate2 is not None and self._ctranslate2.rejects(Request(0, (), options)) is None
 
-    def schedule(self, torch: ModelEngine, windows: Callable[[CTranslate2Engine], Engine]) -> None:
-        """Search by a server's schedulers, which batch the requests of several threads."""
-        self._torch, self._windows = torch, windows
+    def schedule(self, torch: ModelEngine, windowed: Callable[[CTranslate2Engine], BatchEngine]) -> None:
+        """Search by a server's schedulers, which batch the requests of several threads; select the engine before."""
+        self._torch = torch
+        self._windowed = None if self._ctranslate2 is None else windowed(self._ctranslate2)
 
     def set_parallelism(self, parallelism: Parallelism) -> None:
         """Change how CTranslate2 divides the machine; not while it translates."""

@@ -32,10 +32,6 @@ class TorchEngine:
         """Tokens that one batch may read before the first is written, counted for each beam."""
         self._lock = threading.Lock()
 
-    def rejects(self, request: Request) -> str | None:
-        """Nothing: every request can be searched here."""
-        return None
-
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
         # A coverage penalty copies the model's modules, which no other thread may be running meanwhile.
@@ -44,7 +40,7 @@ class TorchEngine:
         threads = torch.get_num_threads() if on_cpu and not needs_twin else 1
         batches = list(self._batches(requests, threads))
         with self.exclusive(), eval_mode(self.model):
-            if min(threads, len(batches)) == 1:
+            if min(threads, len(batches)) <= 1:
                 found = [self._search(batch) for batch in batches]
             else:
                 with (

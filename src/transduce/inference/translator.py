@@ -246,12 +246,13 @@ class Translator(InspectableTranslator):
         with self.engine.exclusive():
             return score_pairs(self.model, sources, targets, self.source.specials, self.target.specials)
 
-    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links | None]:
+    def align(self, pairs: Sequence[tuple[str, str]], languages: LanguagePrefix | None = None) -> list[Links | None]:
         """Align the words of given translations with those of their sources: (source, target), both from 0.
 
-        None for a pair too long to read at once.
+        None for a pair too long to read at once. `languages` is made by `languages.prefix`, by default of the languages
+        that are selected.
         """
-        languages = self.languages.prefix()
+        languages = languages or self.languages.prefix()
         sources, targets = self.read_images([source for source, _ in pairs]), [target for _, target in pairs]
         read: list[WordedTokens] = []
         for source, tokens in zip(sources, self._segmenter.encode(sources), strict=True):

@@ -224,7 +224,8 @@ Outcome = TypeVar("Outcome")
 class Unpadded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Gives values to the masks and lengths of tensors that have none: the one sentence run here has no padding.
 
-    A boolean scalar is True, `nonzero` finds every position, and any other scalar is `length`.
+    A boolean scalar is True, `nonzero` finds every position, and any other scalar is `length`, as is every number that is
+    copied to the CPU.
     """
 
     def __init__(self, length: int) -> None:
@@ -236,7 +237,13 @@ class Unpadded(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return True if args[0].dtype == torch.bool else self.length
         if func is torch.ops.aten.nonzero.default and args[0].is_meta:
             return args[0].new_empty(args[0].numel(), args[0].dim(), dtype=torch.long)
+        if func is torch.ops.aten._to_copy.default and args[0].is_meta and _is_cpu((kwargs or {}).get("device")):
+            return torch.full(args[0].shape, self.length, dtype=args[0].dtype)
         return func(*args, **(kwargs or {}))
+
+
+def _is_cpu(device: torch.device | None) -> bool:
+    return device is not None and device.type == "cpu"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from transduce.inference.ctranslate2.engine import CTranslate2Engine
 from transduce.inference.search.options import Hypothesis, Request, StreamStep
 from transduce.serving.fair_queue import Ticket, deadline_error
 from transduce.serving.scheduler import Scheduler
@@ -87,10 +86,6 @@ class ScheduledEngine:
     def __init__(self, scheduler: SearchScheduler) -> None:
         self._scheduler = scheduler
 
-    def rejects(self, request: Request) -> str | None:
-        """Nothing: every request can be searched here."""
-        return None
-
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
         found = [result.checked() for result in results_of(self._scheduler, requests)] if requests else []
@@ -117,23 +112,14 @@ class ScheduledEngine:
 class WindowedEngine:
     """Translates with CTranslate2 by batches that all callers share."""
 
-    def __init__(self, engine: CTranslate2Engine, scheduler: Scheduler[Request]) -> None:
-        self._engine, self._scheduler = engine, scheduler
-
-    def rejects(self, request: Request) -> str | None:
-        """Why CTranslate2 does not take a request; None if it does."""
-        return self._engine.rejects(request)
+    def __init__(self, scheduler: Scheduler[Request]) -> None:
+        self._scheduler = scheduler
 
     def translate(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """Return the hypotheses of each request, in the order of the requests."""
         found: list[list[Hypothesis]] = results_of(self._scheduler, requests) if requests else []
         _count(requests, found)
         return found
-
-    def stream(self, request: Request) -> Iterator[StreamStep]:
-        """Yield the tokens of the best hypothesis, all at once."""
-        ((best, *_),) = self.translate([request])
-        yield best.tokens, best
 
 
 def _count(requests: Sequence[Request], found: Sequence[Sequence[Hypothesis]]) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from transduce.errors import CannotCreate, MissingInput, SettingsError
+from transduce.config import Table
+from transduce.errors import CannotCreate, DataError, MissingInput, SettingsError
 from transduce.serving.job import ModelInfo
 from transduce.serving.limits import Limits
 from transduce.serving.pool import ProcessPool
@@ -22,7 +23,7 @@ MAX_WORKERS = 4
 
 Print = Callable[[str], None]
 
-EXAMPLES = {
+EXAMPLES: dict[str, tuple[str, Table]] = {
     "translation": ("/v1/translate", {"text": "Hello!"}),
     "language_modeling": ("/v1/generate", {"prompt": "Once upon a time", "max_length": 40}),
     "text_encoding": ("/v1/embed", {"text": "Hello!"}),
@@ -74,6 +75,27 @@ def launch(settings: LaunchSettings, print_line: Print) -> None:
     asyncio.run(_serve(settings, print_line))
 
 
+def load_keys(given: Sequence[str], from_environment: str | None, file: str | None) -> tuple[str, ...]:
+    """Collect the keys of the command line, the environment and a file with one key per line."""
+    keys = [*given, *filter(None, [from_environment])]
+    if file is not None:
+        try:
+            lines = Path(file).read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise MissingInput(
+                f"{file}: cannot be read ({error.strerror}); give a file with one key per line"
+            ) from None
+        except UnicodeError:
+            raise DataError(f"{file}: is not UTF-8 text; write one key per line") from None
+        found = [line.strip() for line in lines if line.strip()]
+        if not found:
+            raise DataError(f"{file}: has no key; write one key per line")
+        keys += found
+    if any(not (key and key.isascii() and key.isprintable()) or " " in key for key in keys):
+        raise DataError("a key is empty, or not printable ASCII without spaces, so that no header can hold it")
+    return tuple(keys)
+
+
 def model_names(folders: Sequence[str]) -> dict[str, str]:
     """Return the folder of each model by its name: NAME=FOLDER, or the name of the folder."""
     found: dict[str, str] = {}
@@ -104,6 +126,15 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _allowed_hosts(settings: LaunchSettings) -> tuple[str, ...]:
+    """Names of the server; an address that it is bound to is one: no attacker's name can resolve to it unnoticed."""
+    try:
+        own = ipaddress.ip_address(settings.host)
+    except ValueError:
+        return settings.allowed_hosts
+    return settings.allowed_hosts if own.is_unspecified else (*settings.allowed_hosts, settings.host)
 
 
 def _start_logs(access_log: str | None) -> None:
@@ -139,7 +170,7 @@ async def _serve(settings: LaunchSettings, print_line: Print) -> None:
             print_line(_description(backend.info, len(backend.processes)))
         app = create_app(
             Service(backends, limits),
-            ServerSettings(settings.api_keys, settings.allowed_hosts, limits, settings.trusted_proxies),
+            ServerSettings(settings.api_keys, _allowed_hosts(settings), limits),
         )
         server = Server(app, settings.host, settings.port, limits=limits, trusted_proxies=settings.trusted_proxies)
         for line in _instructions(settings, server.port, backends[0].info, time.monotonic() - began):
@@ -196,7 +227,10 @@ def _instructions(settings: LaunchSettings, port: int, info: ModelInfo, seconds:
     """What is printed when the server is ready: its address, and a request that works."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    path, body = EXAMPLES[info.task]
+    path, example = EXAMPLES[info.task]
+    body = dict(example)
+    if len(info.target_languages) > 1 and info.default_target is None:
+        body["target_language"] = info.target_languages[0]
     key = " -H 'Authorization: Bearer YOUR_KEY'" if settings.api_keys else ""
     data = json.dumps(body)
     return [

@@ -26,11 +26,11 @@ class Limits:
     max_length: int = 1024
     """Tokens to write for each text."""
     max_queue_tokens: int = 131_072
-    """Tokens that waiting requests may reserve: beam size × maximum length + source, of each."""
+    """Tokens that the waiting requests of one process may reserve: beam size × maximum length + source, of each."""
     max_active_rows: int = 128
     """Rows (sentences × beam) that one engine steps at a time."""
     max_requests: int = 256
-    """Requests of one model that are in progress or waiting."""
+    """Requests that are in progress or waiting in one process of a model."""
     timeout: float = 60.0
     """Seconds after which a request is given up."""
     max_connections: int = 2048

@@ -71,7 +71,7 @@ class ProcessPool:
         ready = [process for process in self.processes if process.state == "ready"]
         if not ready:
             raise JobError("unavailable", f"the model '{self.info.name}' is {self.state}", retry_after=2.0)
-        process, work = min(ready, key=self._load.__getitem__), _work(job)
+        process, work = min(ready, key=lambda process: (process.full is not None, self._load[process])), _work(job)
         self._load[process] += work
         try:
             yield process

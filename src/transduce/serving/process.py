@@ -35,6 +35,8 @@ server_log = logging.getLogger("transduce.server")
 
 MAX_LINE = 1 << 27
 """Bytes of the longest message."""
+ISOLATED = ("-P",)
+"""Options of Python: no module is imported from the working directory."""
 GRACE = 2.0
 """Seconds after a job's deadline until the process is no longer waited for."""
 BACKOFF = (0.5, 30.0)
@@ -75,6 +77,11 @@ class EngineSettings:
     max_requests: int = Limits.max_requests
 
 
+def _environment() -> dict[str, str]:
+    """The environment of an engine: few arenas, or what hundreds of threads free stays where no other can use it."""
+    return {"MALLOC_ARENA_MAX": "2", **os.environ}
+
+
 def available_cores() -> int:
     """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -113,6 +120,15 @@ class ProcessBackend:
         return self._state
 
     @property
+    def full(self) -> str | None:
+        """Why it takes no further job now; None if it does."""
+        if len(self._unfinished) >= self._settings.max_requests:
+            return f"{len(self._unfinished):,} requests are in progress; try again later"
+        tokens = self._statistics.queue_tokens
+        is_full = tokens >= FULL * self._settings.max_queue_tokens
+        return f"{tokens:,} tokens are waiting already; try again later" if is_full else None
+
+    @property
     def pid(self) -> int | None:
         """The process, while there is one."""
         return None if self._process is None else self._process.pid
@@ -127,8 +143,7 @@ class ProcessBackend:
         self._state = "stopped"
         if self._supervision is not None:
             self._supervision.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._supervision
+            await asyncio.wait([self._supervision])
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -155,11 +170,8 @@ class ProcessBackend:
         """Send a job and yield the messages about it; closing the iterator cancels the job."""
         if self._state != "ready":
             raise JobError("unavailable", f"the model '{self.info.name}' is {self._state}", retry_after=2.0)
-        if len(self._unfinished) >= self._settings.max_requests:
-            count = len(self._unfinished)
-            raise self._busy(f"{count:,} requests are in progress; try again later")
-        if (tokens := self._statistics.queue_tokens) >= FULL * self._settings.max_queue_tokens:
-            raise self._busy(f"{tokens:,} tokens are waiting already; try again later")
+        if self.full is not None:
+            raise self._busy(self.full)
         number, inbox = next(self._numbers), Inbox()
         until = asyncio.get_running_loop().time() + timeout + GRACE
         self._jobs[number] = inbox
@@ -195,16 +207,21 @@ class ProcessBackend:
     async def _spawn(self) -> None:
         """Start the process and wait until the model is loaded."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", WORKER), stdin=PIPE, stdout=PIPE, limit=MAX_LINE
+            *(sys.executable, *ISOLATED, "-m", WORKER), stdin=PIPE, stdout=PIPE, limit=MAX_LINE, env=_environment()
         )
         self._send(asdict(self._settings))
-        message = await self._receive(process)
-        if message is None or "failed" in message:
-            await process.wait()
-            reason = f"the process ended with code {process.returncode}" if message is None else message["failed"]
-            raise LoadError(reason, 1 if message is None else message["exit_code"])
-        self.info = ModelInfo.from_json(message["ready"])
-        self._statistics, self._state = Statistics(**message["statistics"]), "ready"
+        try:
+            message = await self._receive(process)
+            if message is not None and "failed" not in message:
+                self.info = ModelInfo.from_json(message["ready"])
+                self._statistics, self._state = Statistics(**message["statistics"]), "ready"
+                return
+        except (ValueError, KeyError, TypeError):
+            await _end(process)
+            raise LoadError("its process sent something that is no message", 1) from None
+        await process.wait()
+        reason = f"its process ended with code {process.returncode}" if message is None else message["failed"]
+        raise LoadError(reason, 1 if message is None else message["exit_code"])
 
     async def _receive(self, process: Process) -> Table | None:
         """The next message of the process; None when it has ended."""
@@ -230,7 +247,7 @@ class ProcessBackend:
             in_a_row = 0 if time.monotonic() - began > STABLE else in_a_row + 1
             self._restarts += 1
             while True:
-                await asyncio.sleep(min(BACKOFF[0] * 2 ** max(0, in_a_row - 1), BACKOFF[1]))
+                await asyncio.sleep(min(BACKOFF[0] * 2 ** min(max(0, in_a_row - 1), 16), BACKOFF[1]))
                 try:
                     await self._spawn()
                     break

@@ -23,7 +23,7 @@ from transduce.serving.backend import Statistics
 from transduce.serving.caller import CALLER, ScheduledEngine, WindowedEngine, results_of
 from transduce.serving.job import EmbedJob, GenerateJob, Job, JobError, PredictJob, Result, TranslateJob
 from transduce.serving.scheduler import Capacity, Scheduler
-from transduce.serving.search_scheduler import SearchScheduler
+from transduce.serving.search_scheduler import SearchScheduler, reserved_tokens
 from transduce.serving.window_scheduler import WindowScheduler
 from transduce.text.constraint import DEFAULT_PLACEHOLDERS, Constraints
 
@@ -56,27 +56,23 @@ class TranslatorRunner(Runner):
     """Translations, with PyTorch's requests in shared steps and CTranslate2's in shared batches."""
 
     def __init__(self, translator: Translator, capacity: Capacity) -> None:
-        self._translator, self._capacity = translator, capacity
+        self._translator = translator
         translator.images = None  # no path of a request reaches the file system
         search = Search(translator.model, translator.source.specials, translator.target.specials)
         scheduler = SearchScheduler(search, capacity)
         self.schedulers = [scheduler]
-        translator.engine.schedule(ScheduledEngine(scheduler), self._windowed)
-        self._engines: dict[int, WindowedEngine] = {}
+        translator.engine.schedule(ScheduledEngine(scheduler), lambda engine: self._windowed(engine, capacity))
 
-    def _windowed(self, engine: CTranslate2Engine) -> WindowedEngine:
-        if id(engine) not in self._engines:
+    def _windowed(self, engine: CTranslate2Engine, capacity: Capacity) -> WindowedEngine:
+        def translate(requests: Sequence[Request]) -> list[list[Hypothesis]]:
+            """Several jobs number their requests alike."""
+            return engine.translate([replace(request, id=number) for number, request in enumerate(requests)])
 
-            def translate(requests: Sequence[Request]) -> list[list[Hypothesis]]:
-                """Several jobs number their requests alike."""
-                return engine.translate([replace(request, id=number) for number, request in enumerate(requests)])
-
-            windows = WindowScheduler(
-                translate, _reserved, _kind_of_request, self._capacity, workers=engine.parallelism.workers
-            )
-            self.schedulers.append(windows)
-            self._engines[id(engine)] = WindowedEngine(engine, windows)
-        return self._engines[id(engine)]
+        windows = WindowScheduler(
+            translate, reserved_tokens, _kind_of_request, _tokens, capacity, workers=engine.parallelism.workers
+        )
+        self.schedulers.append(windows)
+        return WindowedEngine(windows)
 
     def run(self, job: Job) -> Result:
         assert isinstance(job, TranslateJob)
@@ -94,7 +90,7 @@ class TranslatorRunner(Runner):
         (text,) = job.texts
         whole = yield from translator.stream(text, options.search, options.constraints, job.split, languages)
         if job.align:
-            (links,) = translator.align([(text, whole.text)])
+            (links,) = translator.align([(text, whole.text)], languages)
             whole = replace(whole, links=tuple(links or ()))
         return self._result([[_translation(whole)]])
 
@@ -165,7 +161,11 @@ class EncoderRunner(Runner):
     def __init__(self, encoder: TextEncoder, capacity: Capacity) -> None:
         self._encoder = encoder
         self._scheduler: WindowScheduler[EncoderWork] = WindowScheduler(
-            self._compute, lambda work: work.tokens, lambda work: (work.pool, work.normalise), capacity
+            self._compute,
+            cost=lambda work: work.tokens,
+            kind=lambda work: (work.pool, work.normalise),
+            tokens=lambda work, _: (work.tokens, 0),
+            capacity=capacity,
         )
         self.schedulers = [self._scheduler]
 
@@ -190,8 +190,9 @@ class EncoderRunner(Runner):
         return list(self._encoder.embed(texts, first.pool, first.normalise))
 
 
-def _reserved(request: Request) -> int:
-    return request.options.width * request.max_total_length + len(request.source) + 1
+def _tokens(request: Request, found: Sequence[Hypothesis]) -> tuple[int, int]:
+    """Tokens that were read and written for a request."""
+    return len(request.source), sum(len(one.tokens) for one in found)
 
 
 def _kind_of_request(request: Request) -> Hashable:

@@ -55,7 +55,7 @@ class Scheduler(ABC, Generic[WorkT]):
         tickets = [Ticket(work, client, self.cost(work), deadline, on_tokens) for work in works]
         with self._changed:
             if self._closed:
-                raise _stopping()
+                raise stopping_error()
             self._queue.put(tickets)
             self._changed.notify_all()
         return tickets
@@ -84,7 +84,7 @@ class Scheduler(ABC, Generic[WorkT]):
             thread.join()
         with self._changed:
             for ticket in self._queue.remove(list(self._queue)):
-                ticket.fail(_stopping())
+                ticket.fail(stopping_error())
 
     @abstractmethod
     def cost(self, work: WorkT) -> int:
@@ -103,7 +103,7 @@ class Scheduler(ABC, Generic[WorkT]):
         while self._turn():
             pass
 
-    def _count(self, rows: int, encoded: int, seconds: float) -> None:
+    def _count(self, rows: int, encoded: int, written: int, seconds: float) -> None:
         with self._changed:
             before = self._statistics
             self._statistics = replace(
@@ -113,11 +113,12 @@ class Scheduler(ABC, Generic[WorkT]):
                 stepped_rows=before.stepped_rows + rows,
                 step_seconds=before.step_seconds + seconds,
                 encoded_tokens=before.encoded_tokens + encoded,
-                written_tokens=before.written_tokens + rows,
+                written_tokens=before.written_tokens + written,
             )
 
 
-def _stopping() -> JobError:
+def stopping_error() -> JobError:
+    """The error of work that a scheduler no longer does."""
     return JobError("unavailable", "the model is being stopped", retry_after=5.0)
 
 

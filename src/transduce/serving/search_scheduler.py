@@ -1,9 +1,9 @@
 """Continuous batching: the requests of all clients share the steps of one search.
 
-Decoding never pauses: each turn of the loop is one step of everything that is active. Before a step, waiting sources
-may be encoded: those for which there is space, as one call to the encoder for each length, once there are enough of
-them or the oldest has waited a few steps. A request reserves beam size × maximum length + source, and what is active
-fits into a bound: nothing is ever preempted.
+Each turn of the loop is one step of everything that is active; it does not wait for arrivals. Before a step, waiting
+sources may be encoded: those for which there is space, as one call to the encoder for each length, once there are
+enough of them or the oldest has waited a few steps. A request reserves beam size × maximum length + source, and what is
+active fits into a bound: nothing is ever preempted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from transduce.errors import as_exception
 from transduce.inference.search.options import Request, Result
 from transduce.inference.search.search import Search
 from transduce.serving.fair_queue import Ticket, deadline_error
-from transduce.serving.job import JobError
-from transduce.serving.scheduler import Capacity, Scheduler, is_over
+from transduce.serving.scheduler import Capacity, Scheduler, is_over, stopping_error
 
 MIN_BATCH = 8
 """Sources that are encoded without waiting for others; a call to the encoder for fewer costs decoding too much …"""
@@ -62,7 +61,7 @@ class SearchScheduler(Scheduler[Request]):
 
     def cost(self, work: Request) -> int:
         """Beam size × maximum length + source."""
-        return work.options.width * work.max_total_length + len(work.source) + 1
+        return reserved_tokens(work)
 
     def _active_count(self) -> int:
         return len(self._active)
@@ -72,7 +71,7 @@ class SearchScheduler(Scheduler[Request]):
             self._changed.wait_for(lambda: self._closed or (not self._exclusive and (self._queue or self._active)))
             if self._closed:
                 for ticket in self._active.values():
-                    ticket.fail(JobError("unavailable", "the model is being stopped", retry_after=5.0))
+                    ticket.fail(stopping_error())
                 return False
             self._queue.expire()
             dropped = self._drop()
@@ -142,7 +141,7 @@ class SearchScheduler(Scheduler[Request]):
             results = [Result(number, [], failure) for number in self._active]
             self._search.drop(self._active)
         encoded = sum(_read(ticket.work) for ticket in admitted.values())
-        self._count(rows, encoded, time.perf_counter() - started)
+        self._count(rows, encoded, rows, time.perf_counter() - started)
         for number in self._sent.keys() & agreed.keys():
             self._notify(number, agreed[number])
         for result in results:
@@ -168,6 +167,11 @@ class SearchScheduler(Scheduler[Request]):
             ticket.on_tokens(tokens)
         except BaseException as error:
             ticket.fail(as_exception(error))
+
+
+def reserved_tokens(request: Request) -> int:
+    """Tokens that a request reserves: beam size × maximum length + source."""
+    return request.options.width * request.max_total_length + len(request.source) + 1
 
 
 def _read(request: Request) -> int:

@@ -28,12 +28,16 @@ class WindowScheduler(Scheduler[WorkT]):
         run: Callable[[list[WorkT]], Sequence[Any]],
         cost: Callable[[WorkT], int],
         kind: Callable[[WorkT], Hashable],
+        tokens: Callable[[WorkT, Any], tuple[int, int]],
         capacity: Capacity | None = None,
         workers: int = 1,
     ) -> None:
-        """`run` computes the results of works of the same `kind`; several threads may call it at a time."""
+        """`run` computes the results of works of the same `kind`; several threads may call it at a time.
+
+        `tokens` is how many were read and written for a work and its result.
+        """
         super().__init__(capacity or Capacity(), workers)
-        self._compute, self._cost, self._kind = run, cost, kind
+        self._compute, self._cost, self._kind, self._tokens = run, cost, kind, tokens
         self._running = 0
         self.start()
 
@@ -53,8 +57,8 @@ class WindowScheduler(Scheduler[WorkT]):
             self._running += len(window)
         if window:
             started = time.perf_counter()
-            self._answer(window)
-            self._count(len(window), sum(ticket.cost for ticket in window), time.perf_counter() - started)
+            read, written = self._answer(window)
+            self._count(len(window), read, written, time.perf_counter() - started)
             with self._changed:
                 self._running -= len(window)
                 for ticket in window:
@@ -71,22 +75,29 @@ class WindowScheduler(Scheduler[WorkT]):
         )
         return [first, *alike]
 
-    def _answer(self, window: Sequence[Ticket[WorkT]]) -> None:
-        """Compute a batch; of one that fails the halves, until the ticket that fails is alone."""
+    def _answer(self, window: Sequence[Ticket[WorkT]]) -> tuple[int, int]:
+        """Compute a batch; of one that fails the halves, until the ticket that fails is alone.
+
+        Returns the tokens that were read and written.
+        """
         left = [ticket for ticket in window if not is_over(ticket)]
         for ticket in set(window) - set(left):
             ticket.fail(deadline_error())
         if not left:
-            return
+            return 0, 0
         try:
             results = self._compute([ticket.work for ticket in left])
         except BaseException as error:
             failure = as_exception(error)
             if len(left) == 1:
                 left[0].fail(failure)
-            else:
-                self._answer(left[: len(left) // 2])
-                self._answer(left[len(left) // 2 :])
-            return
+                return 0, 0
+            middle = len(left) // 2
+            return _sum([self._answer(left[:middle]), self._answer(left[middle:])])
         for ticket, result in zip(left, results, strict=True):
             ticket.finish(result)
+        return _sum([self._tokens(ticket.work, result) for ticket, result in zip(left, results, strict=True)])
+
+
+def _sum(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(read for read, _ in pairs), sum(written for _, written in pairs)

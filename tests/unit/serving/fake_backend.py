@@ -40,6 +40,7 @@ class FakeBackend:
     def __init__(self, info: ModelInfo = TRANSLATOR) -> None:
         self.info = info
         self.state: BackendState = "ready"
+        self.full: str | None = None
         self.gate: asyncio.Event | None = None
         self.error: BaseException | None = None
         self.error_after = 0

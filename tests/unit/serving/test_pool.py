@@ -53,6 +53,17 @@ def test_a_process_that_is_away_gets_nothing() -> None:
     asyncio.run(work())
 
 
+def test_a_process_that_is_full_is_passed_over() -> None:
+    async def work() -> None:
+        pool, fakes = pool_of(2)
+        fakes[0].full = "full"
+        for _ in range(3):
+            await pool.run(TranslateJob(texts=["x"]), "a", 9.0)
+        assert [len(fake.jobs) for fake in fakes] == [0, 3]
+
+    asyncio.run(work())
+
+
 def test_a_stream_that_is_closed_is_no_longer_counted() -> None:
     async def work() -> None:
         pool, fakes = pool_of(1)

@@ -30,7 +30,9 @@ class Batches:
 
 
 def scheduler_of(batches: Batches, workers: int = 1) -> WindowScheduler[int]:
-    return WindowScheduler(batches, cost=abs, kind=lambda work: work % 2, workers=workers)
+    return WindowScheduler(
+        batches, cost=abs, kind=lambda work: work % 2, tokens=lambda work, found: (work, found), workers=workers
+    )
 
 
 def submit(scheduler: WindowScheduler[int], *works: int, seconds: float = 60.0) -> list[Ticket[int]]:
@@ -48,6 +50,8 @@ def test_what_waits_is_computed_together_by_kind_and_length() -> None:
     assert [ticket.future.result(PATIENCE) for ticket in first + others] == [6, 20, 24, 22, 200, 28, 204, 26]
     scheduler.close()
     assert batches.seen == [[3], [10, 12, 14], [11, 13], [100, 102]]
+    counters = scheduler.statistics()
+    assert (counters.encoded_tokens, counters.written_tokens) == (265, 530)
 
 
 def test_a_work_that_fails_fails_alone() -> None:
