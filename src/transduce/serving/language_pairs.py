@@ -12,7 +12,7 @@ from transduce.config import Table
 from transduce.errors import TransduceError
 from transduce.serving.backend import Backend
 from transduce.serving.detection import DETECTOR, Detection
-from transduce.serving.http import RequestError, run_job
+from transduce.serving.http import RequestError, run_jobs
 from transduce.serving.job import ModelInfo, TranslateJob
 from transduce.serving.language import UNDETERMINED, matching, short_codes
 from transduce.serving.service import Service
@@ -123,24 +123,28 @@ class LanguagePairs:
         search: Table | None = None,
         split: bool = True,
     ) -> list[Translated]:
-        """Translate texts, in one job for each source language; without one it is detected."""
+        """Translate texts, in one job for each source language, all at the same time; without one it is detected."""
         detections: list[Detection | None] = [None] * len(texts)
         if source is None:
             detections = [*await self.detect(texts, target)]
         codes = [(source or "") if found is None else found.language for found in detections]
         routes = {code: self.find(code, target) for code in dict.fromkeys(codes)}
-        translated: dict[int, Translated] = {}
-        for code, route in routes.items():
-            places = [place for place, other in enumerate(codes) if other == code]
-            job = TranslateJob(
-                texts=[texts[place] for place in places],
+        places = {code: [place for place, other in enumerate(codes) if other == code] for code in routes}
+        jobs = [
+            TranslateJob(
+                texts=[texts[place] for place in places[code]],
                 source_language=route.source_language,
                 target_language=route.target_language,
                 search=search or {},
                 split=split,
             )
-            result = await run_job(request, self.service, route.backend, job)
-            for place, hypotheses in zip(places, result["translations"], strict=True):
+            for code, route in routes.items()
+        ]
+        backends = [route.backend for route in routes.values()]
+        results = await run_jobs(request, self.service, list(zip(backends, jobs, strict=True)))
+        translated: dict[int, Translated] = {}
+        for (code, route), result in zip(routes.items(), results, strict=True):
+            for place, hypotheses in zip(places[code], result["translations"], strict=True):
                 translated[place] = Translated(route.source, detections[place], hypotheses)
         return [translated[place] for place in range(len(texts))]
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from tests.unit.serving.fake_backend import TRANSLATOR, FakeBackend
+from tests.unit.serving.test_http import Wire
 from transduce.serving.http import RequestError
 from transduce.serving.language_pairs import LanguagePairs
 from transduce.serving.limits import Limits
 from transduce.serving.service import Service
 
+FRENCH = "Bonjour tout le monde, comment allez-vous ce matin ?"
+SPANISH = "Buenos días a todos, ¿cómo están ustedes esta mañana?"
 VARIANTS = ("pt_BR", "pt_PT")
 
 
@@ -57,3 +61,21 @@ def test_ambiguity_is_the_error_only_where_no_model_matches(
 def test_ambiguity_of_the_target_is_the_error_of_detection() -> None:
     with pytest.raises(RequestError, match="choose from pt-BR, pt-PT"):
         pairs((("en",), VARIANTS), (("de",), ("en",)))._sources_of("pt")
+
+
+def test_texts_of_several_detected_languages_are_translated_at_the_same_time() -> None:
+    async def scenario() -> None:
+        known = pairs((("fr", "es"), ("en",)))
+        backend = known.service.backends["0"]
+        assert isinstance(backend, FakeBackend)
+        backend.gate = asyncio.Event()
+        task = asyncio.create_task(known.translate(Wire().request, [FRENCH, SPANISH, FRENCH], None, "en"))
+        async with asyncio.timeout(10):
+            while backend.running < 2:
+                await asyncio.sleep(0.001)
+        backend.gate.set()
+        found = await task
+        assert [one.text for one in found] == [FRENCH.upper(), SPANISH.upper(), FRENCH.upper()]
+        assert [one.source for one in found] == ["fr", "es", "fr"]
+
+    asyncio.run(scenario())
