@@ -72,6 +72,7 @@ class RequestMiddleware:
     async def _answer(self, scope: Scope, exchange: Exchange, api: Api, record: Record) -> None:
         try:
             await self._app(scope, exchange.receive, exchange.send)
+            return
         except ClientDisconnect:
             return
         except asyncio.CancelledError:  # the server stops and waits no longer
@@ -85,11 +86,13 @@ class RequestMiddleware:
             response = error_response(api, RequestError(500, f"internal error; its request id is {record.id}"))
         if exchange.status is None:
             await response(scope, exchange.receive, exchange.send)
-        # Otherwise the connection is closed without the end of the answer, so that the client sees that it is cut.
+        else:  # the connection is closed without the end of the answer, so that the client sees that it is cut
+            exchange.error_status = response.status_code
 
     def _note(self, scope: Scope, record: Record, exchange: Exchange) -> None:
         seconds = time.perf_counter() - record.started
-        status = exchange.status if exchange.completed and exchange.status is not None else GONE
+        answered = exchange.status if exchange.completed else exchange.error_status
+        status = GONE if answered is None else answered
         self._metrics.observe(record, scope["method"], status, seconds)
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
