@@ -78,6 +78,8 @@ class RequestMiddleware:
         except asyncio.CancelledError:  # the server stops and waits no longer
             response = error_response(api, RequestError(503, "the server is stopping", retry_after=5.0))
         except (RequestError, JobError, HTTPException) as error:
+            if isinstance(error, JobError) and error.status == 500:  # its message may repeat a client's text
+                server_log.error("request %s: job %s, model %s", record.id, error.reason, record.model)
             response = error_response(api, error)
         except (KeyboardInterrupt, SystemExit):
             raise

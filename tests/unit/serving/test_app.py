@@ -65,6 +65,17 @@ def test_an_error_of_a_job_has_its_status(error: JobError, status: int, wait: st
     assert response.json() == {"error": {"status": status, "message": str(error), "parameter": None}}
 
 
+def test_a_job_that_failed_is_in_the_log_by_the_id_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    front = Front()
+    for error, is_logged in ((JobError("failed", SECRET), True), (JobError("deadline", SECRET), False)):
+        caplog.clear()
+        front.translator.error = error
+        response = front.client.post("/v1/translate", json={"text": SECRET})
+        lines = [record.getMessage() for record in caplog.records if record.name == "transduce.server"]
+        expected = [f"request {response.headers['X-Request-Id']}: job failed, model de-en"]
+        assert lines == (expected if is_logged else [])
+
+
 class Panic(BaseException):
     """As a library written in Rust raises it."""
 
