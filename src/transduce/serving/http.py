@@ -63,6 +63,8 @@ class Api:
     """(status, message, parameter) -> JSON body."""
     unauthorized: int = 401
     """Status for a missing or wrong key."""
+    invalid: int = 422
+    """Status for an invalid parameter."""
     key_in_body: bool = False
     """Whether the routes check the key themselves, by `check_key`."""
     operations: Mapping[str, Operation] = field(default_factory=dict)
