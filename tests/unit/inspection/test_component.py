@@ -24,6 +24,12 @@ def test_every_head_has_a_name_and_a_path() -> None:
         attention_path(model, "encoder", 3)
 
 
+@pytest.mark.parametrize("stack", ["", "e", "encoder.0", "middle", "cross"])
+def test_unknown_stacks_are_rejected_with_the_known_ones(stack: str) -> None:
+    with pytest.raises(SettingsError, match=f"named '{stack}'; choose from encoder, decoder"):
+        feed_forward_path(small_transformer(), stack, 1)
+
+
 def test_a_universal_transformer_has_one_layer_of_each_kind() -> None:
     config = universal_mini().but(model_dim=12, num_heads=2, ffn_dim=17, tied_embeddings="none")
     model: AnyTransducer = build(config, SIZES, seed=1)  # type: ignore[assignment]
