@@ -16,26 +16,26 @@ from transduce.inspection.maps import Kind, zero_based
 from transduce.models.interface import AnyTransducer
 from transduce.nn.hook import hook_points
 
-STACKS = {
-    "encoder": "encoder",
+ATTENTION_NAMES = {
+    "encoder": "encoder self-attention",
     "cross": "cross-attention",
     "decoder": "decoder self-attention",
     "causal": "self-attention",
 }
-"""How each kind of attention is called."""
+"""What each kind of attention is called in texts."""
 WITHOUT_HEADS = "this model has no attention heads; inspect one that has them, such as a transformer"
 
 
 class HeadName(NamedTuple):
     """A head; layers and heads count from 1, as in the paper's figures."""
 
-    stack: str
-    """The kind of attention: encoder, cross, decoder (its self-attention), or causal in a language model."""
+    kind: str
+    """The kind of attention: encoder or decoder (their self-attention), cross, or causal in a language model."""
     layer: int
     head: int
 
     def __str__(self) -> str:
-        return f"{STACKS[self.stack]} layer {self.layer} head {self.head}"
+        return f"{ATTENTION_NAMES[self.kind]} layer {self.layer} head {self.head}"
 
 
 def attention_kind(path: str) -> Kind:
