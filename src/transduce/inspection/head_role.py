@@ -104,14 +104,11 @@ class HeadSummary(Picture):
     heads: tuple[HeadRole, ...]
     texts: int
     """Number of texts in the sample."""
-    threshold: float = MOSTLY
-    """Share of attention from which on a head has a role; it must also be twice that of uniform attention."""
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         return {
             "texts": self.texts,
-            "threshold": self.threshold,
             "heads": [
                 {
                     "kind": head.kind,
@@ -139,7 +136,7 @@ class HeadSummary(Picture):
             ]
             for head in self.heads
         ]
-        title = f"Shares of attention on {self.texts} texts; a role needs {self.threshold:.0%} and twice uniform"
+        title = f"Shares of attention on {self.texts} texts; a role needs {MOSTLY:.0%} and twice uniform"
         return draw_matrix(title, names, columns, cells, width=110)
 
 
