@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import difflib
 import reprlib
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 80
@@ -97,6 +99,13 @@ def as_exception(error: BaseException) -> Exception:
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
     return error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {one_line(error)}")
+
+
+def raised_at(error: BaseException) -> str:
+    """Return where an error was raised, innermost call first, without its message: that may repeat a user's text."""
+    calls = [*traceback.walk_tb(error.__traceback__)][-4:]
+    places = [f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in reversed(calls)]
+    return " < ".join(places) or "unknown place"
 
 
 def brief(value: object) -> str:

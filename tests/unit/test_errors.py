@@ -7,7 +7,7 @@ import re
 import pytest
 
 from transduce import errors
-from transduce.errors import TransduceError, suggestion
+from transduce.errors import TransduceError, raised_at, suggestion
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TransduceError)]
 
@@ -40,3 +40,14 @@ def test_without_known_words_there_is_no_suggestion() -> None:
 
 def test_any_iterable_of_words_will_do() -> None:
     assert suggestion("beem", (word for word in ["beam", "greedy"])) == "; did you mean 'beam'?"
+
+
+def test_where_an_error_was_raised_is_told_without_its_message() -> None:
+    def fail() -> None:
+        raise ValueError("a user's text")
+
+    with pytest.raises(ValueError) as raised:
+        fail()
+    first = fail.__code__.co_firstlineno
+    assert raised_at(raised.value) == f"test_errors.py:{first + 1} < test_errors.py:{first + 4}"
+    assert raised_at(ValueError("never raised")) == "unknown place"

@@ -170,34 +170,34 @@ def finding(maps: Iterable[SampledMaps], setting: Mapping[str, Cell], further: S
     """Classify each head by its attention."""
     heads = classify_heads(maps)
     columns = (*ROLES, "far")
-    layers = sorted({(head.stack, head.layer) for head in heads})
+    layers = sorted({(head.kind, head.layer) for head in heads})
     charts = tuple(
         Chart(
-            f"Shares of attention, {stack}",
+            f"Shares of attention, {kind}",
             "layer",
             "mean over heads",
             tuple(
                 Series(
                     role,
-                    tuple(float(layer) for name, layer in layers if name == stack),
+                    tuple(float(layer) for name, layer in layers if name == kind),
                     tuple(
-                        _mean([head.shares[role] for head in heads if (head.stack, head.layer) == place])
+                        _mean([head.shares[role] for head in heads if (head.kind, head.layer) == place])
                         for place in layers
-                        if place[0] == stack
+                        if place[0] == kind
                     ),
                 )
                 for role in columns
             ),
         )
-        for stack in dict.fromkeys(stack for stack, _ in layers)
+        for kind in dict.fromkeys(kind for kind, _ in layers)
     )
     return Finding(
         title="What each head attends to",
         claim="each head learns a relation of its own, and early layers attend to near tokens, later ones to far ones.",
         setting=setting,
-        columns=("stack", "layer", "head", *columns, "distance", "role"),
+        columns=("kind", "layer", "head", *columns, "distance", "role"),
         rows=tuple(
-            (head.stack, head.layer, head.number, *(head.shares[role] for role in columns), head.distance, _role(head))
+            (head.kind, head.layer, head.number, *(head.shares[role] for role in columns), head.distance, _role(head))
             for head in heads
         ),
         charts=charts,
@@ -209,7 +209,7 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
     best = {role: max(heads, key=lambda head: head.shares[role]) for role in ROLES[1:]}
     checks = [
         ClaimCheck(
-            f"some head attends mostly to {_called(role)}: {head.stack} layer {head.layer}, head {head.number} with "
+            f"some head attends mostly to {_called(role)}: {head.kind} layer {head.layer}, head {head.number} with "
             f"{head.shares[role]:.2f}",
             head.shares[role] >= MOSTLY,
         )
@@ -218,7 +218,7 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
     mixed = sum(_role(head) == "mixed" for head in heads)
     layers: dict[tuple[str, int], list[HeadRole]] = defaultdict(list)
     for head in heads:
-        layers[head.stack, head.layer].append(head)
+        layers[head.kind, head.layer].append(head)
     named = [[role for head in group if (role := _role(head)) != "mixed"] for group in layers.values()]
     alone = sum(len(set(roles)) == len(roles) for roles in named)
     checks += [
@@ -227,12 +227,12 @@ def _checks(heads: Sequence[HeadRole]) -> list[ClaimCheck]:
             f"no two heads of a layer have the same role (in {alone} of {len(layers)} layers)", alone == len(layers)
         ),
     ]
-    for stack in dict.fromkeys(head.stack for head in heads):
-        depths = [number for name, number in layers if name == stack]
-        near, far = (_mean([head.distance for head in layers[stack, depth]]) for depth in (min(depths), max(depths)))
+    for kind in dict.fromkeys(head.kind for head in heads):
+        depths = [number for name, number in layers if name == kind]
+        near, far = (_mean([head.distance for head in layers[kind, depth]]) for depth in (min(depths), max(depths)))
         checks.append(
             ClaimCheck(
-                f"the {stack}'s last layer attends further than its first ({far:.1f} tokens, {near:.1f})", far > near
+                f"the {kind}'s last layer attends further than its first ({far:.1f} tokens, {near:.1f})", far > near
             )
         )
     return checks

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from transduce.experiments.pronoun_probe import Probe
-from transduce.inspection.component import STACKS, HeadName, all_heads, attention_kind, attention_path
+from transduce.inspection.component import ATTENTION_NAMES, HeadName, all_heads, attention_kind, attention_path
 from transduce.models.interface import AnyTransducer, Memory
 from transduce.nn.hook import Replacement, hook_points, replace
 
@@ -86,12 +86,12 @@ def hiding(
         "cross": (cross, is_step_BT1 & ~inside_BS[:, None, :]),
         "decoder": (own_words, is_step_BT1 & ~inside_BT[:, None, :]),
     }
-    chosen = {stack: cut for stack, (wanted, cut) in cuts.items() if wanted}
-    return replace(model, {path: _masking(cut) for stack, cut in chosen.items() for path in _scores(model, stack)})
+    chosen = {kind: cut for kind, (wanted, cut) in cuts.items() if wanted}
+    return replace(model, {path: _masking(cut) for kind, cut in chosen.items() for path in _scores(model, kind)})
 
 
-def _scores(model: AnyTransducer, stack: str) -> list[str]:
-    return [path for path in hook_points(model, ("score",)) if attention_kind(path) == stack]
+def _scores(model: AnyTransducer, kind: str) -> list[str]:
+    return [path for path in hook_points(model, ("score",)) if attention_kind(path) == kind]
 
 
 def _masking(cut: Tensor) -> Replacement:
@@ -106,14 +106,14 @@ def ablated(model: AnyTransducer, probe: Probe, heads: Iterable[HeadName]) -> Ab
     """Replace the outputs of these heads by their means over the probe, where it matters, inside the context."""
     by_path: dict[str, list[HeadName]] = defaultdict(list)
     for head in heads:
-        by_path[f"{attention_path(model, head.stack, head.layer)}.head"].append(head)
+        by_path[f"{attention_path(model, head.kind, head.layer)}.head"].append(head)
     hooks = {path: _to_mean(probe, of_path) for path, of_path in by_path.items()}
     return replace(model, hooks)
 
 
 def _to_mean(probe: Probe, heads: Sequence[HeadName]) -> Replacement:
     index_B = torch.arange(len(probe.step))
-    positions = list(probe.words.values()) if heads[0].stack == "encoder" else [probe.step]
+    positions = list(probe.words.values()) if heads[0].kind == "encoder" else [probe.step]
 
     def to_mean(value_BHQV: Tensor) -> Tensor:
         value_BHQV = value_BHQV.clone()
@@ -137,7 +137,7 @@ def find_heads(
     model: AnyTransducer,
     search: Probe,
     confirm: Probe,
-    stacks: Sequence[str] = ("encoder", "cross"),
+    kinds: Sequence[str] = ("encoder", "cross"),
     most: int = MAX_HEADS,
 ) -> list[AblationStep]:
     """Find a small set of heads that the pronoun depends on, greedily: each time the head that costs most.
@@ -145,7 +145,7 @@ def find_heads(
     The set is chosen on one probe, and its accuracies are measured on another. Ties are broken by the score margin of
     the right pronoun.
     """
-    rest = [head for head in all_heads(model) if head.stack in stacks]
+    rest = [head for head in all_heads(model) if head.kind in kinds]
     chosen: list[AblationStep] = []
     while rest and len(chosen) < most:
         names = [step.head for step in chosen]
@@ -200,8 +200,8 @@ def measure_patches(model: AnyTransducer, probe: Probe, other: Probe) -> dict[st
 
 
 def describe(heads: Iterable[HeadName]) -> str:
-    """Name a set of heads by their stacks: "encoder 2.1, 3.4; cross-attention 1.2"."""
-    by_stack: dict[str, list[str]] = defaultdict(list)
+    """Name a set of heads by kind of attention: "encoder self-attention 2.1, 3.4; cross-attention 1.2"."""
+    by_kind: dict[str, list[str]] = defaultdict(list)
     for head in heads:
-        by_stack[STACKS[head.stack]].append(f"{head.layer}.{head.head}")
-    return "; ".join(f"{stack} {', '.join(names)}" for stack, names in by_stack.items()) or "none"
+        by_kind[ATTENTION_NAMES[head.kind]].append(f"{head.layer}.{head.head}")
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in by_kind.items()) or "none"

@@ -154,15 +154,15 @@ def head_attention(model: AnyTransducer, probe: Probe) -> list[HeadAttention]:
     index_B = torch.arange(len(probe.step))
     found = []
     for path, weight_BHQM in recorded.items():
-        stack = attention_kind(path)
-        if stack == "decoder":
+        kind = attention_kind(path)
+        if kind == "decoder":
             continue
-        row_BHM = weight_BHQM[index_B, :, probe.words["it"] if stack == "encoder" else probe.step]
+        row_BHM = weight_BHQM[index_B, :, probe.words["it"] if kind == "encoder" else probe.step]
         for head in range(row_BHM.shape[1]):
             means: dict[Role, dict[str, float]] = {}
             for role in ROLES:
                 about_B = probe.is_about(role)
                 to_word = {name: row_BHM[index_B, head, at_B] for name, at_B in probe.words.items()}
                 means[role] = {name: float(weight_B[about_B].mean()) for name, weight_B in to_word.items()}
-            found.append(HeadAttention(HeadName(stack, int(path.split(".")[1]) + 1, head + 1), means))
+            found.append(HeadAttention(HeadName(kind, int(path.split(".")[1]) + 1, head + 1), means))
     return found

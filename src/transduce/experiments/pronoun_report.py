@@ -130,7 +130,7 @@ def examine(
     first, second = probe(scenes[:size]), probe(scenes[-size:])
     cuts = measure_cuts(model, first)
     steps = find_heads(model, first, second, ABLATED[cuts.solution])
-    encoder = [found for found in head_attention(model, first) if found.head.stack == "encoder"]
+    encoder = [found for found in head_attention(model, first) if found.head.kind == "encoder"]
     moving = max(encoder, key=lambda found: found.shift)
     return PronounReport(
         seed=timing[0],
@@ -157,5 +157,5 @@ def _history(model: AnyTransducer, run: Path, probe: Probe) -> Iterator[tuple[in
     earlier = copy.deepcopy(model)  # a twin shares its weights
     for update in SavedCheckpoints(run).updates():
         put_weights(earlier, checkpoint_weights(run, update), run)
-        encoder = [found for found in head_attention(earlier, probe) if found.head.stack == "encoder"]
+        encoder = [found for found in head_attention(earlier, probe) if found.head.kind == "encoder"]
         yield update, probe.accuracy(earlier), min(_best(encoder, role)[1] for role in ROLES)

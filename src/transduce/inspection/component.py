@@ -11,31 +11,31 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from transduce.errors import SettingsError, suggestion
+from transduce.errors import SettingsError, brief, suggestion
 from transduce.inspection.maps import Kind, zero_based
 from transduce.models.interface import AnyTransducer
 from transduce.nn.hook import hook_points
 
-STACKS = {
-    "encoder": "encoder",
+ATTENTION_NAMES = {
+    "encoder": "encoder self-attention",
     "cross": "cross-attention",
     "decoder": "decoder self-attention",
     "causal": "self-attention",
 }
-"""How each kind of attention is called."""
+"""What each kind of attention is called in texts."""
 WITHOUT_HEADS = "this model has no attention heads; inspect one that has them, such as a transformer"
 
 
 class HeadName(NamedTuple):
     """A head; layers and heads count from 1, as in the paper's figures."""
 
-    stack: str
-    """The kind of attention: encoder, cross, decoder (its self-attention), or causal in a language model."""
+    kind: str
+    """The kind of attention: encoder or decoder (their self-attention), cross, or causal in a language model."""
     layer: int
     head: int
 
     def __str__(self) -> str:
-        return f"{STACKS[self.stack]} layer {self.layer} head {self.head}"
+        return f"{ATTENTION_NAMES[self.kind]} layer {self.layer} head {self.head}"
 
 
 def attention_kind(path: str) -> Kind:
@@ -70,14 +70,16 @@ def attention_kinds(model: AnyTransducer) -> tuple[Kind, ...]:
 
 def feed_forward_path(model: AnyTransducer, stack: str, layer: int) -> str:
     """Return the path of one feed-forward network; `stack` is encoder or decoder."""
-    paths = [
-        path.rpartition(".")[0] for path in hook_points(model, ("output",), "feed_forward") if path.startswith(stack)
-    ]
-    if not paths:
+    by_stack: dict[str, list[str]] = {}
+    for point in hook_points(model, ("output",), "feed_forward"):
+        by_stack.setdefault(point.partition(".")[0], []).append(point.rpartition(".")[0])
+    if not by_stack:
+        raise SettingsError("this model has no feed-forward networks; inspect one that has them, such as a transformer")
+    if stack not in by_stack:
         raise SettingsError(
-            f"the model has no feed-forward network in a stack named '{stack}'; name encoder or decoder, of a model "
-            "that has them, such as a transformer"
+            f"no stack with feed-forward networks is named {brief(stack)}; choose from {', '.join(by_stack)}"
         )
+    paths = by_stack[stack]
     return paths[zero_based("layer", layer, len(paths))]
 
 

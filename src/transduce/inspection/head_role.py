@@ -34,7 +34,7 @@ same token, the token after that, punctuation, the end token; in cross-attention
 class SampledMaps:
     """Attention maps of one kind for one text."""
 
-    stack: str
+    kind: str
     """encoder, decoder, cross or causal."""
     weights: Tensor
     """(L H Q M), each row of sum 1."""
@@ -72,7 +72,8 @@ def sample_maps(
 class HeadRole(NamedTuple):
     """One head and the distribution of its attention."""
 
-    stack: str
+    kind: str
+    """Of attention: encoder, decoder, cross or causal."""
     layer: int
     number: int
     shares: Mapping[str, float]
@@ -103,17 +104,14 @@ class HeadSummary(Picture):
     heads: tuple[HeadRole, ...]
     texts: int
     """Number of texts in the sample."""
-    threshold: float = MOSTLY
-    """Share of attention from which on a head has a role; it must also be twice that of uniform attention."""
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         return {
             "texts": self.texts,
-            "threshold": self.threshold,
             "heads": [
                 {
-                    "kind": head.stack,
+                    "kind": head.kind,
                     "layer": head.layer,
                     "head": head.number,
                     "shares": dict(head.shares),
@@ -128,7 +126,7 @@ class HeadSummary(Picture):
 
     def to_svg(self) -> str:
         """Return a picture: a row per head, a column per role."""
-        names = [f"{head.stack} {head.layer}.{head.number}" for head in self.heads]
+        names = [f"{head.kind} {head.layer}.{head.number}" for head in self.heads]
         columns = [*ROLES, "far", "entropy", "role"]
         cells = [
             [
@@ -138,7 +136,7 @@ class HeadSummary(Picture):
             ]
             for head in self.heads
         ]
-        title = f"Shares of attention on {self.texts} texts; a role needs {self.threshold:.0%} and twice uniform"
+        title = f"Shares of attention on {self.texts} texts; a role needs {MOSTLY:.0%} and twice uniform"
         return draw_matrix(title, names, columns, cells, width=110)
 
 
@@ -152,8 +150,8 @@ def classify_heads(maps: Iterable[SampledMaps]) -> list[HeadRole]:
     """Return each head's share of every role, the mean over all texts; one text is in memory at a time."""
     totals: dict[str, _Totals] = {}
     for one in maps:
-        totals.setdefault(one.stack, _Totals()).add(one)
-    return [role for stack, total in totals.items() for role in total.roles(stack)]
+        totals.setdefault(one.kind, _Totals()).add(one)
+    return [role for kind, total in totals.items() for role in total.roles(kind)]
 
 
 class _Totals:
@@ -168,28 +166,28 @@ class _Totals:
     def add(self, one: SampledMaps) -> None:
         weight_LHQM = one.weights.double()
         queries = weight_LHQM.shape[2]
-        positions = role_positions(one.tokens, one.stack, queries, one.end) | dict(one.further)
-        seen_QM = _seen(queries, len(one.tokens), causal=one.stack in CAUSAL)
+        positions = role_positions(one.tokens, one.kind, queries, one.end) | dict(one.further)
+        seen_QM = _seen(queries, len(one.tokens), causal=one.kind in CAUSAL)
         for role, position_QM in positions.items():
             has_role_Q = position_QM.any(dim=1)
             self._sum(role, (weight_LHQM * position_QM).sum(dim=-1)[..., has_role_Q])
             share_Q = (position_QM & seen_QM).sum(dim=1) / seen_QM.sum(dim=1)
             self.uniform[role] += float(share_Q[has_role_Q].sum())
         self._sum("entropy", torch.special.entr(weight_LHQM).sum(dim=-1) / torch.log(torch.tensor(2.0)))
-        away_QM = torch.zeros(queries, len(one.tokens)) if one.stack == "cross" else _back(queries).abs()
+        away_QM = torch.zeros(queries, len(one.tokens)) if one.kind == "cross" else _back(queries).abs()
         self._sum("distance", (weight_LHQM * away_QM).sum(dim=-1))
 
     def _sum(self, name: str, value_LHQ: Tensor) -> None:
         self.share[name] = self.share[name] + value_LHQ.sum(dim=-1)
         self.count[name] += value_LHQ.shape[-1]
 
-    def roles(self, stack: str) -> list[HeadRole]:
+    def roles(self, kind: str) -> list[HeadRole]:
         mean = {name: total_LH / max(1, self.count[name]) for name, total_LH in self.share.items()}
         names = [name for name in mean if name not in ("entropy", "distance")]
         uniform = {name: self.uniform[name] / max(1, self.count[name]) for name in names}
         return [
             HeadRole(
-                stack,
+                kind,
                 layer + 1,
                 head + 1,
                 {name: float(mean[name][layer, head]) for name in names},
@@ -206,19 +204,19 @@ CAUSAL = ("decoder", "causal")
 
 
 def role_positions(
-    tokens: Sequence[int | str], stack: str, queries: int, end: int | str | None = None
+    tokens: Sequence[int | str], kind: str, queries: int, end: int | str | None = None
 ) -> dict[str, Tensor]:
     """Return, by role, which positions (columns) have it for each query (row).  -> (Q M) each.
 
     A decoder sees only earlier positions; in an encoder the same word may also come later. Cross-attention has only
     the roles that do not depend on the position of the query.
     """
-    kind_M = torch.tensor([_is_punctuation(token) for token in tokens])
+    punctuation_M = torch.tensor([_is_punctuation(token) for token in tokens])
     end_M = torch.tensor([token == end for token in tokens])
-    seen_QM = _seen(queries, len(tokens), causal=stack in CAUSAL)
-    found = {"punctuation": kind_M & seen_QM, "end": end_M & seen_QM}
+    seen_QM = _seen(queries, len(tokens), causal=kind in CAUSAL)
+    found = {"punctuation": punctuation_M & seen_QM, "end": end_M & seen_QM}
     first_M = torch.arange(len(tokens)) == 0
-    if stack == "cross":
+    if kind == "cross":
         return {"first": first_M.expand(queries, -1), **found}
     back_NN = _back(queries)
     number = {token: index for index, token in enumerate(dict.fromkeys(tokens))}

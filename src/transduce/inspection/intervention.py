@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transduce.errors import SettingsError
 from transduce.inspection.component import (
-    STACKS,
+    ATTENTION_NAMES,
     HeadName,
     attention_path,
     attention_paths,
@@ -29,7 +29,7 @@ from transduce.models.interface import AnyTransducer, Memory
 from transduce.nn.hook import Replacement
 
 LayerName = tuple[str, int]
-"""(stack, layer), layers from 1."""
+"""(kind of attention, layer), or (stack, layer) of a feed-forward network; layers count from 1."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Ablation:
         """Return the changes in words."""
         return (
             *(f"{HeadName(*head)} off" for head in self.heads),
-            *(f"{STACKS[kind]} layer {layer} off" for kind, layer in self.attention),
+            *(f"{ATTENTION_NAMES[kind]} layer {layer} off" for kind, layer in self.attention),
             *(f"{stack} layer {layer} feed-forward network off" for stack, layer in self.feed_forward),
             *(f"source token {position} '{source_pieces[position]}' masked" for position in self.hidden),
         )

@@ -35,6 +35,8 @@ class Exchange:
         self.status: int | None = None
         """Of the response, once it has started."""
         self.completed = False
+        self.error_status: int | None = None
+        """Of an error after the response had started, which could not be sent any more."""
 
     async def receive(self) -> Message:
         """Receive the next part of the request."""

@@ -63,6 +63,8 @@ class Api:
     """(status, message, parameter) -> JSON body."""
     unauthorized: int = 401
     """Status for a missing or wrong key."""
+    invalid: int = 422
+    """Status for an invalid parameter."""
     key_in_body: bool = False
     """Whether the routes check the key themselves, by `check_key`."""
     operations: Mapping[str, Operation] = field(default_factory=dict)
@@ -229,12 +231,20 @@ def parse(config: type[ConfigT], table: Table, limits: Limits) -> ConfigT:
 
 async def run_job(request: Request, service: Service, backend: Backend, job: Job) -> Result:
     """Carry out a job; a client that disconnects cancels it (ClientDisconnect). Raises JobError."""
-    record = _begin(request, backend)
+    return (await run_jobs(request, service, [(backend, job)]))[0]
+
+
+async def run_jobs(request: Request, service: Service, jobs: Sequence[tuple[Backend, Job]]) -> list[Result]:
+    """Carry out jobs as `run_job`, at the same time: they share one timeout, and the first error cancels the others."""
+    record = record_of(request)
+    for backend, _ in jobs:
+        _begin(request, backend)
     started = time.perf_counter()
-    result = await _unless_disconnected(request, service.run(backend, job, client_of(request)))
+    results = await _unless_disconnected(request, _run_all(service, jobs, client_of(request)))
     record.job_seconds = time.perf_counter() - started
-    _count_tokens(record, result)
-    return result
+    for result in results:
+        _count_tokens(record, result)
+    return results
 
 
 async def stream_job(
@@ -349,6 +359,15 @@ async def _unless_disconnected(request: Request, work: Awaitable[T]) -> T:
             await asyncio.wait((task, watch))
         if task.done() and not task.cancelled():
             task.exception()  # it is known, or nobody waits for it any more
+
+
+async def _run_all(service: Service, jobs: Sequence[tuple[Backend, Job]], client: str) -> list[Result]:
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(service.run(backend, job, client)) for backend, job in jobs]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def _disconnect(request: Request) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -12,7 +12,7 @@ from transduce.config import Table
 from transduce.errors import TransduceError
 from transduce.serving.backend import Backend
 from transduce.serving.detection import DETECTOR, Detection
-from transduce.serving.http import RequestError, run_job
+from transduce.serving.http import RequestError, run_jobs
 from transduce.serving.job import ModelInfo, TranslateJob
 from transduce.serving.language import UNDETERMINED, matching, short_codes
 from transduce.serving.service import Service
@@ -76,11 +76,11 @@ class LanguagePairs:
     def find(self, source: str, target: str) -> Route:
         """Return the first model that translates between two languages; raises RequestError."""
         self.service.find("translation")
+        ambiguity: RequestError | None = None
         for backend in self.service.of_task("translation"):
             info = backend.info
-            sources = _matching(source, info.source_languages, self.source_parameter)
-            targets = _matching(target, info.target_languages, self.target_parameter)
-            if sources and targets:
+            sources, targets = _matching(source, info.source_languages), _matching(target, info.target_languages)
+            if len(sources) == len(targets) == 1:
                 spelled = short_codes(_all_codes(info))
                 return Route(
                     backend,
@@ -88,7 +88,11 @@ class LanguagePairs:
                     _unless_default(sources[0], info.default_source),
                     _unless_default(targets[0], info.default_target),
                 )
-        raise self._unsupported(source, target)
+            if sources and targets and ambiguity is None:
+                ambiguity = _ambiguity(source, [info.source_languages], self.source_parameter) or _ambiguity(
+                    target, [info.target_languages], self.target_parameter
+                )
+        raise ambiguity or self._unsupported(source, target)
 
     async def detect(self, texts: Sequence[str], target: str | None) -> list[Detection]:
         """Return the language of each text, among those that can be translated into the target language.
@@ -119,24 +123,28 @@ class LanguagePairs:
         search: Table | None = None,
         split: bool = True,
     ) -> list[Translated]:
-        """Translate texts, in one job for each source language; without one it is detected."""
+        """Translate texts, in one job for each source language, all at the same time; without one it is detected."""
         detections: list[Detection | None] = [None] * len(texts)
         if source is None:
             detections = [*await self.detect(texts, target)]
         codes = [(source or "") if found is None else found.language for found in detections]
         routes = {code: self.find(code, target) for code in dict.fromkeys(codes)}
-        translated: dict[int, Translated] = {}
-        for code, route in routes.items():
-            places = [place for place, other in enumerate(codes) if other == code]
-            job = TranslateJob(
-                texts=[texts[place] for place in places],
+        places = {code: [place for place, other in enumerate(codes) if other == code] for code in routes}
+        jobs = [
+            TranslateJob(
+                texts=[texts[place] for place in places[code]],
                 source_language=route.source_language,
                 target_language=route.target_language,
                 search=search or {},
                 split=split,
             )
-            result = await run_job(request, self.service, route.backend, job)
-            for place, hypotheses in zip(places, result["translations"], strict=True):
+            for code, route in routes.items()
+        ]
+        backends = [route.backend for route in routes.values()]
+        results = await run_jobs(request, self.service, list(zip(backends, jobs, strict=True)))
+        translated: dict[int, Translated] = {}
+        for (code, route), result in zip(routes.items(), results, strict=True):
+            for place, hypotheses in zip(places[code], result["translations"], strict=True):
                 translated[place] = Translated(route.source, detections[place], hypotheses)
         return [translated[place] for place in range(len(texts))]
 
@@ -145,7 +153,7 @@ class LanguagePairs:
         found: dict[str, None] = {}
         for backend in self.service.of_task("translation"):
             codes, _ = _spelled(backend.info)
-            if target is None or _matching(target, backend.info.target_languages, self.target_parameter):
+            if target is None or len(_matching(target, backend.info.target_languages)) == 1:
                 found.update(dict.fromkeys(codes))
         if not found and target is not None:
             self.service.find("translation")
@@ -153,14 +161,17 @@ class LanguagePairs:
         return list(found)
 
     def _unsupported(self, source: str, target: str) -> RequestError:
-        """The error for a pair that no model has: which of the two is not known, or that the pair is not."""
+        """The error for a pair that no model has: a language is ambiguous or unknown, or only the pair is."""
         infos = [backend.info for backend in self.service.of_task("translation")]
         for wanted, parameter, sides in (
             (target, self.target_parameter, [info.target_languages for info in infos]),
             (source, self.source_parameter, [info.source_languages for info in infos]),
         ):
-            if any(_matching(wanted, side, parameter) for side in sides):
+            if any(len(_matching(wanted, side)) == 1 for side in sides):
                 continue
+            ambiguity = _ambiguity(wanted, sides, parameter)
+            if ambiguity is not None:
+                return ambiguity
             if wanted.lower() != UNDETERMINED and not all(sides):
                 return RequestError(
                     400,
@@ -193,22 +204,24 @@ def _spelled(info: ModelInfo) -> tuple[list[str], list[str]]:
     return source, target
 
 
-def _matching(wanted: str, known: Sequence[str], parameter: str) -> list[str]:
-    """The model's language that is meant; raises RequestError if it can be several."""
+def _matching(wanted: str, known: Sequence[str]) -> list[str]:
+    """The model's languages that can be meant: one, none, or several if the code is ambiguous."""
     if not known:
         return [UNDETERMINED] if wanted.lower() == UNDETERMINED else []
-    found = matching(wanted, known)
-    if len(found) > 1:
-        choices = ", ".join(_choices(found, known))
-        raise RequestError(
-            400, f"{parameter} '{wanted[:40]}' can mean several languages; choose from {choices}", parameter
-        )
-    return found
+    return matching(wanted, known)
 
 
-def _choices(found: Sequence[str], known: Sequence[str]) -> Iterator[str]:
-    spelled = short_codes(tuple(known))
-    return (spelled[code] for code in found)
+def _ambiguity(wanted: str, sides: Iterable[Sequence[str]], parameter: str) -> RequestError | None:
+    """The error for a code that can mean several languages of a model: of the first such model."""
+    for known in sides:
+        found = _matching(wanted, known)
+        if len(found) > 1:
+            spelled = short_codes(tuple(known))
+            choices = ", ".join(spelled[code] for code in found)
+            return RequestError(
+                400, f"{parameter} '{wanted[:40]}' can mean several languages; choose from {choices}", parameter
+            )
+    return None
 
 
 def _unless_default(code: str, default: str | None) -> str | None:

@@ -9,7 +9,6 @@ import logging
 import math
 import secrets
 import time
-import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -19,6 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from transduce.errors import raised_at
 from transduce.serving.exchange import Exchange
 from transduce.serving.http import Api, Record, RequestError, client_of
 from transduce.serving.job import JobError
@@ -72,24 +72,29 @@ class RequestMiddleware:
     async def _answer(self, scope: Scope, exchange: Exchange, api: Api, record: Record) -> None:
         try:
             await self._app(scope, exchange.receive, exchange.send)
+            return
         except ClientDisconnect:
             return
         except asyncio.CancelledError:  # the server stops and waits no longer
             response = error_response(api, RequestError(503, "the server is stopping", retry_after=5.0))
         except (RequestError, JobError, HTTPException) as error:
+            if isinstance(error, JobError) and error.status == 500:  # its message may repeat a client's text
+                server_log.error("request %s: job %s, model %s", record.id, error.reason, record.model)
             response = error_response(api, error)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of a library in Rust is no Exception
-            server_log.error("request %s: %s at %s", record.id, type(error).__name__, _place(error))
+            server_log.error("request %s: %s at %s", record.id, type(error).__name__, raised_at(error))
             response = error_response(api, RequestError(500, f"internal error; its request id is {record.id}"))
         if exchange.status is None:
             await response(scope, exchange.receive, exchange.send)
-        # Otherwise the connection is closed without the end of the answer, so that the client sees that it is cut.
+        else:  # the connection is closed without the end of the answer, so that the client sees that it is cut
+            exchange.error_status = response.status_code
 
     def _note(self, scope: Scope, record: Record, exchange: Exchange) -> None:
         seconds = time.perf_counter() - record.started
-        status = exchange.status if exchange.completed and exchange.status is not None else GONE
+        answered = exchange.status if exchange.completed else exchange.error_status
+        status = GONE if answered is None else answered
         self._metrics.observe(record, scope["method"], status, seconds)
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -138,9 +143,3 @@ def _anonymous(client: str) -> str:
     if kind == "key":
         return client
     return f"address:{hashlib.blake2b(name.encode(), key=_SALT, digest_size=8).hexdigest()}"
-
-
-def _place(error: BaseException) -> str:
-    """Where an error was raised, without its message: that may repeat a client's text."""
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
-    return " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(frames))

@@ -23,13 +23,12 @@ ERRORS = {
     403: "The request comes from a page of another site.",
     413: "The body or its texts are too large.",
     415: "The content type or encoding of the body is not supported.",
-    422: "A parameter is invalid, or would be ignored.",
     429: "The queue is full; try again after Retry-After.",
     500: "An error of the server.",
     503: "The model is not ready, or the server stops; try again after Retry-After.",
     504: "The request took too long.",
 }
-"""Responses of every operation that has parameters."""
+"""Responses of every operation that has parameters, besides the one for an invalid parameter."""
 
 
 def document(routes: Sequence[tuple[Route, Api]], with_keys: bool) -> Table:
@@ -38,7 +37,9 @@ def document(routes: Sequence[tuple[Route, Api]], with_keys: bool) -> Table:
     _, definitions = models_json_schema([(config, "validation") for config in configs], ref_template=REF)
     schemas = dict(definitions.get("$defs", {}))
     for _, api in routes:
-        schemas[f"{api.name}Error"] = _schema_of(api.error_body(422, "beam_size must be at least 1", "beam_size"))
+        schemas[f"{api.name}Error"] = _schema_of(
+            api.error_body(api.invalid, "beam_size must be at least 1", "beam_size")
+        )
     paths: dict[str, Table] = {}
     for route, api in routes:
         path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
@@ -105,15 +106,23 @@ def _responses(api: Api, described: Operation, path: str, with_keys: bool) -> Ta
     responses: Table = {"200": {"description": "The response.", "content": content}}
     if path == "/ready":
         responses["503"] = {"description": "A model is loading, or the server stops.", "content": content}
-    errors = dict(ERRORS) if described.request is not None else {}
+    errors: dict[int, str] = {}
+    if described.request is not None:
+        errors.update(ERRORS)
+        _add(errors, api.invalid, "A parameter is invalid, or would be ignored.")
     if "{" in path or _names_model(described):
         errors[404] = "There is no such model."
     if with_keys and path not in OPEN_ROUTES:
-        errors[api.unauthorized] = " ".join(("The key is missing or wrong.", errors.get(api.unauthorized, ""))).strip()
+        _add(errors, api.unauthorized, "The key is missing or wrong.")
     for status, meaning in sorted(errors.items()):
         schema = {"schema": {"$ref": REF.format(model=f"{api.name}Error")}}
         responses[str(status)] = {"description": meaning, "content": {JSON: schema}}
     return responses
+
+
+def _add(errors: dict[int, str], status: int, meaning: str) -> None:
+    """Add a meaning of a status, which may have others."""
+    errors[status] = f"{meaning} {errors.get(status, '')}".strip()
 
 
 def _names_model(described: Operation) -> bool:

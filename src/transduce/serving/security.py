@@ -52,8 +52,6 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = ()
     """Names under which clients call the server, besides those of this machine; '*' allows all."""
     limits: Limits = field(default_factory=Limits)
-    trusted_proxies: tuple[str, ...] = ()
-    """Addresses of reverse proxies whose X-Forwarded-For is believed."""
 
 
 @dataclass(frozen=True)

@@ -152,16 +152,3 @@ def raise_file_limit(wanted: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
-
-
-async def serve(
-    app: Starlette,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    *,
-    limits: Limits | None = None,
-    timeouts: Timeouts | None = None,
-    trusted_proxies: tuple[str, ...] = (),
-) -> None:
-    """Serve an application until a signal; returns when what was running is finished."""
-    await Server(app, host, port, limits=limits, timeouts=timeouts, trusted_proxies=trusted_proxies).serve()

@@ -100,10 +100,10 @@ def test_ablated_heads_say_the_same_in_every_sentence(model: AnyTransducer, prob
         probe.predict(model)
     rows = torch.arange(len(SCENES))
     for head, at in ((heads[0], probe.words["it"]), (heads[1], probe.step)):
-        path = f"{attention_path(model, head.stack, head.layer)}.head"
+        path = f"{attention_path(model, head.kind, head.layer)}.head"
         output_BV = after[path][rows, head.head - 1, at]
         torch.testing.assert_close(output_BV, output_BV[:1].expand_as(output_BV))
-        if head.stack == "encoder":  # nothing before it was ablated
+        if head.kind == "encoder":  # nothing before it was ablated
             mean_V = before[path][rows, head.head - 1, at].mean(dim=0)
             torch.testing.assert_close(output_BV[0], mean_V)
             others = [other for other in range(2) if other != head.head - 1]
@@ -111,7 +111,7 @@ def test_ablated_heads_say_the_same_in_every_sentence(model: AnyTransducer, prob
 
 
 def test_the_first_head_found_costs_most(model: AnyTransducer, probe: Probe) -> None:
-    heads = [head for head in all_heads(model) if head.stack == "cross"]
+    heads = [head for head in all_heads(model) if head.kind == "cross"]
     [first] = find_heads(model, probe, probe, ("cross",), most=1)
     left = []
     for head in heads:
@@ -163,4 +163,4 @@ def test_attention_is_measured_from_it_by_ending(model: AnyTransducer, probe: Pr
 
 def test_sets_of_heads_are_named_by_layer_and_head() -> None:
     heads = [HeadName("encoder", 2, 1), HeadName("cross", 1, 4), HeadName("encoder", 3, 3)]
-    assert describe(heads) == "encoder 2.1, 3.3; cross-attention 1.4"
+    assert describe(heads) == "encoder self-attention 2.1, 3.3; cross-attention 1.4"

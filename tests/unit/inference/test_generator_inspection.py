@@ -145,7 +145,7 @@ def test_the_neuron_view_and_the_summary_are_of_causal_attention(generator: Gene
     view, maps = generator.neuron_view(PROMPT, layer=2, head=2, row=3), generator.attention(PROMPT)
     np.testing.assert_allclose(view.weight, maps.head("causal", 2, 2)[3], atol=1e-6)
     heads = generator.head_summary([PROMPT]).heads
-    assert [(head.stack, head.layer, head.number) for head in heads] == [
+    assert [(head.kind, head.layer, head.number) for head in heads] == [
         ("causal", layer, head) for layer in (1, 2) for head in (1, 2)
     ]
     own = np.diagonal(maps.head("causal", 2, 2)).mean()

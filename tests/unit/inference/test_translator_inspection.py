@@ -148,7 +148,9 @@ def test_layers_are_switched_off_by_zeros_in_their_last_projection() -> None:
             changed.model.get_submodule(path).bias.zero_()  # type: ignore[union-attr,operator]
     found = intact.ablate(TEXT, attention=[("cross", 3)], feed_forward=[("encoder", 1)], **OPTIONS)
     compared(found, intact, changed)
-    assert len(found.changes) == 2
+    assert found.changes == ("cross-attention layer 3 off", "encoder layer 1 feed-forward network off")
+    other = intact.ablate(TEXT, attention=[("encoder", 1)], **OPTIONS)
+    assert other.changes == ("encoder self-attention layer 1 off",)
 
 
 def test_a_masked_word_is_a_word_that_is_not_there() -> None:
@@ -306,10 +308,10 @@ def test_heads_are_summarised_on_a_sample(translator: Translator) -> None:
     assert summary.texts == 2 and len(summary.heads) == HEADS * (2 + 3 + 3)
     maps = [translator.attention(text) for text in (TEXT, OTHER)]
     weights = np.concatenate([one.head("encoder", 2, 1)[range(1, 8), range(7)] for one in maps])
-    head = next(one for one in summary.heads if (one.stack, one.layer, one.number) == ("encoder", 2, 1))
+    head = next(one for one in summary.heads if (one.kind, one.layer, one.number) == ("encoder", 2, 1))
     assert head.shares["previous"] == pytest.approx(float(weights.mean()), abs=1e-6)
     ends = np.concatenate([one.head("cross", 1, 2)[:, -1] for one in maps])
-    head = next(one for one in summary.heads if (one.stack, one.layer, one.number) == ("cross", 1, 2))
+    head = next(one for one in summary.heads if (one.kind, one.layer, one.number) == ("cross", 1, 2))
     assert head.shares["end"] == pytest.approx(float(ends.mean()), abs=1e-6)
     aligned = [
         one.head("cross", 1, 2)[target, source] for one in maps for source, target in one.links

@@ -19,15 +19,21 @@ def test_every_head_has_a_name_and_a_path() -> None:
     assert check_head(model, HeadName("cross", 5, 3)) == ("decoder.4.cross_attention", 2)
     assert attention_path(model, "decoder", 2) == "decoder.1.self_attention"
     assert feed_forward_path(model, "encoder", 1) == "encoder.0.feed_forward"
-    assert str(heads[0]) == "encoder layer 1 head 1"
+    assert str(heads[0]) == "encoder self-attention layer 1 head 1"
     with pytest.raises(SettingsError, match="layers 1 to 2"):
         attention_path(model, "encoder", 3)
+
+
+@pytest.mark.parametrize("stack", ["", "e", "encoder.0", "middle", "cross"])
+def test_unknown_stacks_are_rejected_with_the_known_ones(stack: str) -> None:
+    with pytest.raises(SettingsError, match=f"named '{stack}'; choose from encoder, decoder"):
+        feed_forward_path(small_transformer(), stack, 1)
 
 
 def test_a_universal_transformer_has_one_layer_of_each_kind() -> None:
     config = universal_mini().but(model_dim=12, num_heads=2, ffn_dim=17, tied_embeddings="none")
     model: AnyTransducer = build(config, SIZES, seed=1)  # type: ignore[assignment]
-    assert [(head.stack, head.layer) for head in all_heads(model)][::2] == [
+    assert [(head.kind, head.layer) for head in all_heads(model)][::2] == [
         ("encoder", 1),
         ("decoder", 1),
         ("cross", 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import subprocess
@@ -64,6 +65,17 @@ def test_an_error_of_a_job_has_its_status(error: JobError, status: int, wait: st
     assert response.json() == {"error": {"status": status, "message": str(error), "parameter": None}}
 
 
+def test_a_job_that_failed_is_in_the_log_by_the_id_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    front = Front()
+    for error, is_logged in ((JobError("failed", SECRET), True), (JobError("deadline", SECRET), False)):
+        caplog.clear()
+        front.translator.error = error
+        response = front.client.post("/v1/translate", json={"text": SECRET})
+        lines = [record.getMessage() for record in caplog.records if record.name == "transduce.server"]
+        expected = [f"request {response.headers['X-Request-Id']}: job failed, model de-en"]
+        assert lines == (expected if is_logged else [])
+
+
 class Panic(BaseException):
     """As a library written in Rust raises it."""
 
@@ -118,6 +130,18 @@ def test_the_access_log_has_a_line_for_each_request_without_text_or_keys(caplog:
     assert lines[0]["ms"] >= 0
     for word in (KEY, "Müller", "Geheimnis", "M\\u00fcller", "testclient"):
         assert word not in caplog.text
+
+
+def test_an_error_in_a_stream_is_not_logged_as_a_client_that_went_away(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "transduce.access")
+    front = Front()
+    front.translator.error, front.translator.error_after = RuntimeError(SECRET), 1
+    with contextlib.suppress(Exception):  # the answer is cut
+        front.client.post("/v1/translate", json={"text": SECRET, "stream": True})
+    assert [line["status"] for line in lines_of(caplog)] == [500]
+    metrics = front.client.get("/metrics").text
+    assert 'transduce_requests_total{route="/v1/translate",method="POST",status="500"} 1' in metrics
+    assert "Müller" not in caplog.text
 
 
 def test_the_page_asks_for_nothing_from_outside_and_has_no_inline_code() -> None:

@@ -23,6 +23,7 @@ from transduce.serving.http import (
     read_fields,
     record_of,
     run_job,
+    run_jobs,
     sse,
     stream_job,
 )
@@ -171,6 +172,39 @@ def test_a_finished_job_leaves_no_task_and_its_tokens_are_counted() -> None:
         await run_job(wire.request, Service([backend], LIMITS), backend, JOB)
         record = record_of(wire.request)
         assert (record.model, record.input_tokens, record.output_tokens) == ("de-en", 3, 3)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
+
+
+def test_jobs_of_one_request_run_at_the_same_time() -> None:
+    async def scenario() -> None:
+        wire, backend = Wire(), FakeBackend()
+        backend.gate = asyncio.Event()
+        task = asyncio.create_task(run_jobs(wire.request, Service([backend], LIMITS), [(backend, JOB)] * 2))
+        async with asyncio.timeout(5):
+            while backend.running < 2:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        backend.gate.set()
+        assert [one["source_tokens"] for one in await task] == [3, 3]
+        record = record_of(wire.request)
+        assert (record.input_tokens, record.output_tokens) == (6, 6)
+        assert record.job_seconds >= 0.05
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
+
+
+def test_the_first_error_of_several_jobs_is_raised_and_cancels_the_others() -> None:
+    async def scenario() -> None:
+        waiting, full = FakeBackend(), FakeBackend()
+        waiting.gate, full.error = asyncio.Event(), JobError("busy", "the queue is full", 2.0)
+        service = Service([waiting, full], LIMITS)
+        with pytest.raises(JobError) as raised:
+            await run_jobs(Wire().request, service, [(waiting, JOB), (full, JOB)])
+        assert (raised.value.status, raised.value.retry_after) == (429, 2.0)
+        assert (waiting.running, waiting.cancelled) == (0, 1)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(scenario())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -335,6 +336,22 @@ def test_stopping_waits_only_so_long() -> None:
     waiting.join()
     assert answers[0].status_code == 503
     assert front.translator.running == 0
+
+
+def test_a_stream_that_stopping_cuts_is_logged_as_503(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "transduce.access")
+    front = Front()
+    with running(front.app, Timeouts(shutdown=0.2)) as server, connect(server) as connection:
+        front.translator.delay = 0.05
+        connection.sendall(raw_request(json.dumps({"text": "a " * 400, "stream": True}).encode()))
+        received = b""
+        while b"data:" not in received:
+            received += connection.recv(1 << 16)
+        server.stop()
+        received += read_all(connection)
+    assert received.startswith(b"HTTP/1.1 200") and b"done" not in received
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "transduce.access"]
+    assert [line["status"] for line in lines] == [503]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM; another system removes this")

@@ -207,6 +207,7 @@ API = Api(
     name="DeepL",
     routes=routes,
     error_body=error_body,
+    invalid=400,
     unauthorized=403,
     key_in_body=True,
     operations={

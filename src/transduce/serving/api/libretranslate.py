@@ -201,6 +201,7 @@ API = Api(
     name="LibreTranslate",
     routes=routes,
     error_body=error_body,
+    invalid=400,
     unauthorized=403,
     key_in_body=True,
     operations={

@@ -191,6 +191,7 @@ API = Api(
     name="OpenAI",
     routes=routes,
     error_body=error_body,
+    invalid=400,
     operations={
         "/v1/models": Operation(response=ModelList),
         "/v1/models/{model:path}": Operation(response=ModelDescription),
