@@ -224,8 +224,8 @@ Outcome = TypeVar("Outcome")
 class Unpadded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Gives values to the masks and lengths of tensors that have none: the one sentence run here has no padding.
 
-    A boolean scalar is True, `nonzero` finds every position, and any other scalar is `length`, as is every number that is
-    copied to the CPU.
+    A boolean scalar is True, `nonzero` finds every position, and any other scalar is `length`; so is every number that
+    is copied to the CPU.
     """
 
     def __init__(self, length: int) -> None:

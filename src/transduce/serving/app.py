@@ -10,7 +10,11 @@ from starlette.middleware import Middleware
 
 from transduce.serving import operations
 from transduce.serving.api import deepl, libretranslate, openai, translate
-from transduce.serving.http import Api, Keys, LargeBodies
+from transduce.serving.body import LargeBodies
+from transduce.serving.http import (
+    Api,
+    Keys,
+)
 from transduce.serving.metrics import Metrics
 from transduce.serving.middleware import RequestMiddleware, RouteTable, render_http_exception
 from transduce.serving.openapi import document

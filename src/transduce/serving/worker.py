@@ -44,7 +44,7 @@ class Channel:
         """Write one message; raises JobError if it is too long. If nobody reads any more, the process ends."""
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         if len(line) > MAX_LINE:
-            raise JobError("invalid", f"the answer has {len(line):,} bytes; send fewer texts, or ask for less of each")
+            raise JobError("invalid", f"the result has {len(line):,} bytes; send fewer texts, or request less of each")
         with self._lock:
             try:
                 self._file.write(line)
@@ -131,14 +131,6 @@ def as_job_error(error: BaseException) -> JobError:
     where = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
     print(f"a job failed: {where} in {_place(error)}", file=sys.stderr, flush=True)
     return JobError("failed", "the model failed on this request; others are not affected")
-
-
-def _place(error: BaseException) -> str:
-    """Where an error was raised, without its message: that may repeat a client's text."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return "unknown place" if at is None else f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"
 
 
 def resident_bytes() -> int:

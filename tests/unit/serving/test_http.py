@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from tests.unit.serving.fake_backend import FakeBackend
 from transduce.config import Config
+from transduce.serving.body import read_fields
 from transduce.serving.http import (
     Keys,
     RequestError,
@@ -20,7 +21,6 @@ from transduce.serving.http import (
     check_texts,
     client_of,
     parse,
-    read_fields,
     record_of,
     run_job,
     run_jobs,

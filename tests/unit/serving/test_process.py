@@ -123,7 +123,8 @@ def test_a_full_queue_is_told_without_the_process() -> None:
             async with asyncio.timeout(30):
                 while backend.statistics().waiting < 2:
                     await asyncio.sleep(0.02)
-            backend._settings = replace(backend._settings, max_queue_tokens=2100)  # as if it were full
+            now = backend.statistics().queue_tokens
+            backend._settings = replace(backend._settings, max_queue_tokens=now)  # as if it were full
             assert backend.pid is not None
             os.kill(backend.pid, signal.SIGSTOP)
             try:

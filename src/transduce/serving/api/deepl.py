@@ -16,7 +16,16 @@ from starlette.routing import Route
 
 from transduce.config import Config, Table
 from transduce.serving.api.compatible import Unsupported, bad_request, boolean_of, is_json, supported
-from transduce.serving.http import Api, Operation, RequestError, check_key, check_texts, client_of, parse, read_fields
+from transduce.serving.body import read_fields
+from transduce.serving.http import (
+    Api,
+    Operation,
+    RequestError,
+    check_key,
+    check_texts,
+    client_of,
+    parse,
+)
 from transduce.serving.language import language_name
 from transduce.serving.language_pairs import LanguagePairs
 from transduce.serving.service import Service

@@ -15,8 +15,16 @@ from starlette.routing import Route
 
 from transduce.config import Config, Table
 from transduce.serving.api.compatible import at_most, bad_request, is_json, number_of
+from transduce.serving.body import read_fields
 from transduce.serving.detection import Detection
-from transduce.serving.http import Api, Operation, RequestError, check_key, check_texts, parse, read_fields
+from transduce.serving.http import (
+    Api,
+    Operation,
+    RequestError,
+    check_key,
+    check_texts,
+    parse,
+)
 from transduce.serving.language import UNDETERMINED, language_name
 from transduce.serving.language_pairs import LanguagePairs, Translated
 from transduce.serving.service import Service

@@ -35,7 +35,17 @@ from transduce.serving.api.openai_response import (
     ModelList,
 )
 from transduce.serving.backend import Backend
-from transduce.serving.http import Api, Operation, RequestError, check_texts, parse, read_json, run_job, sse, stream_job
+from transduce.serving.body import read_json
+from transduce.serving.http import (
+    Api,
+    Operation,
+    RequestError,
+    check_texts,
+    parse,
+    run_job,
+    sse,
+    stream_job,
+)
 from transduce.serving.job import EmbedJob, GenerateJob, Task, TranslateJob
 from transduce.serving.language import matching
 from transduce.serving.service import Service

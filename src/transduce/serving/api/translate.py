@@ -33,13 +33,13 @@ from transduce.serving.api.responses import (
 )
 from transduce.serving.api.search_parameters import check_search, check_stream
 from transduce.serving.backend import Backend
+from transduce.serving.body import read_json
 from transduce.serving.http import (
     Api,
     Operation,
     RequestError,
     close,
     parse,
-    read_json,
     run_job,
     sse,
     stream_job,
