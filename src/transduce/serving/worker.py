@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from transduce.config import Table
-from transduce.errors import TransduceError, as_exception, one_line
+from transduce.errors import TransduceError, as_exception, one_line, raised_at
 from transduce.serving.caller import CALLER, Caller
 from transduce.serving.job import JOB, Job, JobError, Result
 from transduce.serving.loading import load_runner
@@ -129,7 +129,7 @@ def as_job_error(error: BaseException) -> JobError:
     if isinstance(error, TransduceError):
         return JobError("invalid", str(error))
     where = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
-    print(f"a job failed: {where} in {_place(error)}", file=sys.stderr, flush=True)
+    print(f"a job failed: {where} in {raised_at(error)}", file=sys.stderr, flush=True)
     return JobError("failed", "the model failed on this request; others are not affected")
 
 
