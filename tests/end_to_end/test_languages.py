@@ -227,7 +227,7 @@ def test_ctranslate2_is_not_taken_for_translations_that_begin_with_a_tag(
         message.append(capsys.readouterr())
     assert message[0].out == message[1].out
     assert "it searches with" not in message[1].err
-    assert "PyTorch was used instead of CTranslate2" in message[1].err
+    assert "PyTorch instead of CTranslate2: 2" in message[1].err
 
 
 def test_a_tag_may_be_what_a_translation_begins_with(many: Path) -> None:

@@ -55,7 +55,7 @@ def served(random_model: Path) -> Iterator[Served]:
     if sys.platform != "linux":
         pytest.skip("the trials look at /proc; Linux removes this skip")
     folders = (str(random_model), str(STORED / "language_modeling"))
-    limits = ("--threads", "1", "--max-queue-tokens", str(QUEUE_TOKENS))
+    limits = ("--workers", "1", "--threads", "1", "--max-queue-tokens", str(QUEUE_TOKENS))
     with serving(*folders, *limits, module="tests.torture.instrumented_server") as found:
         yield found
 

@@ -164,7 +164,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = save_random_model(Path(folder) / "random")
         others = (str(STORED / task) for task in ("language_modeling", "text_encoding"))
-        with serving(str(model), *others, "--threads", "1") as served:
+        with serving(str(model), *others, "--workers", "1", "--threads", "1") as served:
             result = asyncio.run(soak(served, seconds, min(60.0, seconds / 4)))
             printed = [line for line in served.printed if "ended with code" in line or "a job failed" in line]
     result["faults_printed"] = len(printed)

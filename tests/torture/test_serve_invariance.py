@@ -53,9 +53,9 @@ def test_a_translation_is_the_same_alone_and_among_others(size: int, served: Ser
 @pytest.mark.torture
 def test_in_int8_a_translation_differs_only_where_two_are_as_good(random_model: Path, tally: Tally) -> None:
     bodies = requests(1000)
-    with serving(str(random_model), "--threads", "1") as served:
+    with serving(str(random_model), "--workers", "1", "--threads", "1") as served:
         precise = translations(served, bodies[:50], 1)
-    with serving(str(random_model), "--threads", "1", "--precision", "int8") as served:
+    with serving(str(random_model), "--workers", "1", "--threads", "1", "--precision", "int8") as served:
         alone = translations(served, bodies, 1)
         if alone[:50] == precise:
             pytest.skip("--precision int8 computes in float32 here; an int8 engine of PyTorch removes this skip")

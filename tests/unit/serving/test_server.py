@@ -163,7 +163,9 @@ def test_connections_without_a_request_make_room_for_others(monkeypatch: pytest.
             assert b"200 OK" in other.recv(4096)
         for quiet in (idle, dripping, silent):
             assert b"HTTP" not in read_all(quiet), "it is closed without another answer"
-        assert b"EIN HUND" in working.recv(4096) + working.recv(4096)
+        answer = b""
+        while b"EIN HUND" not in answer:  # head and body may arrive apart or together
+            answer += working.recv(4096)
 
 
 def test_connections_far_above_the_maximum_are_closed_at_once() -> None:
@@ -290,7 +292,9 @@ def test_a_client_that_goes_away_cancels_its_job_in_the_queue_and_in_a_stream() 
         front.translator.delay = 0.05
         with connect(server) as connection:
             connection.sendall(raw_request(json.dumps({"text": "a " * 1000, "stream": True}).encode()))
-            assert b"data: " in connection.recv(4096) + connection.recv(4096)
+            answer = b""
+            while b"data: " not in answer:
+                answer += connection.recv(4096)
         wait_until(lambda: front.translator.running == 0)
 
 
