@@ -145,7 +145,7 @@ class Trials:
     def result(self, trial: Trial) -> TrialResult:
         """Train, evaluate and keep a trial, as far as that has not been done."""
         recipe = self._recipe(trial)
-        folder = self.folder / f"{trial.name}-{_digest(self._digest, self._split, self.metric.name, _settings(recipe))}"
+        folder = self._folder(trial.name, recipe)
         kept = folder / RESULT
         if kept.is_file():
             return TrialResult.from_json(read_json(kept, ModelFolderError, "delete it to evaluate again"), kept)
@@ -165,6 +165,15 @@ class Trials:
         with atomic_file(kept) as temporary:
             write_json(temporary, found.to_json())
         return found
+
+    def validation_perplexity(self, trial: Trial) -> float:
+        """Return the lowest validation perplexity of a trial, to choose settings by; the test set is not read."""
+        self.result(trial)
+        lines = read_journal(self._folder(trial.name, self._recipe(trial)) / JOURNAL)
+        return min(float(line["perplexity"]) for line in lines if line["event"] == "validation")
+
+    def _folder(self, name: str, recipe: Recipe) -> Path:
+        return self.folder / f"{name}-{_digest(self._digest, self._split, self.metric.name, _settings(recipe))}"
 
     def _recipe(self, trial: Trial) -> Recipe:
         training = {"threads": self.conditions.threads, **trial.training}
