@@ -25,11 +25,11 @@ GAIN = 3.0
 SEARCH = {"method": "greedy", "max_length": 29}
 
 
-def save_random_model(folder: Path, num_layers: int = 3) -> Path:
+def save_random_model(folder: Path, num_layers: int = 3, ffn_dim: int = 67) -> Path:
     """Write the model into a folder and return it."""
     words = train_tokenizer("word", [" ".join([*WORDS, *POISON])], TokenizerConfig(kind="word", min_frequency=1))
     config = TransformerConfig(
-        model_dim=58, num_heads=2, ffn_dim=67, num_layers=num_layers, norm="pre", tied_embeddings="none"
+        model_dim=58, num_heads=2, ffn_dim=ffn_dim, num_layers=num_layers, norm="pre", tied_embeddings="none"
     )
     model = Transformer(config, VocabularySizes(words.size, words.size))
     initialize(model, seed=11)

@@ -154,4 +154,4 @@ def test_more_clients_than_can_be_served_get_their_answer_or_are_told_to_come_ba
     )
     middle = len(seen.memory) // 2
     assert growth <= GROWTH and max(seen.memory[middle:]) - max(seen.memory[:middle]) <= GROWTH / 8
-    assert kind == "sample" or percentile(seen.rejections, 0.5) <= 0.5, "told at once, as far as the machine allows"
+    assert kind == "sample" or within >= 0.99, "told at once; a few may wait where other programs run"

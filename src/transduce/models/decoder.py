@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from transduce.models.block import BlockConfig, Past, empty_past, past_relation
 from transduce.models.interface import State
-from transduce.nn.attention.dot_product import per_group
 from transduce.nn.attention.kernel import minus_infinity
 from transduce.nn.attention.multi_head import HeadShape
 from transduce.nn.embedding import Embedding
@@ -283,11 +282,17 @@ class DecoderStep:
 
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
         """Attention of rows to their sentence's keys and values.  (S H W K), (S G M K), (S G M V) -> (R H·V)."""
-        score_SHWM = per_group(query, key.transpose(2, 3)).mul_(self.scale)
+        sentences, heads, width, _ = query.shape
+        shared = key.shape[1] != heads  # heads that share keys are further rows of these
+        query_NQK = query.reshape(sentences * key.shape[1], -1, query.shape[3]) if shared else query.flatten(0, 1)
+        score_NQM = torch.bmm(query_NQK, key.flatten(0, 1).transpose(1, 2)).mul_(self.scale)
         if bias is not None:
+            score_SHWM = score_NQM.view(sentences, heads, width, -1)
             score_SHWM += bias
-        mixed_SHWV = per_group(score_SHWM.softmax(dim=-1), value)
-        return mixed_SHWV.transpose(1, 2).reshape(-1, self.shape.num_heads * self.shape.value_dim)
+        mixed_NQV = torch.bmm(score_NQM.softmax(dim=-1), value.flatten(0, 1))
+        if width == 1:
+            return mixed_NQV.view(sentences, -1)
+        return mixed_NQV.view(sentences, heads, width, -1).transpose(1, 2).reshape(sentences * width, -1)
 
     def _split(self, projected: Tensor, sentences: int, width: int) -> Tensor:
         """(R H·K) -> (S H W K)."""

@@ -15,6 +15,7 @@ from transduce.serving.http import (
     Api,
     Keys,
 )
+from transduce.serving.large_work import LargeWork
 from transduce.serving.metrics import Metrics
 from transduce.serving.middleware import RequestMiddleware, RouteTable, render_http_exception
 from transduce.serving.openapi import document
@@ -39,6 +40,6 @@ def create_app(service: Service, settings: ServerSettings) -> Starlette:
     )
     app.router.redirect_slashes = False  # a redirect would repeat the Host header
     app.state.keys, app.state.metrics, app.state.stopping = keys, metrics, False
-    app.state.large_bodies = LargeBodies()
+    app.state.large_bodies, app.state.large_work = LargeBodies(), LargeWork()
     app.state.document = functools.cache(lambda: document(routes, with_keys=keys.required))
     return app

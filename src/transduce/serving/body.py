@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from transduce.config import Table
 from transduce.serving.http import RequestError
+from transduce.serving.large_work import LARGE, large_work
 from transduce.serving.limits import Limits
 from transduce.serving.strict_json import JsonError, load_json
 
@@ -21,7 +22,7 @@ async def read_json(request: Request, limits: Limits) -> Table:
     """
     if _content_type(request) != "application/json":
         raise RequestError(415, "the content type must be application/json")
-    return _object(await _body(request, limits), limits)
+    return await _object(request, await _body(request, limits), limits)
 
 
 async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
@@ -36,7 +37,7 @@ async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
         raise RequestError(422, "give the parameters in the body or in the query string, not in both")
     kind = _content_type(request)
     if kind == "application/json":
-        return _object(data, limits)
+        return await _object(request, data, limits)
     if kind == "application/x-www-form-urlencoded":
         return _fields(data, limits)
     raise RequestError(415, "the content type must be application/json or application/x-www-form-urlencoded")
@@ -79,9 +80,12 @@ async def _body(request: Request, limits: Limits) -> bytes:
     return bytes(data)
 
 
-def _object(data: bytes, limits: Limits) -> Table:
+async def _object(request: Request, data: bytes, limits: Limits) -> Table:
+    def parse() -> Any:
+        return load_json(data, limits.max_json_depth, limits.max_json_values)
+
     try:
-        value = load_json(data, limits.max_json_depth, limits.max_json_values)
+        value = parse() if len(data) < LARGE else await large_work(request).run(parse)
     except JsonError as error:
         raise RequestError(400, str(error)) from None
     if not isinstance(value, dict):

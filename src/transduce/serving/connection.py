@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,7 @@ class ServerConfig(uvicorn.Config):
 
     timeouts = Timeouts()
     max_connections = Limits.max_connections
+    max_unread_bytes = Limits.max_unread_bytes
 
 
 class StrictParser(h11.Connection):
@@ -136,6 +138,11 @@ class Connection(H11Protocol):
             self._reject(408, "the request's header did not arrive in time")
         elif self._body_since is not None and now - self._body_since > timeouts.body:
             self._reject(408, "the request's body did not arrive in time")
+
+    @property
+    def unread(self) -> tuple[float, int]:
+        """Since when the client has not read everything that was sent, and how many bytes are left."""
+        return self._write_since or math.inf, self.transport.get_write_buffer_size()
 
     def _note_progress(self) -> None:
         """Note since when the header or body of the present request is incomplete; further bytes do not start anew."""

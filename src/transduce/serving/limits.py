@@ -34,3 +34,5 @@ class Limits:
     timeout: float = 60.0
     """Seconds after which a request is given up."""
     max_connections: int = 2048
+    max_unread_bytes: int = 1 << 28
+    """Bytes of all answers that clients have not read yet; above it, those who read most slowly are disconnected."""

@@ -8,7 +8,7 @@ import errno
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 import uvicorn
@@ -60,7 +60,8 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=timeouts.shutdown,  # type: ignore[arg-type]
         )
         config.timeouts = timeouts
-        config.max_connections = (limits or Limits()).max_connections
+        limits = limits or Limits()
+        config.max_connections, config.max_unread_bytes = limits.max_connections, limits.max_unread_bytes
         super().__init__(config)
         raise_file_limit(config.max_connections * 5 // 4 + SPARE_FILES)
         self._app = app
@@ -110,10 +111,24 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: close the connections of clients that are too slow."""
         now = asyncio.get_running_loop().time()
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, Connection):
-                connection.check_time(now)
+        connections = [one for one in list(self.server_state.connections) if isinstance(one, Connection)]
+        for connection in connections:
+            connection.check_time(now)
+        self._bound_unread(connections)
         return await super().on_tick(counter)
+
+    def _bound_unread(self, connections: Sequence[Connection]) -> None:
+        """Disconnect the slowest readers while all answers that wait for their readers take too much memory."""
+        config = self.config
+        assert isinstance(config, ServerConfig)
+        held = sum(connection.unread[1] for connection in connections)
+        if held <= config.max_unread_bytes:
+            return
+        for connection in sorted(connections, key=lambda connection: connection.unread[0]):
+            if held <= config.max_unread_bytes:
+                break
+            held -= connection.unread[1]
+            connection.transport.abort()
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

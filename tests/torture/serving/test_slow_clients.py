@@ -9,9 +9,11 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import multiprocessing
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -91,13 +93,13 @@ class SlowClients:
         end = time.monotonic() + max(self.size.bounds) + 10.0
         while time.monotonic() < end:
             await asyncio.sleep(0.1)
+            ports = [port for several in self.opened.values() for port in several]  # before the table is read
             listed = {
                 int(row[2].split(":")[1], 16)
                 for row in await asyncio.to_thread(tcp_table)
                 if row[3] == ESTABLISHED and int(row[1].split(":")[1], 16) == self.target.port
             }
             now = time.monotonic()
-            ports = [port for several in self.opened.values() for port in several]
             for port in ports:
                 if port not in listed:
                     self.closed.setdefault(port, now)
@@ -173,10 +175,13 @@ def normal_latencies(target: Target, seconds: float) -> list[float]:
 
 
 async def attack(target: Target, size: Size) -> tuple[SlowClients, list[float]]:
-    clients = SlowClients(target, size)
-    normal = asyncio.create_task(asyncio.to_thread(normal_latencies, target, size.seconds))
-    await clients.run()
-    return clients, await normal
+    """Let slow clients loose; another client, in a process that does nothing else, notes its latencies meanwhile."""
+    clients, other = SlowClients(target, size), dataclasses.replace(target, process=None)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        await asyncio.wrap_future(pool.submit(normal_latencies, other, 0.1))  # it has started
+        normal = asyncio.wrap_future(pool.submit(normal_latencies, other, size.seconds))
+        await clients.run()
+        return clients, await normal
 
 
 @pytest.mark.parametrize(
@@ -205,9 +210,9 @@ def test_slow_clients_are_closed_and_nobody_else_notices(
         assert target.files() <= files
         target.probe()
         assert target.faults() == []
-    before, during = percentile(baseline, 0.95), percentile(normal, 0.95)
+    before, during, longest = percentile(baseline, 0.95), percentile(normal, 0.95), 1000 * max(normal)
     if size is not SAMPLE:  # a busy machine must not fail the default tests
-        assert during <= max(2 * before, 50.0), (before, during)
+        assert during <= max(2 * before, 20.0), (before, during, longest)
     number = size.header_drips + size.body_drips + size.slow_readers + size.idle
-    notes.append(f"p95 of others {during:.1f} ms, before {before:.1f} ms")
+    notes.append(f"p95 of others {during:.1f} ms, at most {longest:.0f}, before {before:.1f} ms")
     tally("slow clients closed in time", number, ", longest: " + ", ".join(notes))

@@ -112,6 +112,28 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
         assert CLIENT.get(url(server, "/health")).status_code == 200
 
 
+def test_unread_answers_are_bounded_and_the_slowest_reader_goes_first() -> None:
+    limits = Limits(max_body_bytes=8 << 20, max_characters=8 << 20, max_unread_bytes=20 << 20)
+    front = Front(limits=limits)
+    body = raw_request(
+        json.dumps({"text": "a" * (2 << 20), "beam_size": 8, "n_best": 8}).encode()
+    )  # 16 MiB, of which the system holds up to 4
+    with running(front.app, limits=limits) as server, contextlib.ExitStack() as stack:
+        readers = []
+        for number in range(2):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", server.port))
+            connection.settimeout(10)
+            connection.sendall(body)
+            wait_until(lambda number=number: len(front.translator.jobs) > number)
+            readers.append(connection)
+        wait_until(lambda: len(server.server_state.connections) == 1, 3)
+        assert len(read_all(readers[0])) < 8 << 20, "the first one was disconnected"
+        assert len(readers[1].recv(100)) == 100
+        assert CLIENT.get(url(server, "/health")).status_code == 200
+
+
 def test_slow_clients_do_not_slow_the_others() -> None:
     with running(Front().app, Timeouts(header=2, body=2, write=2, idle=2)) as server:
         slow = [connect(server) for _ in range(50)]

@@ -233,6 +233,9 @@ class BatchGroup:
             self.requests = []  # the search drops an empty group
             return
         assert self.state is not None
+        if self.width == 1 and len(kept) == len(self.requests) == self._sentences:  # nothing to copy or to move
+            self._steps_alone += 1
+            return
         index_B = torch.tensor(kept, device=self.device)
         places = [self._places[index] for index in kept]
         if len(kept) < len(self.requests):

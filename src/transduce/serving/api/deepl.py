@@ -28,6 +28,7 @@ from transduce.serving.http import (
 )
 from transduce.serving.language import language_name
 from transduce.serving.language_pairs import LanguagePairs
+from transduce.serving.large_work import json_response
 from transduce.serving.service import Service
 
 NO_LIMIT = 1_000_000_000_000
@@ -154,7 +155,8 @@ class _Endpoints:
             request, texts, asked.source_lang or None, asked.target_lang, split=asked.split_sentences != "0"
         )
         self.characters[_account(request)] += sum(map(len, texts))
-        return JSONResponse(
+        return await json_response(
+            request,
             {
                 "translations": [
                     {
@@ -164,7 +166,7 @@ class _Endpoints:
                     }
                     for text, one in zip(texts, translated, strict=True)
                 ]
-            }
+            },
         )
 
     async def languages(self, request: Request) -> Response:

@@ -27,6 +27,7 @@ from transduce.serving.http import (
 )
 from transduce.serving.language import UNDETERMINED, language_name
 from transduce.serving.language_pairs import LanguagePairs, Translated
+from transduce.serving.large_work import json_response
 from transduce.serving.service import Service
 
 AUTO = "auto"
@@ -125,7 +126,7 @@ class _Endpoints:
         source = None if asked.source == AUTO else asked.source
         search = {"n_best": others + 1} if others else {}
         translated = await self.pairs.translate(request, texts, source, asked.target, search)
-        return JSONResponse(_answer(translated, isinstance(asked.q, str), others > 0))
+        return await json_response(request, _answer(translated, isinstance(asked.q, str), others > 0))
 
     async def detect(self, request: Request) -> Response:
         """Return the languages that a text can be in, likeliest first, among those that the server translates from."""

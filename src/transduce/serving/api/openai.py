@@ -48,6 +48,7 @@ from transduce.serving.http import (
 )
 from transduce.serving.job import EmbedJob, GenerateJob, Task, TranslateJob
 from transduce.serving.language import matching
+from transduce.serving.large_work import json_response
 from transduce.serving.service import Service
 
 
@@ -84,7 +85,7 @@ class _Endpoints:
             for prompt, several in zip(echoed, hypotheses_of(result), strict=True)
             for one in _best(several, asked.n or 1, asked.best_of)
         ]
-        return JSONResponse(answer.whole(texts, result))
+        return await json_response(request, answer.whole(texts, result))
 
     async def chat(self, request: Request) -> Response:
         """Translate a message with a translation model, or continue it with a language model."""
@@ -108,7 +109,7 @@ class _Endpoints:
             return await self._stream(request, backend, job, answer, asked)
         result = await run_job(request, self.service, backend, job)
         texts = [(str(one["text"]), finish_reason(one)) for one in hypotheses_of(result)[0][: asked.n or 1]]
-        return JSONResponse(answer.whole(texts, result))
+        return await json_response(request, answer.whole(texts, result))
 
     async def embeddings(self, request: Request) -> Response:
         """Compute a vector of length one for each text."""
@@ -124,7 +125,7 @@ class _Endpoints:
         vectors = encoded if asked.encoding_format == "base64" else [_floats(vector) for vector in encoded]
         data = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)]
         used = {"prompt_tokens": result["tokens"], "total_tokens": result["tokens"]}
-        return JSONResponse({"object": "list", "data": data, "model": asked.model, "usage": used})
+        return await json_response(request, {"object": "list", "data": data, "model": asked.model, "usage": used})
 
     async def _stream(
         self,

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Callable
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from transduce.config import Table
@@ -46,6 +46,7 @@ from transduce.serving.http import (
 )
 from transduce.serving.job import EmbedJob, GenerateJob, JobError, ModelInfo, PredictJob, Result, TranslateJob
 from transduce.serving.language import matching
+from transduce.serving.large_work import json_response
 from transduce.serving.limits import Limits
 from transduce.serving.operations import error_body
 from transduce.serving.service import Service
@@ -92,7 +93,8 @@ def _routes(service: Service) -> list[Route]:
         asked = parse(PredictRequest, without_null(await read_json(request, limits)), limits)
         backend = service.find("text_encoding", asked.model)
         job = PredictJob(texts=as_inputs(asked.text, limits))
-        return JSONResponse(predict_response(backend.info.name, await run_job(request, service, backend, job)))
+        result = await run_job(request, service, backend, job)
+        return await json_response(request, predict_response(backend.info.name, result))
 
     async def embed(request: Request) -> Response:
         """Compute a vector for each text with a text encoder."""
@@ -100,7 +102,7 @@ def _routes(service: Service) -> list[Route]:
         backend = service.find("text_encoding", asked.model)
         job = EmbedJob(texts=as_inputs(asked.text, limits), pool=asked.pool, normalise=asked.normalise)
         result = await run_job(request, service, backend, job)
-        return JSONResponse(embed_response(backend.info.name, result, asked.encoding))
+        return await json_response(request, embed_response(backend.info.name, result, asked.encoding))
 
     return [
         Route("/v1/translate", translate, methods=["POST"]),
@@ -198,7 +200,7 @@ async def _respond(
     answer: Callable[[Result], Table],
 ) -> Response:
     if not stream:
-        return JSONResponse(answer(await run_job(request, service, backend, job)))
+        return await json_response(request, answer(await run_job(request, service, backend, job)))
     return sse(_events(await stream_job(request, service, backend, job), answer))
 
 
