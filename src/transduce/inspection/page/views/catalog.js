@@ -1,0 +1,8 @@
+// Every view by its name; a saved page holds the name. A view is a function of data:
+//
+//   attentionView(root, data, live = null) -> { state(), restore(state), destroy() }
+//
+// `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
+
+export const VIEWS = {
+};
