@@ -3,6 +3,8 @@
 //   attentionView(root, data, live = null) -> { state(), restore(state), destroy() }
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
+import { translationView } from "./translation.js";
 
 export const VIEWS = {
+  translation: translationView,
 };
