@@ -50,3 +50,19 @@ export async function decodeArray(array) {
   if (array.float16 !== undefined) return { shape, data: fromFloat16(bytes.buffer) };
   return { shape, data: Float32Array.from(bytes, (root) => (root / 255) ** 2) };
 }
+
+// Float32Array -> ArrayBuffer of float16, little-endian, rounded to the nearest
+export function toFloat16(values) {
+  const buffer = new ArrayBuffer(values.length * 2), view = new DataView(buffer);
+  for (let i = 0; i < values.length; i++) view.setUint16(i * 2, half(values[i]), true);
+  return buffer;
+}
+
+function half(value) {
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0, size = Math.abs(value);
+  if (Number.isNaN(size)) return 0x7e00;
+  if (size >= 65520) return sign | 0x7c00;
+  if (size < 2 ** -14) return sign | Math.round(size * 2 ** 24);
+  const exponent = Math.floor(Math.log2(size)), fraction = Math.round((size / 2 ** exponent - 1) * 1024);
+  return sign | (((exponent + 15) << 10) + fraction);
+}

@@ -1,14 +1,23 @@
 // The switch between dark, light and what the system has.
-import { h } from "./element.js";
+import { h, replace } from "./element.js";
 import { setTheme } from "./draw.js";
 
-const MODES = { auto: "Auto", light: "Light", dark: "Dark" };
+const MODES = ["auto", "light", "dark"];
+const SIGNS = { auto: "◐", light: "☀", dark: "☾" };
 
+// One button that goes round: small enough for a phone.
 export function themeSwitch(mode) {
-  const buttons = Object.entries(MODES).map(([name, title]) => h("button", { type: "button", "aria-pressed": name === mode, "data-mode": name,
-    onclick: () => {
-      setTheme(name);
-      for (const button of buttons) button.setAttribute("aria-pressed", button.dataset.mode === name);
-    } }, title));
-  return h("div", { class: "segmented theme", role: "group", "aria-label": "Colour theme" }, buttons);
+  let now = mode;
+  const button = h("button", { type: "button", class: "theme", onclick: () => {
+    now = MODES[(MODES.indexOf(now) + 1) % MODES.length];
+    setTheme(now);
+    draw();
+  } });
+  const draw = () => {
+    replace(button, h("span", { "aria-hidden": "true" }, SIGNS[now]));
+    button.setAttribute("aria-label", `Colour theme: ${now}`);
+    button.title = `Colour theme: ${now}`;
+  };
+  draw();
+  return button;
 }

@@ -4,7 +4,9 @@
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
 import { interventionView } from "./intervention.js";
+import { translationView } from "./translation.js";
 
 export const VIEWS = {
   intervention: interventionView,
+  translation: translationView,
 };
