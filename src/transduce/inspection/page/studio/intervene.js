@@ -12,8 +12,8 @@ export function intervenePanel(root, app) {
       intervene: (request, signal) => api.askPass(pass, "intervention", request, signal),
       patch: (request, signal) => api.askPass(pass, "patch", request, signal),
       adopt: (text) => {
-        const lines = session.lines.map((line) => line.text);
-        lines[session.at.line] = text;
+        const lines = session.lines.map((line) => line.text), { line, segment } = session;
+        lines[session.at.line] = line.segments.map((one) => (one === segment ? text : one.text) + (one.after ?? "")).join("");
         session.setText(lines.join("\n"));
       },
       changed: () => app.stateChanged(),
@@ -56,5 +56,5 @@ export function intervenePanel(root, app) {
 function dataOf(pass, model) {
   const translates = model.task === "translation";
   return { task: model.task, source: pass.source, output: pass.output, pieces: pass.source_pieces, words: pass.source_words, produced: pass.produced_pieces,
-    kinds: model.kinds, feed_forward: model.feed_forward, can: { mask: translates && Boolean(model.kinds.encoder), patch: translates && Object.keys(model.kinds).length > 0 } };
+    kinds: model.kinds, feed_forward: model.feed_forward, can: { mask: translates && Boolean(model.kinds.encoder), patch: model.views.includes("patch") } };
 }

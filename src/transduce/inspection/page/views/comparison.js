@@ -51,16 +51,16 @@ const tiny = (share) => (share < 1e-4 ? "0.0\u2009%" : percent(share)); // a car
 function tokenCard(token, before, after) {
   const change = Math.max(-1, Math.min(1, (after - before) / STRONG)), colour = diverging(change);
   const [p, q] = [Math.exp(before), Math.exp(after)];
-  const bar = (share, kind) => h("span", { class: `meter ${kind}` }, h("span", { style: { "inline-size": `${(share * 100).toFixed(2)}%` } }));
-  return h("li", { class: "token-card", style: Math.abs(change) > 0.05 ? { background: colour, color: inkOn(colour) } : {} },
+  const bar = (share, kind) => h("span", { class: `gauge ${kind}` }, h("span", { style: { "inline-size": `${(share * 100).toFixed(2)}%` } }));
+  return h("li", { class: "compared-token", style: Math.abs(change) > 0.05 ? { background: colour, color: inkOn(colour) } : {} },
     h("span", { class: "name" }, token.starts || token.special ? null : h("span", { class: "joint" }, "·"), tokenText(token)), bar(p, "before"), bar(q, "after"),
     h("span", { class: "shares" }, `${tiny(p)} → ${tiny(q)}`));
 }
 
 function tokenCards(title, output) {
   const tokens = tokenList(output.pieces);
-  return h("div", { class: "token-block" }, h("h3", {}, title),
-    h("ol", { class: "token-cards", dir: direction(output.text) }, tokens.map((token, i) => tokenCard(token, output.before[i], output.after[i]))));
+  return h("div", { class: "compared-block" }, h("h3", {}, title),
+    h("ol", { class: "compared-tokens", dir: direction(output.text) }, tokens.map((token, i) => tokenCard(token, output.before[i], output.after[i]))));
 }
 
 function comparisonTable({ original, changed, has_changed: differs }) {
@@ -72,25 +72,26 @@ function comparisonTable({ original, changed, has_changed: differs }) {
 }
 
 function comparedFigure(name, value, note = null) {
-  return h("div", { class: "figure" }, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
+  return h("div", { class: "compared-figure" }, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
 }
 
 function comparedFigures({ original, changed, has_changed: differs }, noun) {
   const { log_probability_before: before, log_probability_after: after, difference } = original;
-  return h("dl", { class: "figures" },
+  return h("dl", { class: "compared-figures" },
     comparedFigure(`Probability of the original ${noun}`, `${chance(before)} → ${chance(after)}`, `log ${fixed(before)} → ${fixed(after)}`),
     comparedFigure("Log-probability changes by", h("b", { class: difference < -0.05 ? "fell" : "" }, signed(difference)), difference < -0.05 ? `${largeNumber(-difference)} times less likely` : difference > 0.05 ? `${largeNumber(difference)} times more likely` : "hardly any effect"),
     comparedFigure("Mean probability of a token", `${percent(meanProbability(original.before))} → ${percent(meanProbability(original.after))}`),
-    differs ? comparedFigure(`The new ${noun}, intact → changed`, `${chance(changed.log_probability_before)} → ${chance(changed.log_probability_after)}`) : null);
+    differs ? comparedFigure(`Probability of the new ${noun}`, `${chance(changed.log_probability_before)} → ${chance(changed.log_probability_after)}`) : null);
 }
 
 const LARGE = new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 });
+const PLAIN = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
 const POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
-// A number by its natural logarithm, as people say it: 2.4, 740, 51 million, 10¹⁸.
+// A number by its natural logarithm, as people say it: 2.4, 7,400, 51 million, 10¹⁸.
 function largeNumber(nats) {
   if (nats >= Math.log(9.5e14)) return `10${Array.from(String(Math.round(nats / Math.LN10)), (digit) => POWERS[digit]).join("")}`;
-  return nats < Math.log(10) ? Math.exp(nats).toFixed(1) : LARGE.format(Math.exp(nats));
+  return nats < Math.log(10) ? Math.exp(nats).toFixed(1) : (nats < Math.log(995_000) ? PLAIN : LARGE).format(Math.exp(nats));
 }
 
 // A probability by its logarithm: as a percentage, or as one in so many.
@@ -103,7 +104,8 @@ export function comparisonPart(noun) {
   let shown = null;
   const table = behind(() => comparisonTable(shown));
 
-  function show(result) {
+  // `alone`: what the model writes for the second sentence of a patch, by itself
+  function show(result, alone = null) {
     shown = result;
     const { original, changed, has_changed: differs } = result, words = [original, changed].map(wordsOf);
     const common = commonWords(...words.map((list) => list.map((word) => word.text)));
@@ -113,12 +115,13 @@ export function comparisonPart(noun) {
       h("ul", { class: "changes" }, result.changes.map((change) => h("li", {}, h("bdi", {}, change.replaceAll("\u2581", ""))))),
       h("div", { class: "both" },
         h("h3", {}, "Intact model"), markedText(original, words[0], common[0], "del"),
-        h("h3", {}, "Changed model"), differs ? markedText(changed, words[1], common[1], "ins") : h("p", { class: "written same" }, "writes the same")),
+        h("h3", {}, "Changed model"), differs ? markedText(changed, words[1], common[1], "ins") : h("p", { class: "written same" }, "writes the same"),
+        alone === null ? null : [h("h3", {}, "Second sentence by itself"), h("p", { class: "written", dir: direction(alone), lang: "" }, alone)]),
       h("p", { class: "unseen" }, differs ? `${gone} words replaced or removed, ${count} new` : "No word changed"),
       comparedFigures(result, noun),
       tokenCards(differs ? `The original ${noun}, token by token` : "Token by token", original),
       differs ? tokenCards(`The new ${noun}, token by token`, changed) : null,
-      h("p", { class: "hint" }, h("span", { class: "meter before swatch" }), " before, ", h("span", { class: "meter after swatch" }), " after; orange tokens became less likely, blue ones more likely"),
+      h("p", { class: "hint" }, h("span", { class: "gauge before swatch" }), " before, ", h("span", { class: "gauge after swatch" }), " after; orange tokens became less likely, blue ones more likely"),
       table.element);
     table.renew();
   }

@@ -1,6 +1,7 @@
 // "Find what matters": the effect of every part, switched off alone, measured in turn.
 import { h, replace } from "../lib/element.js";
 import { counted, signed } from "../lib/numbers.js";
+import { shortened } from "../lib/tokens.js";
 import { behind, dataTable } from "../lib/table.js";
 import { partKey, partName, partsRequest } from "./switchboard.js";
 
@@ -53,7 +54,7 @@ export function effectsPart(boards, { measure, onFound, onChoose }) {
     replace(ranking, strongest.map(({ part, effect }) => h("li", {},
       h("button", { type: "button", class: "quiet", disabled: !measure, onclick: () => onChoose(part) }, partName(part)),
       h("b", {}, signed(effect.difference)),
-      effect.changed ? h("bdi", { dir: "auto", class: "hint" }, effect.text) : null)));
+      effect.changed ? h("bdi", { dir: "auto", class: "hint" }, shortened(effect.text, 90)) : null)));
     table.renew();
   }
 

@@ -125,9 +125,11 @@ class InterventionView {
     const own = (this.running = new AbortController());
     this.comparison.busy(true);
     try {
-      const result = await this.answer(...wanted, own.signal);
+      const result = await this.answer(...wanted, own.signal), patches = this.current.mode === "patch";
+      const alone = patches ? await this.answer("patch", { other: wanted[1].other, where: "memory" }, own.signal) : null;
       if (own.signal.aborted) return;
-      this.result = this.isEdited && this.current.mode === "off" ? { ...result, changes: this.editsInWords() } : result;
+      if (patches) this.result = { ...result, changes: [this.form.describe()], alone: alone.changed.text };
+      else this.result = this.isEdited ? { ...result, changes: [`source edited: ${this.source.text()}`] } : result;
       this.show();
     } catch (error) {
       if (own.signal.aborted) return;
@@ -137,15 +139,13 @@ class InterventionView {
     this.live?.changed();
   }
 
-  editsInWords() { return [`source edited: ${this.source.text()}`]; }
-
   // ---- what is shown
 
   show() {
     this.draw();
     if (this.result) {
-      this.comparison.show(this.result);
-      if (this.isEdited && this.live) this.comparison.element.lastChild.append(h("button", { type: "button", onclick: () => this.live.adopt(this.source.text()) }, "Use the edited sentence in every view"));
+      this.comparison.show(this.result, this.result.alone);
+      if (this.isEdited && this.live && this.current.mode === "off") this.comparison.element.lastChild.append(h("button", { type: "button", onclick: () => this.live.adopt(this.source.text()) }, "Use the edited sentence in every view"));
       return;
     }
     const { source, output = "" } = this.data;

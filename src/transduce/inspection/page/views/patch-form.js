@@ -15,7 +15,7 @@ export function patchForm(data, state, change, enabled) {
   const numbered = (name) => h("select", { disabled: !enabled, onchange: (event) => { state[name] = Number(event.target.value); draw(); change(); } });
   const layer = numbered("layer"), head = numbered("head");
   const layerLabel = h("label", {}, "layer ", layer), headLabel = h("label", {}, "head ", head);
-  const everywhere = h("button", { type: "button", class: "chip", disabled: !enabled, onclick: () => { state.positions = null; draw(); change(); } }, "everywhere");
+  const everywhere = h("button", { type: "button", class: "unit", disabled: !enabled, onclick: () => { state.positions = null; draw(); change(); } }, "everywhere");
   const list = chipList("Positions", (chip) => {
     const before = state.positions ?? [];
     state.positions = before.includes(chip.key) ? before.filter((key) => key !== chip.key) : [...before, chip.key].sort((a, b) => a - b);
@@ -68,8 +68,16 @@ export function patchForm(data, state, change, enabled) {
     return { ...body, tokens: chosen.flatMap((chip) => numbersBetween(chip.from, chip.to - 1)) };
   }
 
+  // What is patched, in words.
+  function describe() {
+    const place = [...placesOf(data.kinds)].find(([value]) => value === state.place)[1], [type] = state.place.split(".");
+    const where = type === "memory" ? "encoder output" : `${place} ${type === "head" ? `layer ${state.layer} head ${state.head}` : state.layer}`;
+    const at = chips().filter((chip) => state.positions?.includes(chip.key)).map((chip) => chip.text);
+    return `${where}${at.length ? ` at “${at.join("”, “")}”` : ", everywhere,"} from the second sentence`;
+  }
+
   draw();
-  return { element, draw, request };
+  return { element, draw, request, describe };
 }
 
 function placesOf(kinds) {

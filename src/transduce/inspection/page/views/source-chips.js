@@ -25,7 +25,7 @@ export function editedText(source, chips, edits) {
 
 // Buttons that can be chosen, such as the positions of a patch. onPress(chip)
 export function chipList(label, onPress, enabled = true) {
-  const element = h("div", { class: "chips", role: "group", "aria-label": label });
+  const element = h("div", { class: "units", role: "group", "aria-label": label });
   let buttons = [];
   const keys = roving(element, () => buttons);
   return {
@@ -35,7 +35,7 @@ export function chipList(label, onPress, enabled = true) {
       const focused = buttons.indexOf(document.activeElement);
       buttons = chips.map((chip) => {
         const { pressed, name, content = null, kind = "" } = describe(chip);
-        return h("button", { type: "button", class: `chip ${kind} ${chip.starts || chip.special ? "" : "joined"}`, "aria-pressed": pressed, "aria-label": name, title: name,
+        return h("button", { type: "button", class: `unit ${kind} ${chip.starts || chip.special ? "" : "joined"}`, "aria-pressed": pressed, "aria-label": name, title: name,
           disabled: !enabled, onclick: () => onPress(chip) }, content ?? tokenText(chip));
       });
       element.dir = dir;
@@ -45,7 +45,7 @@ export function chipList(label, onPress, enabled = true) {
     },
     // Write in place of a chip; onDone(text or null)
     edit(index, value, onDone) {
-      const before = buttons[index], input = h("input", { type: "text", class: "chip-input", value, "aria-label": "Write instead", spellcheck: "false", dir: "auto" });
+      const before = buttons[index], input = h("input", { type: "text", class: "unit-input", value, "aria-label": "Write instead", spellcheck: "false", dir: "auto" });
       let open = true;
       const done = (text) => { if (open) { open = false; onDone(text); keys.focus(index); } };
       input.style.setProperty("inline-size", `${Math.max(4, value.length + 2)}ch`);

@@ -83,7 +83,7 @@ export function switchboardPart(boards, onToggle, enabled) {
       const name = partName(part), measured = effect ? `; alone, it changes the log-probability by ${signed(effect.difference)}` : "";
       button.setAttribute("aria-label", `${name}${covered ? " (its whole attention is off)" : ""}${measured}`);
       button.title = `${name}: ${isOff ? "off" : "on"}${measured}`;
-      const colour = effect ? diverging(effect.difference / scale) : "";
+      const colour = effect ? diverging(Math.sign(effect.difference) * Math.sqrt(Math.abs(effect.difference) / scale)) : ""; // the root keeps small effects visible
       button.style.setProperty("--shade", colour);
       button.classList.toggle("measured", Boolean(effect));
       button.style.setProperty("color", effect ? inkOn(colour) : "");
