@@ -35,14 +35,14 @@ const meanProbability = (values) => Math.exp(values.reduce((sum, value) => sum +
 // words are not found in it (a tokenizer that rewrites characters), the words are shown as the tokens have them.
 function markedText(output, words, common, tag) {
   const parts = [];
-  let at = 0;
+  let at = 0, lost = false;
   for (const [index, word] of words.entries()) {
-    const found = output.text.indexOf(word.text, at);
-    const gap = found < 0 ? (index ? " " : "") : output.text.slice(at, found);
-    if (found >= 0) at = found + word.text.length;
-    parts.push(gap, common.has(index) ? word.text : h(tag, {}, word.text));
+    const text = word.text.replaceAll("↵", "\n"), found = output.text.indexOf(text, at);
+    parts.push(found < 0 || lost ? (index ? " " : "") : output.text.slice(at, found), common.has(index) ? text : h(tag, {}, text));
+    lost = found < 0;
+    if (!lost) at = found + text.length;
   }
-  parts.push(output.text.slice(at));
+  if (!lost) parts.push(output.text.slice(at));
   return h("p", { class: "written", dir: direction(output.text), lang: "" }, parts);
 }
 
