@@ -4,11 +4,13 @@
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
 import { attentionView } from "./attention.js";
+import { beamTreeView } from "./beam-tree.js";
 import { neuronView } from "./neuron.js";
 import { translationView } from "./translation.js";
 
 export const VIEWS = {
   attention: attentionView,
+  "beam-tree": beamTreeView,
   neuron: neuronView,
   translation: translationView,
 };
