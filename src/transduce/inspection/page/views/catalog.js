@@ -3,10 +3,16 @@
 //   attentionView(root, data, live = null) -> { state(), restore(state), destroy() }
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
+import { attentionView } from "./attention.js";
+import { beamTreeView } from "./beam-tree.js";
 import { interventionView } from "./intervention.js";
+import { neuronView } from "./neuron.js";
 import { translationView } from "./translation.js";
 
 export const VIEWS = {
+  attention: attentionView,
+  "beam-tree": beamTreeView,
   intervention: interventionView,
+  neuron: neuronView,
   translation: translationView,
 };
