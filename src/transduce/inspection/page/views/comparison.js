@@ -48,7 +48,7 @@ function markedText(output, words, common, tag) {
 
 const tiny = (share) => (share < 1e-4 ? "0.0\u2009%" : percent(share)); // a card has no room for more; the table has it
 
-function tokenCard(token, before, after) {
+function comparedToken(token, before, after) {
   const change = Math.max(-1, Math.min(1, (after - before) / STRONG)), colour = diverging(change);
   const [p, q] = [Math.exp(before), Math.exp(after)];
   const bar = (share, kind) => h("span", { class: `gauge ${kind}` }, h("span", { style: { "inline-size": `${(share * 100).toFixed(2)}%` } }));
@@ -57,10 +57,10 @@ function tokenCard(token, before, after) {
     h("span", { class: "shares" }, `${tiny(p)} → ${tiny(q)}`));
 }
 
-function tokenCards(title, output) {
+function comparedTokens(title, output) {
   const tokens = tokenList(output.pieces);
   return h("div", { class: "compared-block" }, h("h3", {}, title),
-    h("ol", { class: "compared-tokens", dir: direction(output.text) }, tokens.map((token, i) => tokenCard(token, output.before[i], output.after[i]))));
+    h("ol", { class: "compared-tokens", dir: direction(output.text) }, tokens.map((token, i) => comparedToken(token, output.before[i], output.after[i]))));
 }
 
 function comparisonTable({ original, changed, has_changed: differs }) {
@@ -119,8 +119,8 @@ export function comparisonPart(noun) {
         alone === null ? null : [h("h3", {}, "Second sentence by itself"), h("p", { class: "written", dir: direction(alone), lang: "" }, alone)]),
       h("p", { class: "unseen" }, differs ? `${gone} words replaced or removed, ${count} new` : "No word changed"),
       comparedFigures(result, noun),
-      tokenCards(differs ? `The original ${noun}, token by token` : "Token by token", original),
-      differs ? tokenCards(`The new ${noun}, token by token`, changed) : null,
+      comparedTokens(differs ? `The original ${noun}, token by token` : "Token by token", original),
+      differs ? comparedTokens(`The new ${noun}, token by token`, changed) : null,
       h("p", { class: "hint" }, h("span", { class: "gauge before swatch" }), " before, ", h("span", { class: "gauge after swatch" }), " after; orange tokens became less likely, blue ones more likely"),
       table.element);
     table.renew();

@@ -44,8 +44,8 @@ class InterventionView {
       h("button", { type: "button", "data-mode": mode, onclick: () => { current.mode = mode; this.changed(); } }, title)));
     this.reset = h("button", { type: "button", onclick: () => this.clear() }, "Reset");
     this.note = h("p", { class: "hint" });
-    this.offSide = h("div", { class: "side" }, this.source?.element ?? this.withoutSource(), this.boards.length ? this.boardSection() : this.withoutBoard());
-    this.patchSide = h("div", { class: "side" }, this.form?.element ?? null);
+    this.offSide = h("div", { class: "inputs" }, this.source?.element ?? this.withoutSource(), this.boards.length ? this.boardSection() : this.withoutBoard());
+    this.patchSide = h("div", { class: "inputs" }, this.form?.element ?? null);
     const tools = live ? h("div", { class: "controls tight" }, this.form ? this.modes : null, this.reset) : null;
     const sides = data.kinds ? [this.offSide, this.patchSide] : [];
     replace(this.root, h("div", { class: "view intervention" }, h("p", { class: "caution why" }, h("b", {}, "Causal evidence. "), WHY), tools,
