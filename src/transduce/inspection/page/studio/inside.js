@@ -50,7 +50,7 @@ export function insidePanel(root, app) {
   async function openLens(pass, isCurrent) {
     if (!lenses.has(pass)) {
       waiting("Reading every layer …");
-      lenses.set(pass, await api.askPass(pass, "lens", { top: 8 }));
+      lenses.set(pass, { ...(await api.askPass(pass, "lens", { top: 8 })), first: firstGenerated(pass) });
     }
     if (!isCurrent()) return;
     close();
@@ -59,8 +59,8 @@ export function insidePanel(root, app) {
 
   // What a language model read of the prompt can be explained, too; the continuation comes first.
   function openAttribution(pass) {
-    const { steps, produced_pieces: pieces } = pass, first = pass.subject === "prompt" ? Math.max(0, pieces.length - (pass.generated || 1)) : 0;
-    const context = { pieces, position: Math.min(first, pieces.length - 1), alternatives: steps.map((step) => step.top) };
+    const { steps, produced_pieces: pieces } = pass;
+    const context = { pieces, position: firstGenerated(pass), alternatives: steps.map((step) => step.top) };
     if (states.attribution) delete states.attribution.instead_of; // a token of another sentence
     close();
     view = attributionView(place, { context, ...(linked ? { wish: linked } : {}) }, { attribute: (request, signal) => api.askPass(pass, "attribution", request, signal), changed });
@@ -101,4 +101,9 @@ export function insidePanel(root, app) {
       return { title: `${PARTS[part].title}: ${about}`, view: part === "heads" ? "head-summary" : part, data, state: view.state() };
     },
   };
+}
+
+// Where the continuation of a prompt begins; in a translation, everything was generated.
+function firstGenerated({ subject, generated, produced_pieces: pieces }) {
+  return subject === "prompt" ? Math.max(0, Math.min(pieces.length - 1, pieces.length - (generated || 1))) : 0;
 }

@@ -54,7 +54,7 @@ function comparedToken(token, before, after) {
   const bar = (share, kind) => h("span", { class: `gauge ${kind}` }, h("span", { style: { "inline-size": `${(share * 100).toFixed(2)}%` } }));
   return h("li", { class: "compared-token", style: Math.abs(change) > 0.05 ? { background: colour, color: inkOn(colour) } : {} },
     h("span", { class: "name" }, token.starts || token.special ? null : h("span", { class: "joint" }, "·"), tokenText(token)), bar(p, "before"), bar(q, "after"),
-    h("span", { class: "shares" }, `${tiny(p)} → ${tiny(q)}`));
+    h("span", { class: "shares", dir: "ltr" }, `${tiny(p)} → ${tiny(q)}`));
 }
 
 function comparedTokens(title, output) {

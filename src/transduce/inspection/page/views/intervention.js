@@ -1,7 +1,8 @@
 // Intervene: mask or edit source words, switch off parts of the model, patch from a second sentence, and see what changes.
 //
 // data: { source, output, pieces, words, produced, kinds, feed_forward, task, can: { mask, patch }, result, effects }; all but
-// `result` (an Intervention of the Python API, or null) may be missing, then only the result is shown.
+// `result` (an Intervention of the Python API, or null) may be missing, then only the result is shown; so it is for data that is
+// an Intervention itself.
 // live: { intervene(request, signal), patch(request, signal), adopt(text), changed() }
 import { h, replace, debounced } from "../lib/element.js";
 import { direction } from "../lib/tokens.js";
@@ -15,7 +16,7 @@ const WHY = "An attention map shows where a head looked, not whether that matter
 const FRESH = () => ({ mode: "off", off: [], masked: [], edits: {}, pieces: false, patch: { other: "", place: "memory", layer: 1, head: 1, positions: null } });
 
 export function interventionView(root, data, live = null) {
-  return new InterventionView(root, data, live);
+  return new InterventionView(root, data.original ? { result: data } : data, live);
 }
 
 class InterventionView {
@@ -54,9 +55,9 @@ class InterventionView {
 
   boardSection() {
     return h("section", { class: "board-part", "aria-label": "Parts of the model" }, h("h2", {}, "Parts of the model"),
-      h("p", { class: "hint" }, "Each square is a head; ", h("i", {}, "attn"), " is a layer's whole attention, ", h("i", {}, "FFN"), " its feed-forward network. A click switches it off: its output becomes zero."),
+      h("p", { class: "hint" }, "Each square is a head; ", h("i", {}, "attn"), " is a layer's whole attention, ", h("i", {}, "FFN"), " its feed-forward network. ", this.live ? "A click switches it off: its output becomes zero." : "What is off is struck out: its output is zero."),
       this.note, this.board.element,
-      h("h3", { class: "spaced" }, "What matters for this sentence?"),
+      this.live || this.data.effects ? h("h3", { class: "spaced" }, "What matters for this sentence?") : null,
       this.live ? h("p", { class: "hint" }, `Switches off every part in turn and shades it by what the ${this.noun} loses: orange parts support it, blue ones oppose it.`) : null,
       this.effects.element);
   }
@@ -200,7 +201,7 @@ class InterventionView {
   }
 
   // What a saved page holds.
-  content() { return { ...this.data, result: this.result, effects: this.effects.get() }; }
+  content() { return { ...this.data, result: this.result, effects: Object.keys(this.effects.get()).length ? this.effects.get() : null }; }
 
   destroy() {
     this.running?.abort();

@@ -1,5 +1,5 @@
 // The logit lens: what each decoder layer would predict, and the norms along the residual stream.
-// data: a LogitLens of the Python API
+// data: a LogitLens of the Python API; `first`, the step that is chosen at first, may be added
 import { h, replace } from "../lib/element.js";
 import { onTheme } from "../lib/draw.js";
 import { direction, tokenList, tokenName, tokenText } from "../lib/tokens.js";
@@ -41,7 +41,7 @@ export function lensView(root, data, live = null) {
       h("div", { class: "lens-split" }, grid.element, detail),
       h("p", { class: "caution" }, "Layers in the middle were not trained to be read this way: their predictions are a hint, not a measurement."), table.element),
     norms.element));
-  grid.choose(0, 0, false);
+  grid.choose(0, Math.max(0, Math.min(produced.length - 1, data.first ?? 0)));
   const stop = onTheme(() => { grid.draw(); norms.draw(); });
 
   function columnHead(step) {

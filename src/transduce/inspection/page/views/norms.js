@@ -1,6 +1,6 @@
 // Norms along the residual stream: one line per token, the mean, and a token of choice.
 import { h, svg, replace } from "../lib/element.js";
-import { tokenList, tokenName } from "../lib/tokens.js";
+import { shortened, tokenList, tokenName } from "../lib/tokens.js";
 import { behind, dataTable } from "../lib/table.js";
 import { fixed } from "../lib/numbers.js";
 
@@ -28,7 +28,7 @@ function normChart(stack, values, tokens) {
   const means = values.map(meanOf), largest = Math.max(1e-6, ...values.flat()), names = tokens.map(tokenName);
   let chosen = -1;
   const choice = h("select", { "aria-label": `${stack}: token`, onchange: () => { chosen = Number(choice.value); draw(); } },
-    h("option", { value: "-1" }, "mean of all tokens"), names.map((name, i) => h("option", { value: String(i) }, `${i + 1} ${name}`)));
+    h("option", { value: "-1" }, "mean of all tokens"), names.map((name, i) => h("option", { value: String(i) }, `${i + 1} ${shortened(name, 24)}`)));
   const place = h("div", { class: "norm-chart" }), said = h("p", { class: "readout" });
   const table = behind(() => dataTable({ caption: `${STACK_TITLES[stack]}: Euclidean norms`, columns: ["Token", ...values.map((_, i) => (i ? `layer ${i}` : "embedding"))],
     rows: [["mean", ...means.map((value) => fixed(value, 3))], ...names.map((name, i) => [name, ...values.map((layer) => fixed(layer[i], 3))])] }));
@@ -44,7 +44,7 @@ function normChart(stack, values, tokens) {
     const marked = chosen < 0 ? means : values.map((layer) => layer[chosen]);
     replace(place, svg("svg", { width, height: HIGH, viewBox: `0 0 ${width} ${HIGH}`, role: "img", "aria-label": `${STACK_TITLES[stack]}: ${sentence()}` },
       ticks.map((value) => [svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }), svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, String(value))]),
-      values.map((_, layer) => (layer % every ? null : svg("text", { x: x(layer), y: bottom + 18, "text-anchor": layer ? (layer === steps ? "end" : "middle") : "start" }, layer ? (layer === 1 || every > 1 || width < 400 ? `${layer}` : `layer ${layer}`) : "embedding"))),
+      values.map((_, layer) => (layer % every ? null : svg("text", { x: x(layer), y: bottom + 18, "text-anchor": layer ? (layer === steps ? "end" : "middle") : "start" }, layer ? (every > 1 || width < 70 * values.length ? `${layer}` : `layer ${layer}`) : "embedding"))),
       tokens.map((_, i) => line(values.map((layer) => layer[i]), "one")), line(means, "mean"), chosen < 0 ? null : line(marked, "chosen"),
       marked.map((value, layer) => svg("circle", { class: chosen < 0 ? "mean" : "chosen", cx: x(layer), cy: y(value), r: 3.5 }))));
     said.textContent = sentence();
