@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transduce.inspection.bundle import bundle
-from transduce.inspection.replay import DecodingStep
 
 
 STYLES = ("base.css", "views.css", "inside.css")
@@ -72,8 +71,9 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a server that only hands out pages does not need PyTorch
     from transduce.inspection.maps import AttentionMaps
+    from transduce.inspection.replay import DecodingStep
 
 SIDES = {
     "encoder": ("source", "source"),
