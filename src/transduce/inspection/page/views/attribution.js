@@ -10,7 +10,7 @@ import { percent, signed } from "../lib/numbers.js";
 import { behind, dataTable } from "../lib/table.js";
 import { chipList } from "./source-chips.js";
 
-const METHODS = {
+const ATTRIBUTION_METHODS = {
   gradient_x_input: ["Gradient × input", "a first-order estimate of what each token's embedding contributes; check it with value zeroing or an intervention"],
   value_zeroing: ["Value zeroing", "what the prediction loses if a token's values are zero in every attention that reads it"],
 };
@@ -45,7 +45,7 @@ class AttributionView {
     this.list = chipList("Predicted token", (chip) => { Object.assign(this.wish, { position: chip.key, instead_of: null }); this.other.value = ""; this.changed(); });
     this.alternatives = chipList("Instead of", (chip) => { this.wish.instead_of = chip.token; this.other.value = ""; this.changed(); });
     this.other = h("input", { type: "text", placeholder: "another word", "aria-label": "Another word", maxlength: "100", dir: "auto", oninput: () => { this.wish.instead_of = this.other.value.trim() || null; this.changed(); } });
-    this.methods = h("div", { class: "segmented", role: "group", "aria-label": "Method" }, Object.entries(METHODS).map(([name, [title]]) =>
+    this.methods = h("div", { class: "segmented", role: "group", "aria-label": "Method" }, Object.entries(ATTRIBUTION_METHODS).map(([name, [title]]) =>
       h("button", { type: "button", "data-method": name, onclick: () => { this.wish.method = name; this.changed(); } }, title)));
     return h("section", { class: "attribution-chooser", "aria-label": "Question" }, h("h2", {}, "Why this word?"), this.list.element,
       h("h3", { class: "spaced" }, "… and not"), h("div", { class: "positions" }, this.alternatives.element, this.other),
@@ -93,7 +93,7 @@ class AttributionView {
     const largest = Math.max(1e-9, ...source.map(Math.abs), ...prefix.map(Math.abs));
     replace(this.result,
       h("h2", { class: "question" }, "Why ", name(token), other === null ? "?" : [" and not ", name(other), "?"]),
-      h("p", { class: "hint" }, other === null ? `Its log-probability is ${signed(objective)}.` : `Its log-probability is ${signed(Math.abs(objective)).replace("+", "")} ${objective >= 0 ? "above" : "below"} the other's.`, ` ${METHODS[method][0]}: ${METHODS[method][1]}.`),
+      h("p", { class: "hint" }, other === null ? `Its log-probability is ${signed(objective)}.` : `Its log-probability is ${signed(Math.abs(objective)).replace("+", "")} ${objective >= 0 ? "above" : "below"} the other's.`, ` ${ATTRIBUTION_METHODS[method][0]}: ${ATTRIBUTION_METHODS[method][1]}.`),
       has ? this.shares(share) : null,
       has ? [h("h3", {}, "Source"), this.flow(read, source, largest)] : null,
       h("h3", {}, has ? "Prefix (what was written before)" : "Prompt and what was written before"), this.flow(before, prefix, largest),
@@ -138,7 +138,7 @@ class AttributionView {
     const { position, instead_of: other = null, method } = state;
     if (Number.isInteger(position) && position < (this.context?.pieces.length ?? 0)) this.wish.position = position;
     this.wish.instead_of = ["number", "string"].includes(typeof other) ? other : null;
-    if (Object.hasOwn(METHODS, method ?? "")) this.wish.method = method;
+    if (Object.hasOwn(ATTRIBUTION_METHODS, method ?? "")) this.wish.method = method;
     if (!this.live) return;
     if (typeof other === "string") this.other.value = other;
     this.drawChooser();
