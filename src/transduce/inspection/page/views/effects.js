@@ -17,7 +17,7 @@ export function effectsPart(boards, { measure, onFound, onChoose }) {
   const progress = h("progress", { max: String(parts.length), value: "0", hidden: true, "aria-label": "Parts measured" });
   const said = h("span", { class: "hint", role: "status" }), ranking = h("ol", { class: "ranking" });
   const table = behind(() => dataTable({ caption: "Each part switched off alone", columns: ["Part", "Log-probability of the original", "Writes"],
-    rows: sorted().map(({ part, effect }) => [partName(part), signed(effect.difference, 4), h("bdi", { dir: "auto" }, effect.changed ? effect.text : "the same")]) }));
+    rows: sorted().map(({ part, effect }) => [partName(part), signed(effect.difference, 4), h("bdi", { dir: "auto" }, effect.changed ? effect.text : "the same")]) }), "All parts as a table");
   const element = h("div", { class: "effects" }, h("div", { class: "controls tight" }, measure ? start : null, progress, said), ranking, table.element);
 
   const sorted = () => parts.map((part) => ({ part, effect: effects[partKey(part)] })).filter(({ effect }) => effect)

@@ -31,7 +31,7 @@ function normChart(stack, values, tokens) {
     h("option", { value: "-1" }, "mean of all tokens"), names.map((name, i) => h("option", { value: String(i) }, `${i + 1} ${shortened(name, 24)}`)));
   const place = h("div", { class: "norm-chart" }), said = h("p", { class: "readout" });
   const table = behind(() => dataTable({ caption: `${STACK_TITLES[stack]}: Euclidean norms`, columns: ["Token", ...values.map((_, i) => (i ? `layer ${i}` : "embedding"))],
-    rows: [["mean", ...means.map((value) => fixed(value, 3))], ...names.map((name, i) => [name, ...values.map((layer) => fixed(layer[i], 3))])] }));
+    rows: [["mean", ...means.map((value) => fixed(value, 3))], ...names.map((name, i) => [name, ...values.map((layer) => fixed(layer[i], 3))])] }), `Norms of the ${stack} as a table`);
   const element = h("div", {}, h("h3", {}, STACK_TITLES[stack]), h("label", { class: "controls tight" }, "Marked ", choice), place, said, table.element);
   const observer = new ResizeObserver(() => draw());
   observer.observe(place);
