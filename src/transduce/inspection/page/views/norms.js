@@ -5,7 +5,7 @@ import { behind, dataTable } from "../lib/table.js";
 import { fixed } from "../lib/numbers.js";
 
 const HIGH = 240, LEFT = 44, BELOW = 34, ABOVE = 12, RIGHT = 14;
-const MOST_LINES = 100; // beyond that, bands tell more than lines
+const MOST_NORM_LINES = 100; // beyond that, bands tell more than lines
 const STACK_TITLES = { encoder: "Encoder, by source token", decoder: "Decoder, by token that was read" };
 
 // data: a LogitLens of the Python API; draws `norms` of every stack
@@ -46,14 +46,14 @@ function normChart(stack, values, tokens) {
     replace(place, svg("svg", { width, height: HIGH, viewBox: `0 0 ${width} ${HIGH}`, role: "img", "aria-label": `${STACK_TITLES[stack]}: ${sentence()}` },
       ticks.map((value) => [svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }), svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, String(value))]),
       values.map((_, layer) => (layer % every ? null : svg("text", { x: x(layer), y: bottom + 18, "text-anchor": layer ? (layer === steps ? "end" : "middle") : "start" }, layer ? (every > 1 || width < 70 * values.length ? `${layer}` : `layer ${layer}`) : "embedding"))),
-      tokens.length > MOST_LINES ? bands(values, x, y) : tokens.map((_, i) => line(values.map((layer) => layer[i]), "one")), line(means, "mean"), chosen < 0 ? null : line(marked, "chosen"),
+      tokens.length > MOST_NORM_LINES ? bands(values, x, y) : tokens.map((_, i) => line(values.map((layer) => layer[i]), "one")), line(means, "mean"), chosen < 0 ? null : line(marked, "chosen"),
       marked.map((value, layer) => svg("circle", { class: chosen < 0 ? "mean" : "chosen", cx: x(layer), cy: y(value), r: 3.5 }))));
     said.textContent = sentence();
   }
 
   function sentence() {
     const marked = chosen < 0 ? means : values.map((layer) => layer[chosen]), from = marked[0], to = marked[marked.length - 1];
-    return `${chosen < 0 ? "The mean norm" : `The norm of “${names[chosen]}”`} goes from ${fixed(from, 1)} to ${fixed(to, 1)}${from > 0 ? ` (× ${fixed(to / from, 1)})` : ""}; ${tokens.length > MOST_LINES ? "the bands hold all tokens, and the middle half of them" : "thin lines are single tokens"}.`;
+    return `${chosen < 0 ? "The mean norm" : `The norm of “${names[chosen]}”`} goes from ${fixed(from, 1)} to ${fixed(to, 1)}${from > 0 ? ` (× ${fixed(to / from, 1)})` : ""}; ${tokens.length > MOST_NORM_LINES ? "the bands hold all tokens, and the middle half of them" : "thin lines are single tokens"}.`;
   }
 
   draw();
