@@ -35,7 +35,8 @@ def saved_page(view: str, data: dict[str, Any], title: str) -> str:
 @cache
 def saved_template() -> str:
     """Return the page of any view, with `{{data}}` where the JSON of title, view, data and state goes."""
-    style, script = asset("base.css") + asset("views.css"), bundle("saved.js", asset)
+    style = "".join(map(asset, ("base.css", "views.css", "tour.css")))
+    script = bundle("saved.js", asset)
     parts = {"policy": _policy(style, script), "style": style, "script": script}
     return re.sub(r"\{\{(policy|style|script)\}\}", lambda match: parts[match[1]], asset("saved.html"))
 

@@ -3,8 +3,10 @@
 //   attentionView(root, data, live = null) -> { state(), restore(state), destroy() }
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
+import { pronounView } from "./pronoun.js";
 import { translationView } from "./translation.js";
 
 export const VIEWS = {
+  pronoun: pronounView,
   translation: translationView,
 };
