@@ -34,3 +34,5 @@ class Limits:
     timeout: float = 60.0
     """Seconds after which a request is given up."""
     max_connections: int = 2048
+    max_pass_bytes: int = 1 << 28
+    """Bytes of the studio's recorded passes; those used least recently leave first."""
