@@ -2,7 +2,7 @@
 //
 //   #/attention?model=0&text=A+dog.&options={"search":{"beam_size":8}}&at=0.1&force=[4,17]&view={…}
 
-const MOST = 6000; // characters of a link; mail and chat programs cut longer ones
+const MOST_CHARACTERS = 6000; // characters of a link; mail and chat programs cut longer ones
 
 export function readLink(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -39,6 +39,6 @@ export function writeLink({ tab, model, text, options, at, force, view }) {
   if (force) parts.set("force", JSON.stringify(force));
   if (view && Object.keys(view).length) parts.set("view", JSON.stringify(view));
   const query = parts.toString(), whole = `#/${tab}${query ? `?${query}` : ""}`;
-  if (whole.length <= MOST) return { hash: whole, complete: true };
+  if (whole.length <= MOST_CHARACTERS) return { hash: whole, complete: true };
   return { hash: `#/${tab}${model ? `?model=${model}` : ""}`, complete: false };
 }

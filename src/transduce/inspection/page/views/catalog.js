@@ -3,10 +3,14 @@
 //   attentionView(root, data, live = null) -> { state(), restore(state), destroy() }
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
+import { attentionView } from "./attention.js";
+import { neuronView } from "./neuron.js";
 import { pronounView } from "./pronoun.js";
 import { translationView } from "./translation.js";
 
 export const VIEWS = {
+  attention: attentionView,
+  neuron: neuronView,
   pronoun: pronounView,
   translation: translationView,
 };
