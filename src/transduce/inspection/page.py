@@ -35,7 +35,7 @@ def saved_page(view: str, data: dict[str, Any], title: str) -> str:
 @cache
 def saved_template() -> str:
     """Return the page of any view, with `{{data}}` where the JSON of title, view, data and state goes."""
-    style = "".join(map(asset, ("base.css", "views.css", "tour.css")))
+    style = "".join(map(asset, ("base.css", "views.css", "run.css", "tour.css")))
     script = bundle("saved.js", asset)
     parts = {"policy": _policy(style, script), "style": style, "script": script}
     return re.sub(r"\{\{(policy|style|script)\}\}", lambda match: parts[match[1]], asset("saved.html"))

@@ -6,11 +6,13 @@
 import { attentionView } from "./attention.js";
 import { neuronView } from "./neuron.js";
 import { pronounView } from "./pronoun.js";
+import { runView } from "./run.js";
 import { translationView } from "./translation.js";
 
 export const VIEWS = {
   attention: attentionView,
   neuron: neuronView,
   pronoun: pronounView,
+  run: runView,
   translation: translationView,
 };

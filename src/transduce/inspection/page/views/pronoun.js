@@ -12,16 +12,16 @@ const MEANING = {
   il: { noun: "l’animal", english: "the animal" }, elle: { noun: "la rue", english: "the street" },
 };
 const MEANT = ["the animal", "the street"]; // of the first and the second sentence
-const same = (a, b) => a !== null && b !== null && a.join() === b.join();
-const headName = ([, layer, head]) => `layer ${layer}, head ${head}`;
+const isSameHead = (a, b) => a !== null && b !== null && a.join() === b.join();
+const placeOfHead = ([, layer, head]) => `layer ${layer}, head ${head}`;
 
 // data: { sentences: [{ pass, layers: [ARRAY heads × rows × columns] }], focus, head, scores, off: { "1.2": [Intervention, Intervention] } }
 // live: { off(heads) -> Promise of two interventions, go(tab) }
 export function pronounView(root, data, live = null) {
   let chosen = data.head ?? ["encoder", 1, 1], isOff = false, layers = null, shown = [], turn = 0;
-  const endings = data.sentences.map(({ pass }, index) => ending(pass, data.focus, MEANT[index]));
+  const endings = data.sentences.map(({ pass }, index) => endingOf(pass, data.focus, MEANT[index]));
   const decisive = decisiveHeads(data);
-  const cards = endings.map((one) => card(one));
+  const cards = endings.map((one) => endingCard(one));
   const chooser = h("div", { class: "head-chips", role: "group", "aria-label": "Head whose attention is drawn" });
   const toggle = h("button", { type: "button", role: "switch", "aria-checked": false, class: "switch", onclick: () => setOff(!isOff) });
   const verdict = h("p", { class: "verdict", role: "status" });
@@ -56,8 +56,8 @@ export function pronounView(root, data, live = null) {
   function drawChips() {
     replace(chooser, heads().map((head) => {
       const goals = endings.map((one, index) => { const weights = weightsOf(index, head); return { word: one.words[indexOfLargest(weights)], weight: Math.max(...weights) }; });
-      const isDecisive = decisive.some((one) => same(one, head));
-      return h("button", { type: "button", class: `head-chip${isDecisive ? " decisive" : ""}`, "aria-pressed": same(head, chosen), "data-head": head.slice(1).join("."),
+      const isDecisive = decisive.some((one) => isSameHead(one, head));
+      return h("button", { type: "button", class: `head-chip${isDecisive ? " decisive" : ""}`, "aria-pressed": isSameHead(head, chosen), "data-head": head.slice(1).join("."),
         onclick: () => choose(head) },
         h("span", { class: "head-name" }, `Layer ${head[1]} · head ${head[2]}`, isDecisive ? h("span", { class: "badge" }, "decides") : null),
         goals.map(({ word, weight }) => h("span", { class: "head-goal" }, `${data.focus} → `, tokenText(word), ` ${percent(weight)}`)));
@@ -70,7 +70,7 @@ export function pronounView(root, data, live = null) {
       marked: [one.last] }));
     for (const button of chooser.children) button.setAttribute("aria-pressed", button.dataset.head === chosen.slice(1).join("."));
     const isGroup = group(chosen).length > 1;
-    replace(toggle, h("span", { class: "knob", "aria-hidden": "true" }), isGroup ? `Switch off the ${group(chosen).length} heads that decide together` : `Switch off ${headName(chosen)}`);
+    replace(toggle, h("span", { class: "knob", "aria-hidden": "true" }), isGroup ? `Switch off the ${group(chosen).length} heads that decide together` : `Switch off ${placeOfHead(chosen)}`);
     toggle.setAttribute("aria-checked", isOff);
     replace(caption, captionOf());
     table.renew();
@@ -81,12 +81,12 @@ export function pronounView(root, data, live = null) {
   function captionOf() {
     const goals = endings.map((one, index) => { const weights = weightsOf(index, chosen); return { word: one.words[indexOfLargest(weights)], weight: Math.max(...weights) }; });
     const part = ({ word, weight }) => (weight < 0.3 ? "at several words at once" : [h("b", {}, tokenText(word)), ` (${percent(weight)})`]);
-    return [`Drawn: the attention of encoder ${headName(chosen)}. From `, h("i", {}, data.focus), " it looks ", goals[0].weight < 0.3 ? "" : "at ", part(goals[0]), " in the first sentence and ",
+    return [`Drawn: the attention of encoder ${placeOfHead(chosen)}. From `, h("i", {}, data.focus), " it looks ", goals[0].weight < 0.3 ? "" : "at ", part(goals[0]), " in the first sentence and ",
       goals[1].weight < 0.3 ? "" : "at ", part(goals[1]), " in the second. The width of a line is its share of the attention."];
   }
 
   // Heads that decide only together are switched off together.
-  const group = (head) => (decisive.some((one) => same(one, head)) ? decisive : [head]);
+  const group = (head) => (decisive.some((one) => isSameHead(one, head)) ? decisive : [head]);
 
   async function drawOutputs() {
     const mine = ++turn, key = group(chosen).map((head) => head.slice(1).join(".")).join("+");
@@ -105,7 +105,7 @@ export function pronounView(root, data, live = null) {
   function choose(head) { chosen = head; live?.changed(); draw(); }
 
   function weightTable() {
-    return dataTable({ caption: `Attention from “${data.focus}”, encoder ${headName(chosen)}`, columns: ["word", ...endings.map((one) => `too ${one.words[one.last].text}`)],
+    return dataTable({ caption: `Attention from “${data.focus}”, encoder ${placeOfHead(chosen)}`, columns: ["word", ...endings.map((one) => `too ${one.words[one.last].text}`)],
       rows: endings[0].words.map((word, i) => [i === endings[0].last ? "last word" : word.text, ...endings.map((_, index) => weightsOf(index, chosen)[i].toFixed(3))]) });
   }
 
@@ -130,7 +130,7 @@ function decisiveHeads({ head, scores }) {
 }
 
 // What of a sentence is drawn: its words, the row of the word that attends, the pronoun of the translation.
-function ending(pass, focus, meant) {
+function endingOf(pass, focus, meant) {
   const words = wordList(tokenList(pass.source_pieces, pass.source_words));
   const from = words.findIndex((word) => word.text === focus), last = words.findLastIndex((word) => !word.special);
   return { pass, words, from, row: words[from]?.from ?? 0, last, meant, pronoun: pronounOf(pass.produced_pieces) };
@@ -158,7 +158,7 @@ function introduction([one]) {
       h("b", {}, isGerman ? "sie" : "elle"), ". This small Transformer was never told; it learned it from translated sentences."));
 }
 
-function card(one) {
+function endingCard(one) {
   const picture = h("div", { class: "arcs-place", role: "img", "aria-label": `Attention from it in the sentence that ends in ${one.words[one.last].text}; the numbers are in the table below` });
   const output = h("p", { class: "pronoun-output", "aria-live": "polite" }), choice = h("div", { class: "pronoun-choice" });
   const element = h("section", { class: "pronoun-card" }, h("h3", {}, "… too ", h("b", {}, one.words[one.last].text)), picture, output, choice);
@@ -178,7 +178,7 @@ function showOutput(output, choice, one, result) {
     return [i ? " " : "", isPronoun ? h("mark", { class: isGood ? "right" : "wrong" }, text) : isNew ? h("u", {}, text) : text];
   }));
   const meaning = pronoun ? MEANING[pronoun.text] : null;
-  replace(choice, shares(one, result, pronoun).map(({ text, share, isTaken }) => h("div", { class: `share${isTaken ? " taken" : ""}` },
+  replace(choice, pronounShares(one, result, pronoun).map(({ text, share, isTaken }) => h("div", { class: `share${isTaken ? " taken" : ""}` },
     h("b", {}, text), h("span", { class: "share-track" }, h("span", { class: `share-bar${isTaken && !isGood ? " wrong" : ""}`, style: { "inline-size": `${Math.max(0.5, share * 100)}%` } })), h("span", {}, percent(share)))),
   h("p", { class: "hint" }, meaning ? [`${pronoun.text} = ${meaning.noun}, `, h("b", {}, meaning.english), isGood ? ": right" : isBroken ? ": wrong now" : ": wrong"] : "no pronoun that fits either noun"));
   return isBroken;
@@ -186,7 +186,7 @@ function showOutput(output, choice, one, result) {
 
 const wordTexts = (pieces) => wordList(tokenList(pieces)).map((word) => word.text);
 
-function shares(one, result, pronoun) {
+function pronounShares(one, result, pronoun) {
   if (!one.pronoun) return [];
   if (!result) {
     const { top } = one.pass.steps[one.pronoun.index];
