@@ -67,7 +67,7 @@ class Lesson {
     return this.once("fork", async () => {
       const { steps, produced_tokens: tokens } = this.pass;
       const options = steps.flatMap((step, index) => step.top.filter(({ token, piece }) => token !== tokens[index] && !tokenList([piece])[0].special).slice(0, 1).map((other) => ({ step: index, ...other })));
-      const best = options.filter(({ step }) => step < tokens.length - 1).sort((a, b) => b.probability - a.probability)[0];
+      const best = options.filter(({ step }) => step < Math.max(2, tokens.length * 0.6)).sort((a, b) => b.probability - a.probability)[0];
       if (!best) return null;
       const pass = await this.api.record({ ...this.pass.request, prefix_tokens: [...tokens.slice(0, best.step), best.token] });
       return { ...best, pass };

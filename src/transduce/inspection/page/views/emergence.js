@@ -35,12 +35,13 @@ function emergenceStage(stage, live) {
     places.map((one, i) => h("option", { value: String(i), selected: one === place }, one.title)));
   const output = h("p", { class: "emergence-output", "aria-live": "polite" }), note = h("p", { class: "hint" }), readout = h("p", { class: "readout" });
   const thumbs = frames.map((frame, i) => h("button", { type: "button", class: "thumb", "aria-label": `checkpoint ${frame.label}`, onclick: () => { pause(); go(i); } }, h("canvas", {}), h("span", {}, frame.label)));
+  const film = h("div", { class: "film", role: "group", "aria-label": "Checkpoints" }, thumbs);
   const map = places.length ? heatMap(link, { label: `Attention map of ${stage.name}` }) : null;
   const table = behind(() => dataTable({ caption: "What each checkpoint writes", columns: ["checkpoint", "output", "log-probability"],
     rows: frames.filter((frame) => frame.pass).map((frame) => [frame.label, h("bdi", {}, frame.pass.output), frame.pass.log_probability === undefined ? "" : fixed(frame.pass.log_probability, 3)]) }), "Outputs as a table");
   const element = h("section", { class: "stage" }, h("h3", {}, h("bdi", {}, stage.name)),
     h("div", { class: "moment" }, play, h("label", { for: name }, when), slider), output, note,
-    frames.length > 1 ? h("div", { class: "film", role: "group", "aria-label": "Checkpoints" }, thumbs) : null,
+    frames.length > 1 ? film : null,
     map ? [h("div", { class: "controls" }, h("label", {}, "Map ", chooser), readout), map.element] : null, table.element);
 
   // A frame with its pass and the layer of the chosen map.
@@ -59,6 +60,7 @@ function emergenceStage(stage, live) {
     when.textContent = frames[at].title ?? `update ${frames[at].label}`;
     slider.setAttribute("aria-valuetext", when.textContent);
     thumbs.forEach((thumb, i) => thumb.setAttribute("aria-pressed", i === at));
+    film.scrollTo({ left: thumbs[at].offsetLeft - film.clientWidth / 2 });
     live?.changed();
     try {
       const [{ frame, array }, { frame: last }] = await Promise.all([load(at, place), load(frames.length - 1, null)]);
@@ -76,7 +78,7 @@ function emergenceStage(stage, live) {
       return [token.starts ? " " : "", h("bdi", { class: "shaded", style: { background: colour, color: inkOn(colour) }, title: percent(pass.steps[token.index]?.probability ?? 1) }, token.text)];
     }) : h("bdi", { dir: "auto" }, pass.output || "(nothing)"));
     replace(note, pass.ended === false && pass.subject === "translation" ? "It does not find the end. " : "", isLast ? "As the last model writes it. " : ["Differs from the last model: ", compared(pass.output, last.output), ". "],
-      pass.subject === "translation" ? "The darker a word, the less sure." : "");
+      pass.subject === "translation" ? "The stronger the colour, the less sure." : "");
   }
 
   function showMap(pass, array) {

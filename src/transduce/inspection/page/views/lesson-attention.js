@@ -44,7 +44,7 @@ export function arithmeticLesson(root, { pass, neuron, focus, kind }, live) {
   const isBiased = neuron.bias.some((value) => value !== 0), divisor = 1 / neuron.scale;
   const columns = ["key of", "1  q · k", neuron.scale === 1 ? "2  not scaled" : `2  ÷ ${fixed(divisor, 2)}`, ...(isBiased ? ["+ distance"] : []), "3  e to the power", "share"];
   const rows = list.map((token, i) => [h("bdi", {}, tokenName(token)), ...(neuron.allowed[i]
-    ? [fixed(sums[i], 2), fixed(sums[i] * neuron.scale, 2), ...(isBiased ? [signed(neuron.bias[i], 2)] : []), exponentials[i] < 0.0005 && exponentials[i] > 0 ? "≈ 0" : fixed(exponentials[i], 3), percent(neuron.weight[i])]
+    ? [fixed(sums[i], 2), fixed(sums[i] * neuron.scale, 2), ...(isBiased ? [signed(neuron.bias[i], 2)] : []), exponentials[i] < 0.0005 && exponentials[i] > 0 ? "≈ 0" : fixed(exponentials[i], 3), smallShare(neuron.weight[i])]
     : ["hidden", "−∞", ...(isBiased ? [""] : []), "0", "0\u2009%"])]);
   const mixed = neuron.value ? mixture(neuron, order, list) : null;
   replace(root, lead(["These are the real numbers of ", h("b", {}, `layer ${focus.layer}, head ${focus.head}`), " while ", quoted(asker), " asks. Four small sums, no magic."]), chooserOf({ pass, kind }, live),
@@ -55,13 +55,15 @@ export function arithmeticLesson(root, { pass, neuron, focus, kind }, live) {
         isBiased ? h("p", { class: "hint" }, "This model also adds a number for the distance of the two words.") : null),
       h("li", {}, h("h3", {}, "Turn scores into shares: softmax"), h("p", {}, "Raise e (2.718…) to each score, so that everything is positive and the best stands out. Divide by the total, so that all shares add up to 100\u2009%. For ", quoted(list[best]), ": ", h("b", {}, percent(neuron.weight[best])), "."),
         h("div", { class: "scroll" }, dataTable({ caption: `Shares of “${asker.text}”`, columns, rows })), h("p", { class: "hint" }, "Column 3 is written relative to the best score, which gives 1. That changes no share.")),
-      h("li", {}, h("h3", {}, "Mix the values"), h("p", {}, "Take each word’s value times its share and add up. The result goes into ", quoted(asker), ": it now carries something of the words it asked."), mixed)));
+      h("li", {}, h("h3", {}, "Mix the values"), h("p", {}, "Take each word’s value times its share and add up. The result goes into ", quoted(asker), ": it now carries something of the words it asked."), mixed, mixed ? h("p", { class: "hint" }, "Blue is above zero, orange below.") : null)));
 }
+
+const smallShare = (share) => (share < 0.0001 ? "< 0.01\u2009%" : percent(share));
 
 function mixture(neuron, order, list) {
   const shown = order.slice(0, 4), width = Math.min(24, neuron.output.length), most = Math.max(...neuron.value.flat().map(Math.abs), 1e-9);
   const line = (name, values, isSum = false) => h("div", { class: `mix-line${isSum ? " total" : ""}` }, h("span", {}, name), smallMap({ values: Float32Array.from(values.slice(0, width)), rows: 1, columns: width, names: [], most, label: "numbers of a vector" }), h("code", {}, `${fixed(values[0], 2)}, ${fixed(values[1] ?? 0, 2)}, …`));
-  return h("div", { class: "mix" }, shown.map((i) => line([percent(neuron.weight[i]), " × ", tokenText(list[i])], neuron.value[i])), order.length > shown.length ? h("p", { class: "hint" }, `+ ${order.length - shown.length} more with smaller shares`) : null, line("= result", neuron.output, true));
+  return h("div", { class: "mix" }, shown.map((i) => line([smallShare(neuron.weight[i]), " × ", tokenText(list[i])], neuron.value[i])), order.length > shown.length ? h("p", { class: "hint" }, `+ ${order.length - shown.length} more with smaller shares`) : null, line("= result", neuron.output, true));
 }
 
 // ---- many heads
@@ -91,7 +93,7 @@ export function masksLesson(root, { pass, map, mapKind }, live) {
     const at = Math.min(live?.focus.step ?? Math.min(4, rows.length - 1), rows.length - 1), { shape: [heads], data } = map, size = rows.length * columns.length;
     const mean = Float32Array.from({ length: size }, (_, i) => { let sum = 0; for (let k = 0; k < heads; k++) sum += data[k * size + i]; return sum / heads; });
     const grid = h("div", { class: "mask-grid", role: "img", "aria-label": "Which tokens each step may look at; later ones are hidden", style: { "--columns": String(Math.min(columns.length, 16)) } },
-      rows.slice(0, 16).map((_, r) => Array.from({ length: Math.min(columns.length, 16) }, (_, c) => h("span", { class: c > r ? "hidden-cell" : r === at ? "seen current" : "seen", style: c > r ? {} : { "--weight": String(Math.sqrt(mean[r * columns.length + c]).toFixed(3)) } }))));
+      rows.slice(0, 16).map((_, r) => [h("small", { class: r === at ? "now" : "" }, tokenText(rowNames[r])), Array.from({ length: Math.min(columns.length, 16) }, (_, c) => h("span", { class: c > r ? "hidden-cell" : r === at ? "seen current" : "seen", style: c > r ? {} : { "--weight": String(Math.sqrt(mean[r * columns.length + c]).toFixed(3)) } }))]));
     parts.push(h("h3", {}, "1. The causal mask: no look into the future"),
       lead(mapKind === "causal" ? "This model learns by guessing the next word at **every** place of a text at once. The text lies before it, so it could cheat: just look at the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."
         : "The translation is written from left to right. In training the whole right answer lies before the model, so it could cheat: just copy the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."),

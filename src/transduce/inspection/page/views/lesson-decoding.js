@@ -12,7 +12,8 @@ const isPrompt = (pass) => pass.subject === "prompt";
 // What was read before a step, what was written at it.
 const readBefore = (pass, step) => tokenList(isPrompt(pass) ? pass.source_pieces : pass.read_pieces).slice(0, step + 1);
 const writtenAt = (pass) => (isPrompt(pass) ? tokenList([...pass.source_pieces.slice(1), ...(pass.steps.length === pass.source_pieces.length ? ["…"] : [])]) : tokenList(pass.produced_pieces, pass.produced_words));
-export const stepOf = (pass, live) => clamp(live?.focus.step ?? (isPrompt(pass) ? pass.steps.length - 1 : 3), 0, pass.steps.length - 1);
+const stepOf = (pass, live, first = 3) => clamp(live?.focus.step ?? (isPrompt(pass) ? pass.steps.length - 1 : first), 0, pass.steps.length - 1);
+const leastSure = ({ steps }) => steps.reduce((least, step, i) => (step.top[0].probability < steps[least].top[0].probability ? i : least), 0);
 const candidateRows = (top, taken) => top.map(({ piece, probability, token }) => ({ name: tokenText(tokenList([piece])[0]), share: probability, mark: token === taken || piece === taken ? "taken" : "" }));
 
 function stepChooser(pass, step, live) {
@@ -27,7 +28,7 @@ export function writingLesson(root, { pass, cross }, live) {
     h("p", { class: "step-title" }, h("b", {}, `Step ${step + 1}`), ` of ${pass.steps.length}. Choose any:`), stepChooser(pass, step, live),
     h("div", { class: "three-steps" },
       h("div", {}, h("h3", {}, "has read so far"), wordRow(read, read.length - 1)),
-      source ? h("div", {}, h("h3", {}, "asks the source"), bars(source.map(({ word, share }) => ({ name: tokenText(word), share })), { most: Math.max(...source.map(({ share }) => share)) }), h("p", { class: "hint" }, "Share of cross-attention in the last layer, mean of its heads, the five largest.")) : null,
+      source ? h("div", {}, h("h3", {}, "asks the source"), bars(source.map(({ word, share }) => ({ name: tokenText(word), share })), { most: Math.max(...source.map(({ share }) => share)) }), h("p", { class: "hint" }, "Share of cross-attention in the last layer, mean of its heads, the five largest.", source[0].word.special ? " Heads often rest on the end when they need nothing." : "")) : null,
       h("div", {}, h("h3", {}, "finds likely next"), bars(candidateRows(top.slice(0, 6), taken)), h("p", { class: "hint" }, "Probability of the likeliest tokens. Green: the one that was taken."))),
     hasEnd ? note(["It stops by itself: at the last step the likeliest token is ", h("span", { class: "special" }, "end"), "."]) : null,
     live ? tryThis("Go through the steps with the arrow keys: what is written in one step is read in the next.") : null);
@@ -42,7 +43,7 @@ function sourceShares(pass, { shape: [heads, rows, columns], data }, step) {
 // ---- softmax with temperature
 
 export function temperatureLesson(root, { pass }, live) {
-  const step = stepOf(pass, live), { top } = pass.steps[step], place = h("div", {}), taken = isPrompt(pass) ? pass.source_pieces[step + 1] : pass.produced_tokens[step];
+  const step = stepOf(pass, live, leastSure(pass)), { top } = pass.steps[step], place = h("div", {}), taken = isPrompt(pass) ? pass.source_pieces[step + 1] : pass.produced_tokens[step];
   let temperature = live?.focus.temperature ?? 1;
   function draw() {
     const powers = top.map(({ probability }) => Math.log(probability) / temperature), most = Math.max(...powers), raised = powers.map((one) => Math.exp(one - most)), total = raised.reduce((a, b) => a + b, 0);
@@ -87,7 +88,7 @@ export function beamLesson(root, { tree }, live) {
     labelledSlider("Step", { min: 1, max: last, step: 1, value: step, text: String, act: (value) => { step = value; live?.keep({ beamStep: step }); draw(); } }), place,
     note("The percentage is the probability of the whole draft so far: the probabilities of its words, multiplied. It can only shrink, so long drafts are compared with a correction for length."),
     winner ? h("p", {}, "The winner: ", h("b", {}, h("bdi", { dir: "auto" }, winner.text)), tree.hypotheses[1] ? [". Second: ", h("bdi", { dir: "auto" }, compared(tree.hypotheses[1].text, winner.text)), "."] : ".") : null,
-    live?.open ? h("button", { type: "button", onclick: () => live.open("beam-tree") }, "Open the whole beam tree") : null);
+    live?.open ? h("div", {}, h("button", { type: "button", onclick: () => live.open("beam-tree") }, "Open the whole beam tree")) : null);
   draw();
 }
 

@@ -10,7 +10,7 @@ export const quoted = (token) => h("i", {}, tokenText(token));
 export function tokensLesson(root, { pass, tokens }) {
   const list = tokenList(pass.source_pieces, pass.source_words), cut = wordList(list).find((word) => word.to - word.from > 1);
   const last = list.at(-1);
-  replace(root, lead("A computer can only calculate with numbers. So the sentence is cut into **tokens**: whole words, or pieces of words. The model has a fixed list of all tokens it knows; a token’s **number** is its place in that list."),
+  replace(root, lead("In a few short steps you will see everything that happens to your sentence inside the model. Each step has one idea; all numbers are this model’s own.", "A computer can only calculate with numbers. So the sentence is cut into **tokens**: whole words, or pieces of words. The model has a fixed list of all tokens it knows; a token’s **number** is its place in that list."),
     h("div", { class: "token-cards" }, list.map((token, i) => h("div", { class: `token-card-small${token.starts ? "" : " joined"}` }, h("span", { class: "piece" }, tokenText(token)), tokens ? h("span", { class: "number" }, String(tokens[i])) : null))),
     cut ? note(["A word that is rare for this model is cut into pieces: ", h("b", {}, h("bdi", {}, cut.text)), " became ", list.slice(cut.from, cut.to).map((token, i) => [i ? " + " : "", quoted(token)]), ". So no word is ever unknown."])
       : note("Every word here is frequent enough to be one token. A rare word would be cut into pieces, so no word is ever unknown."),
@@ -23,7 +23,7 @@ export function embeddingsLesson(root, { pass, embeddings }, live) {
   const at = Math.min(live?.focus.row ?? 1, rows - 1), own = data.subarray(at * columns, (at + 1) * columns);
   const table = behind(() => dataTable({ caption: `First ${columns} numbers of each vector`, columns: ["token", ...Array.from({ length: columns }, (_, i) => String(i + 1))],
     rows: list.map((token, r) => [tokenName(token), ...Array.from(data.subarray(r * columns, (r + 1) * columns), (value) => fixed(value, 2))]) }));
-  replace(root, lead(`A token’s number says nothing about its meaning: token 367 is not “a bit more” than token 366. So the model keeps, for every token, a list of **${dim} numbers** that it learned in training. Such a list is called a **vector**, and looking it up is the **embedding**.`),
+  replace(root, lead(`A token’s number says nothing about its meaning: token ${embeddings.source.tokens[at]} is not “a bit more” than token ${embeddings.source.tokens[at] - 1}. So the model keeps, for every token, a list of **${dim} numbers**. They were learned from many examples; step by step they became useful (that is called training). Such a list is called a **vector**, and looking it up is the **embedding**.`),
     wordRow(list, at, live ? (index) => live.focusOn({ row: index }) : null, { label: "Token whose numbers are written out" }),
     h("p", { class: "numbers-line" }, quoted(list[at]), " = [ ", Array.from(own.subarray(0, 6), (value) => fixed(value, 2)).join(",  "), ",  … ", dim - 6, " more ]"),
     smallMap({ values: data, rows, columns, names: list, label: "Vectors of the tokens, one row each; the numbers are in the table" }),
