@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transduce.inspection.bundle import bundle
-from transduce.inspection.replay import DecodingStep
 
 
 def saved_page(view: str, data: dict[str, Any], title: str) -> str:
@@ -69,8 +68,9 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a server that only hands out pages does not need PyTorch
     from transduce.inspection.maps import AttentionMaps
+    from transduce.inspection.replay import DecodingStep
 
 SIDES = {
     "encoder": ("source", "source"),
