@@ -4,6 +4,7 @@
 //
 // `live` has the callbacks of the studio, and is null in a saved page. Add a view with one import and one line.
 import { attentionView } from "./attention.js";
+import { beamTreeView } from "./beam-tree.js";
 import { emergenceView } from "./emergence.js";
 import { lessonView } from "./lesson.js";
 import { neuronView } from "./neuron.js";
@@ -13,6 +14,7 @@ import { translationView } from "./translation.js";
 
 export const VIEWS = {
   attention: attentionView,
+  "beam-tree": beamTreeView,
   emergence: emergenceView,
   lesson: lessonView,
   neuron: neuronView,
