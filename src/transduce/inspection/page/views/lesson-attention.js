@@ -98,7 +98,7 @@ export function masksLesson(root, { pass, map, mapKind }, live) {
       lead(mapKind === "causal" ? "This model learns by guessing the next word at **every** place of a text at once. The text lies before it, so it could cheat: just look at the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."
         : "The translation is written from left to right. In training the whole right answer lies before the model, so it could cheat: just copy the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."),
       wordRow(rowNames, at, live ? (step) => live.focusOn({ step }) : null, { label: "Token that is written" }),
-      h("div", { class: "lesson-pair" }, h("figure", {}, grid, h("figcaption", {}, "One row per step, one column per token that has been read. Blue: seen, darker with a larger share. Striped: hidden.")),
+      h("div", { class: "lesson-pair" }, h("figure", {}, grid, h("figcaption", {}, "One row per step, one column per token that has been read. Blue: seen, stronger with a larger share. Striped: hidden.")),
         h("div", {}, h("p", {}, mapKind === "causal" ? "At " : "When it writes ", h("b", {}, tokenText(rowNames[at])), ", it sees:"), wordRow(read.slice(0, at + 1), -1), read.length > at + 1 ? [h("p", {}, "It does not see:"), wordRow(read.slice(at + 1), -1, null, { dim: () => true })] : null)));
   }
   const words = tokenList(pass.source_pieces, pass.source_words).slice(0, 10), fewer = words.slice(0, Math.max(1, words.length - 3)), pads = words.length - fewer.length;
