@@ -17,7 +17,7 @@ from typing import Any
 
 from transduce.inspection.bundle import bundle
 
-STYLES = ("base.css", "views.css", "inside.css")
+STYLES = ("base.css", "views.css", "inside.css", "run.css", "tour.css")
 """Style sheets of saved pages; the studio has another for its frame."""
 
 

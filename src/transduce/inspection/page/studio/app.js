@@ -22,6 +22,7 @@ import { readLink, writeLink } from "./link.js";
 import { saveView } from "./save.js";
 import { askKey } from "./key.js";
 import { subjectBar } from "./subject.js";
+import { startPanel } from "./start.js";
 import { translatePanel } from "./translate.js";
 import { beamTreePanel } from "./beam-tree.js";
 import { attentionPanel } from "./attention.js";
@@ -32,6 +33,7 @@ import { tourPanel } from "./tour.js";
 
 // name: title, panel, whether the sentence bar is shown above it, the view a model must support
 const TABS = {
+  start: { title: "Start", panel: startPanel, bar: false },
   translate: { title: "Translate", panel: translatePanel, bar: false },
   "beam-tree": { title: "Beam tree", panel: beamTreePanel, bar: true, needs: "beam-tree" },
   attention: { title: "Attention", panel: attentionPanel, bar: true, needs: "attention" },
@@ -112,7 +114,7 @@ class App {
     session.setText(text);
     session.emit("model");
     if (link.force) this.forceLater(link.force);
-    this.go(Object.hasOwn(TABS, link.tab ?? "") ? link.tab : "translate", link.view);
+    this.go(Object.hasOwn(TABS, link.tab ?? "") ? link.tab : "start", link.view);
   }
 
   // A link with forced tokens: once its sentence is recorded, force them.

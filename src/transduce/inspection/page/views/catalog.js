@@ -9,7 +9,11 @@ import { beamTreeView } from "./beam-tree.js";
 import { headSummaryView } from "./head-summary.js";
 import { interventionView } from "./intervention.js";
 import { lensView } from "./lens.js";
+import { emergenceView } from "./emergence.js";
+import { lessonView } from "./lesson.js";
 import { neuronView } from "./neuron.js";
+import { pronounView } from "./pronoun.js";
+import { runView } from "./run.js";
 import { translationView } from "./translation.js";
 
 export const VIEWS = {
@@ -19,6 +23,10 @@ export const VIEWS = {
   "head-summary": headSummaryView,
   intervention: interventionView,
   lens: lensView,
+  emergence: emergenceView,
+  lesson: lessonView,
   neuron: neuronView,
+  pronoun: pronounView,
+  run: runView,
   translation: translationView,
 };
