@@ -8,7 +8,7 @@ import { SEEDS, seedsFor } from "./seeds.js";
 const ALL = ["translation", "language_modeling", "text_encoding"], WRITERS = ALL.slice(0, 2), TRANSLATORS = ALL.slice(0, 1);
 
 // A lesson: its title, the tasks it is for, the view a model must have, what it needs besides the pass.
-const STEPS = {
+const TOUR_STEPS = {
   tokens: { title: "A sentence becomes tokens", tasks: ALL, load: async (lesson) => ({ tokens: lesson.pass.source_tokens?.length ? lesson.pass.source_tokens : lesson.has("embeddings") ? (await lesson.embeddings()).source.tokens : null }) },
   embeddings: { title: "A token becomes a list of numbers", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
   positions: { title: "Every place has a pattern", tasks: WRITERS, needs: "embeddings", load: async (lesson) => ({ embeddings: await lesson.embeddings() }) },
@@ -99,7 +99,7 @@ export function tourPanel(root, app) {
   root.addEventListener("keydown", keyed);
   document.addEventListener("keydown", (event) => { if (event.target === document.body && !root.hidden) keyed(event); });
 
-  const names = () => Object.keys(STEPS).filter((name) => STEPS[name].tasks.includes(session.model.task) && (!STEPS[name].needs || (session.model.views ?? []).includes(STEPS[name].needs)));
+  const names = () => Object.keys(TOUR_STEPS).filter((name) => TOUR_STEPS[name].tasks.includes(session.model.task) && (!TOUR_STEPS[name].needs || (session.model.views ?? []).includes(TOUR_STEPS[name].needs)));
 
   function keyed(event) {
     if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.target.closest?.("input, textarea, select, [role=group], .scroll")) return;
@@ -120,11 +120,11 @@ export function tourPanel(root, app) {
 
   function drawFrame() {
     const all = names(), at = all.indexOf(step);
-    replace(dots, all.map((name, i) => h("li", {}, h("button", { type: "button", class: i < at ? "done" : "", "aria-current": name === step ? "step" : null, title: STEPS[name].title, "aria-label": `Step ${i + 1}: ${STEPS[name].title}`, onclick: () => goTo(name, true) }))));
+    replace(dots, all.map((name, i) => h("li", {}, h("button", { type: "button", class: i < at ? "done" : "", "aria-current": name === step ? "step" : null, title: TOUR_STEPS[name].title, "aria-label": `Step ${i + 1}: ${TOUR_STEPS[name].title}`, onclick: () => goTo(name, true) }))));
     count.textContent = `${at + 1} of ${all.length}`;
     back.disabled = at <= 0;
     next.disabled = at >= all.length - 1;
-    next.textContent = at < all.length - 1 ? `Next: ${STEPS[all[at + 1]].title} →` : "The end";
+    next.textContent = at < all.length - 1 ? `Next: ${TOUR_STEPS[all[at + 1]].title} →` : "The end";
     replace(examples, SEEDS.filter(({ task }) => task === session.model.task).map((seed) => h("button", { type: "button", class: "quiet", onclick: () => example(seed.text) }, seed.short)));
   }
 
@@ -166,10 +166,10 @@ export function tourPanel(root, app) {
     drawFrame();
     if (!lesson) return;
     try {
-      const loaded = await STEPS[step].load(lesson);
+      const loaded = await TOUR_STEPS[step].load(lesson);
       if (mine !== turn) return;
       view?.destroy();
-      data = { lesson: step, title: STEPS[step].title, pass: lesson.pass, focus: { ...lesson.focus }, ...loaded };
+      data = { lesson: step, title: TOUR_STEPS[step].title, pass: lesson.pass, focus: { ...lesson.focus }, ...loaded };
       view = lessonView(place, data, { focus: lesson.focus, focusOn: (change) => { Object.assign(lesson.focus, change); app.stateChanged(); refocus(); }, keep: (change) => { Object.assign(lesson.focus, change); app.stateChanged(); },
         open: (tab) => { if (session.text !== text) session.setText(text); app.go(tab); }, example });
       await view.ready;
@@ -192,7 +192,7 @@ export function tourPanel(root, app) {
     },
     state: () => ({ step, text, ...(lesson ? { focus: lesson.focus } : {}) }),
     restore(state) {
-      if (Object.hasOwn(STEPS, state.step ?? "")) ({ step } = state);
+      if (Object.hasOwn(TOUR_STEPS, state.step ?? "")) ({ step } = state);
       if (typeof state.text === "string") ({ text } = state);
       wanted = state;
       shownKey = "";
