@@ -30,7 +30,7 @@ from transduce.inference.search.options import (
     saved_options,
 )
 from transduce.inference.search.penalty import normalize
-from transduce.inference.subject import Subject
+from transduce.inference.subject import Subject, prefix_tokens
 from transduce.inference.torch_engine import TorchEngine
 from transduce.inspection.head_role import SampledMaps, sample_maps
 from transduce.inspection.maps import AttentionMaps
@@ -280,26 +280,26 @@ class Generator(Inspectable):
 
     def inspect(self, prompt: str, max_length: int = 0, top: int = 10, **options: Any) -> AttentionMaps:
         """Return the same as `attention`; of a model without attention, the next-token distributions alone."""
-        tokens, written, continuation = self._continued(prompt, max_length, **options)
+        tokens, written = self._continued(prompt, max_length, **options)
         return causal_attention_of(
             self.model,
             self._window([*tokens, *written]),
             self.tokenizer.pieces,
             prompt=prompt,
-            continuation=continuation,
+            continuation=self._text(tokens, written) if written else "",
             generated=len(written),
             top=top,
         )
 
-    def _continued(self, prompt: str, max_length: int, **options: Any) -> tuple[list[int], list[int], str]:
-        """Return the tokens of a prompt, those generated after it (by default greedily, or none), and their text."""
+    def _continued(self, prompt: str, max_length: int, **options: Any) -> tuple[list[int], list[int]]:
+        """Return the tokens of a prompt, and those generated after it (by default greedily, or none)."""
         tokens, written = self._tokens(prompt), []
         if max_length:
             search = self._inspected_options(max_length, **options)
             one = self._begin(tokens, search)
             one.take(self.engine.translate([one.request(0, search, self.constraints())])[0][0])
             written = [*one.written, *([self.tokenizer.end] if one.ended else [])]
-        return tokens, written, self._text(tokens, written) if written else ""
+        return tokens, written
 
     def _inspected_options(self, max_length: int, **options: Any) -> SearchOptions:
         """Return search options; greedy search unless others are given."""
@@ -313,15 +313,33 @@ class Generator(Inspectable):
     def _written(self) -> AnyTokenizer:
         return self.tokenizer
 
-    def _subject(self, text: str, max_length: int = 20, **options: Any) -> Subject:
-        search = self._inspected_options(max_length, **options)
-        request = self._begin(self._tokens(text), search).request(0, search, self.constraints())
-        return Subject(text, request, self.tokenizer, self.tokenizer)
+    def prepare(
+        self,
+        text: str,
+        max_length: int = 20,
+        *,
+        prefix: Sequence[int] = (),
+        forbid: Sequence[str] = (),
+        **options: Any,
+    ) -> Subject:
+        """Prepare a prompt for a search, greedy unless options say otherwise.
 
-    def _forced(self, text: str, max_length: int = 0, **options: Any) -> ForcedDecoding:
-        tokens, written, continuation = self._continued(text, max_length, **options)
+        `prefix` are tokens that every continuation begins with; words of `forbid` are not written.
+        """
+        search = self._inspected_options(max_length, **options)
+        begun = self._begin([*self._tokens(text), *prefix_tokens(prefix, self.tokenizer)], search)
+        return Subject(text, begun.request(0, search, self.constraints(forbid)), self.tokenizer, self.tokenizer)
+
+    def decode(self, text: str, max_length: int = 0, **options: Any) -> ForcedDecoding:
+        """Continue a prompt, or read it as it is, and return what is replayed; options are those of `attention`."""
+        return self.force(text, self._continued(text, max_length, **options)[1])
+
+    def force(self, text: str, written: Sequence[int]) -> ForcedDecoding:
+        """Return what is replayed of a prompt and the tokens after it."""
+        tokens = self._tokens(text)
         read = self._window([*tokens, *written])
         pieces = tuple(self.tokenizer.pieces(read))
+        continuation = self._text(tokens, written) if written else ""
         return ForcedDecoding((), tuple(read), tuple(read[1:]), (), pieces, pieces[1:], text, continuation)
 
     def _sampled(self, text: str) -> Iterator[SampledMaps]:

@@ -43,28 +43,32 @@ class Inspectable(ABC):
         """The tokenizer of what is written."""
 
     @abstractmethod
-    def _subject(self, text: str, **options: Any) -> Subject:
-        """Prepare a text for a search on a twin."""
+    def prepare(self, text: str, **options: Any) -> Subject:
+        """Prepare a text for a search: its tokens, what it must begin with, and the search options."""
 
     @abstractmethod
-    def _forced(self, text: str, **options: Any) -> ForcedDecoding:
+    def decode(self, text: str, **options: Any) -> ForcedDecoding:
         """Decode a text with the model in use, and return what is replayed."""
+
+    def _forced(self, text: str | ForcedDecoding, **options: Any) -> ForcedDecoding:
+        """Decode a text, unless it was decoded already."""
+        return text if isinstance(text, ForcedDecoding) else self.decode(text, **options)
 
     @abstractmethod
     def _sampled(self, text: str) -> Iterator[SampledMaps]:
         """Yield the attention maps of one text, kind by kind."""
 
-    def logit_lens(self, text: str, top: int = 5, **options: Any) -> LogitLens:
+    def logit_lens(self, text: str | ForcedDecoding, top: int = 5, **options: Any) -> LogitLens:
         """Return what each decoder layer would predict at each step: the output layer applied to its residual.
 
         It has the rank and probability of the produced token, the `top` likeliest tokens of every layer, and the norms
-        along the residual stream. Options are those of `attention`.
+        along the residual stream. Options are those of `attention`; instead of a text, `decode` of it can be given.
         """
         return logit_lens(self._twin(), self._forced(text, **options), top, self._written.pieces)
 
     def attribute(
         self,
-        text: str,
+        text: str | ForcedDecoding,
         position: int = -1,
         instead_of: str | int | None = None,
         *,
@@ -97,7 +101,13 @@ class Inspectable(ABC):
         )
 
     def neuron_view(
-        self, text: str, kind: Kind | None = None, layer: int = 1, head: int = 1, row: int = -1, **options: Any
+        self,
+        text: str | ForcedDecoding,
+        kind: Kind | None = None,
+        layer: int = 1,
+        head: int = 1,
+        row: int = -1,
+        **options: Any,
     ) -> NeuronView:
         """Return the arithmetic of one head at one query: q, k, their product, scores and softmax.
 
@@ -136,7 +146,7 @@ class Inspectable(ABC):
         output becomes zero. Source `words` and `tokens`, by number from 0, are masked: nothing attends to them.
         Further options are those of the search.
         """
-        subject = self._subject(text, **options)
+        subject = self.prepare(text, **options)
         if not self.model.has_source and (words or tokens):
             raise SettingsError(
                 "a language model has no source whose words could be masked; leave out words and tokens"

@@ -46,9 +46,9 @@ from transduce.text.constraint import (
 )
 from transduce.text.image_file import ImageReader
 from transduce.text.language import Languages
-from transduce.text.sentence import joint, split_sentences
+from transduce.text.sentence import SplitSentence, joint, split_sentences
 from transduce.text.shortlist import Shortlist
-from transduce.text.tokenizer.special import LanguagePrefix
+from transduce.text.tokenizer.special import NO_PREFIX, LanguagePrefix
 
 NO_CONSTRAINTS = Constraints()
 
@@ -208,6 +208,34 @@ class Translator(InspectableTranslator):
             space = sentence.space
         return whole
 
+    def cut(self, text: str, split: bool = True) -> tuple[str, list[SplitSentence]]:
+        """Cut a text of several lines into what the model reads at once: sentences, or parts of long ones.
+
+        Returns the white space before the first, and each of them with what follows unchanged: white space, and text
+        of which the tokenizer leaves nothing.
+        """
+        leading, found = "", list[SplitSentence]()
+
+        def copy(unchanged: str) -> None:
+            nonlocal leading
+            if found:
+                found[-1] = found[-1]._replace(space=found[-1].space + unchanged)
+            else:
+                leading += unchanged
+
+        for number, line in enumerate(text.split("\n")):
+            body = line.strip()
+            before, _, behind = line.partition(body) if body else (line, "", "")
+            copy("\n" * (number > 0) + before)
+            for sentence in self._sentences(body, split, [], NO_PREFIX) if body else ():
+                (parts,) = self._segmenter.segments([sentence])
+                for part in parts:
+                    copy(part.joiner)
+                    found.append(SplitSentence(part.text, ""))
+                copy(sentence.space if parts else sentence.text + sentence.space)
+            copy(behind)
+        return leading, found
+
     def _stream_segment(
         self, segment: Segment, options: SearchOptions, constraints: TokenConstraints
     ) -> Iterator[tuple[str, Hypothesis | None]]:
@@ -262,7 +290,7 @@ class Translator(InspectableTranslator):
             ([*languages.target, *tokens], [*[None] * len(languages.target), *self.target.words_of(target)])
             for target, tokens in zip(targets, self.target.encode_batch(targets), strict=True)
         ]
-        return self._links(read, written)
+        return self.align_tokens(read, written)
 
     def _sentences(self, line: str, split: bool, prefix: list[int], languages: LanguagePrefix) -> list[Sentence]:
         """Split a line into sentences; the first one gets the prefix of the line."""
@@ -354,11 +382,11 @@ class Translator(InspectableTranslator):
             if segment.tokens
         ]
         pairs = [(source, one.tokens) for source, several in zip(read, hypotheses, strict=True) for one in several]
-        return self._links(
+        return self.align_tokens(
             [source for source, _ in pairs], [(tokens, self.target.words(tokens)) for _, tokens in pairs]
         )
 
-    def _links(self, sources: Sequence[WordedTokens], targets: Sequence[WordedTokens]) -> list[Links | None]:
+    def align_tokens(self, sources: Sequence[WordedTokens], targets: Sequence[WordedTokens]) -> list[Links | None]:
         """Align the words of pairs; None for a pair too long to read at once."""
         read, written = [tokens for tokens, _ in sources], [tokens for tokens, _ in targets]
         with self.engine.exclusive():

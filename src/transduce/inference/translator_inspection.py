@@ -31,6 +31,7 @@ from transduce.text.image_file import ImageReader, is_image_path
 from transduce.text.language import Languages
 from transduce.text.picture import colours, decode_pixels
 from transduce.text.tokenizer import AnyTokenizer
+from transduce.text.tokenizer.special import LanguagePrefix
 
 WordedTokens = tuple[Sequence[int], Sequence[int | None]]
 """Tokens, and the word of their text that each belongs to."""
@@ -59,7 +60,7 @@ class InspectableTranslator(Inspectable):
     def read_images(self, sources: Sequence[str], places: Sequence[str] = ()) -> list[str]: ...
 
     @abstractmethod
-    def _links(self, sources: Sequence[WordedTokens], targets: Sequence[WordedTokens]) -> list[Links | None]:
+    def align_tokens(self, sources: Sequence[WordedTokens], targets: Sequence[WordedTokens]) -> list[Links | None]:
         """Align the words of pairs; None for a pair too long to read at once."""
 
     def attention(self, text: str, top: int = 5, **options: Any) -> AttentionMaps:
@@ -68,13 +69,13 @@ class InspectableTranslator(Inspectable):
         Of a text longer than the model reads at once, which is counted as split, the first segment is translated.
         """
         check_single(self.model)
-        subject = self._subject(text, **options)
+        subject = self.prepare(text, **options)
         best = self._best(subject.request)
         forced = subject.force(best)
         with self.engine.exclusive():
             maps = forced_attention(self.model, forced)
             steps = next_tokens(self.model, forced.source_tokens, forced.target_tokens, top, self.target.pieces)
-        (links,) = self._links(
+        (links,) = self.align_tokens(
             [(subject.request.source, subject.words)], [(best.tokens, self.target.words(best.tokens))]
         )
         return replace(maps.with_steps(steps), links=tuple(links or ()))
@@ -92,7 +93,7 @@ class InspectableTranslator(Inspectable):
         `prefix` is what all hypotheses begin with, as text or as tokens. Options are those of `SearchOptions`; the
         search is PyTorch's, over the whole vocabulary.
         """
-        subject = self._subject(text, prefix, constraints, **options)
+        subject = self.prepare(text, prefix, constraints, **options)
         return trace_tree(subject, self._twin(share_packed=True))
 
     def continue_from(self, text: str, prefix: str | Sequence[int], **options: Any) -> tuple[BeamHypothesis, ...]:
@@ -101,7 +102,7 @@ class InspectableTranslator(Inspectable):
         Tokens are forced exactly: `tree.tokens(node)` of a beam tree forces a branch that was pruned. Scores count the
         prefix, so they compare with those of other translations of the text.
         """
-        subject = self._subject(text, prefix, **options)
+        subject = self.prepare(text, prefix, **options)
         (found,) = self.engine.translate([subject.request])
         return subject.describe(found)
 
@@ -123,7 +124,7 @@ class InspectableTranslator(Inspectable):
         count from 0 and must be as many tokens in both texts, or everywhere; in the decoder and in cross-attention at
         `steps` of the target, or at all, by what they would be for the other text after the same target tokens.
         """
-        subjects = self._subject(text, **options), self._subject(other)
+        subjects = self.prepare(text, **options), self.prepare(other, languages=options.get("languages"))
         patch = choose_patch(*subjects, where, words, tokens, steps)
         return compare_patched(*subjects, patch, self._twin(), self._twin())
 
@@ -184,19 +185,23 @@ class InspectableTranslator(Inspectable):
     def _written(self) -> AnyTokenizer:
         return self.target
 
-    def _subject(
+    def prepare(
         self,
         text: str,
         prefix: str | Sequence[int] = (),
         constraints: Constraints | None = None,
+        languages: LanguagePrefix | None = None,
         **options: Any,
     ) -> Subject:
-        """Prepare a text; of one longer than the model reads at once, which is counted as split, the first segment."""
+        """Prepare a text; of one longer than the model reads at once, which is counted as split, the first segment.
+
+        `languages` is made by `languages.prefix`, by default of the languages that are selected.
+        """
         if isinstance(prefix, str):
             prefix = self.constraints(Constraints(prefixes=prefix)).next_prefix() if prefix else []
         (text,) = self.read_images([text])
         (tokens,) = self._segmenter.encode([text])
-        languages = self.languages.prefix()
+        languages = languages or self.languages.prefix()
         begun = Sentence(text, prefix=prefix_tokens(prefix, self.target), languages=languages)
         segment, *others = self._segmenter.cut(begun, tokens)
         words = segment.words(self.source.words_of(text))
@@ -206,17 +211,18 @@ class InspectableTranslator(Inspectable):
         request = segment.request(0, self.options(**options), self.constraints(constraints))
         return Subject(text, request, self.source, self.target, words, len(languages.target))
 
-    def _forced(self, text: str, **options: Any) -> ForcedDecoding:
-        subject = self._subject(text, **options)
+    def decode(self, text: str, **options: Any) -> ForcedDecoding:
+        """Translate a text, and return what is replayed; options are those of `attention`."""
+        subject = self.prepare(text, **options)
         return subject.force(self._best(subject.request))
 
     def _sampled(self, text: str) -> Iterator[SampledMaps]:
-        subject = self._subject(text)
+        subject = self.prepare(text)
         best = self._best(subject.request)
         target_words = self.target.words(best.tokens)
         with self.engine.exclusive():
             maps = forced_attention(self.model, subject.force(best))
-        (links,) = self._links([(subject.request.source, subject.words)], [(best.tokens, target_words)])
+        (links,) = self.align_tokens([(subject.request.source, subject.words)], [(best.tokens, target_words)])
         ends = self.source.pieces([self.source.end])[0], self.target.pieces([self.target.end])[0]
         return sample_maps(maps, links or (), subject.words, target_words, ends)
 

@@ -1,12 +1,13 @@
 """The arithmetic of one attention head at one query, number by number (the neuron view of BertViz, Vig 2019).
 
-For a key m: score_m = scale · Σ (q ⊙ k_m) + bias_m, and the weights are the softmax of the scores over all keys.
+For a key m: score_m = scale · Σ (q ⊙ k_m) + bias_m, the weights are the softmax of the scores over all keys, and the
+output of the head is Σ weight_m · v_m.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,15 @@ from transduce.nn.attention.multi_head import CrossAttention, SelfAttention
 from transduce.nn.hook import record
 
 Values = npt.NDArray[np.float32]
+RECORDED = ("query", "key", "value", "score", "weight", "head")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NeuronView(Picture):
     """One head's query and all keys, their products, scores and weights. M keys of width K."""
 
+    view: ClassVar[str] = "neuron"
+    page_title: ClassVar[str] = "Attention of one head at one query"
     kind: Kind
     layer: int
     head: int
@@ -52,6 +56,10 @@ class NeuronView(Picture):
     """(M): scale · Σ product + bias, minus infinity where not allowed."""
     weight: Values
     """(M): softmax of the scores; the row of the attention map."""
+    value: Values
+    """(M V): what each key's token hands over."""
+    output: Values
+    """(V): output of the head, Σ weight · value."""
 
     def __repr__(self) -> str:
         place = f"{self.kind} layer {self.layer} head {self.head}"
@@ -75,6 +83,8 @@ class NeuronView(Picture):
             "allowed": self.allowed.tolist(),
             "score": [score if allowed else None for score, allowed in scores],
             "weight": self.weight.tolist(),
+            "value": self.value.tolist(),
+            "output": self.output.tolist(),
         }
 
     def to_svg(self) -> str:
@@ -105,9 +115,9 @@ def neuron_view(
     if not isinstance(attention, SelfAttention | CrossAttention):
         raise SettingsError("the neuron view is for full attention; this layer uses an efficient kernel")
     index = zero_based("head", head, attention.shape.num_heads)
-    with record(model, ("query", "key", "score", "weight"), inside=f"{path}.") as recorded:
+    with record(model, RECORDED, inside=f"{path}.") as recorded:
         replay(model, forced.source_tokens, forced.read_tokens)
-    values = {name: recorded[f"{path}.{name}"][0].float().cpu().numpy() for name in ("query", "key", "score", "weight")}
+    values = {name: recorded[f"{path}.{name}"][0].float().cpu().numpy() for name in RECORDED}
     group = index * attention.shape.key_value_heads // attention.shape.num_heads
     query_QK, key_MK = values["query"][index], values["key"][group]
     rows, columns = _names(forced, kind)
@@ -133,6 +143,8 @@ def neuron_view(
         allowed=allowed_M,
         score=score_M,
         weight=values["weight"][index, row],
+        value=values["value"][group],
+        output=values["head"][index, row],
     )
 
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transduce.errors import SettingsError, TransduceError
 from transduce.inspection.component import attention_kind
-from transduce.inspection.maps import AttentionMaps, Kind, Weights
+from transduce.inspection.maps import AttentionMaps, Kind, Weights, zero_based
 from transduce.inspection.replay import ForcedDecoding, Pieces, decoding_steps, replay
 from transduce.models.interface import AnyTransducer, EncoderModel, LanguageModel, State
-from transduce.nn.hook import record, twin
+from transduce.nn.hook import hook_points, record, twin
 
 WITHOUT_ATTENTION = "this model has no attention maps; inspect a model with attention, such as a transformer"
 MAX_WEIGHTS = 2**27
@@ -70,6 +70,37 @@ def forced_attention(model: AnyTransducer, forced: ForcedDecoding) -> AttentionM
         source=forced.source,
         translation=forced.output,
     )
+
+
+def map_paths(model: nn.Module, kind: Kind) -> list[str]:
+    """Return the hook points of the attention maps of one kind, the first layer first.
+
+    A language model has one kind, "causal"; a text encoder has "encoder", or "cross" where it attends to facts.
+    """
+    points = list(hook_points(model, ("weight",)))
+    if isinstance(model, LanguageModel):
+        return points if kind == "causal" else []
+    if isinstance(model, EncoderModel):
+        return points if kind == ("cross" if model.attends_to_facts else "encoder") else []
+    return [path for path in points if attention_kind(path) == kind]
+
+
+def layer_attention(model: AnyTransducer, forced: ForcedDecoding, kind: Kind, layer: int) -> Weights:
+    """Replay a forced decoding and return the maps of one layer: the same as `AttentionMaps` has.  -> (H Q M)."""
+    path = layer_path(model, kind, layer)
+    observed = twin(model)
+    with record(observed, ("weight",), inside=path) as recorded:
+        replay(observed, forced.source_tokens, forced.read_tokens)
+    weights: Weights = _stacked([recorded[path][0]])[0]
+    return weights
+
+
+def layer_path(model: nn.Module, kind: Kind, layer: int) -> str:
+    """Return the hook point of the maps of one layer."""
+    paths = map_paths(model, kind)
+    if not paths:
+        raise SettingsError(f"the model has no attention maps of the kind '{kind}'")
+    return paths[zero_based("layer", layer, len(paths))]
 
 
 def causal_attention_of(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transduce.inspection.page import assemble
+from transduce.inspection.page import saved_page
 from transduce.inspection.run_record import LARGEST, Curve, Note, RunRecord, Times
 from transduce.storage.atomic import write_file
 
@@ -53,8 +53,9 @@ def save_report(runs: Sequence[RunRecord], path: Path) -> None:
 
 def page(runs: Sequence[RunRecord]) -> str:
     """Return the whole page."""
-    styles, scripts = ["base.css", "report.css"], ["element.js", "chart.js", "report.js"]
-    return assemble("report.html", styles, scripts, content(runs))
+    names = labels(runs)
+    title = f"Training run: {names[0]}" if len(names) == 1 else f"Training runs: {' against '.join(names)}"
+    return saved_page("run", content(runs), title)
 
 
 def content(runs: Sequence[RunRecord]) -> dict[str, Any]:

@@ -21,19 +21,23 @@ from transduce.serving.middleware import RequestMiddleware, RouteTable, render_h
 from transduce.serving.openapi import document
 from transduce.serving.security import Guard, ServerSettings
 from transduce.serving.service import Service
+from transduce.serving.studio import routes
 
 APIS: tuple[Api, ...] = (operations.API, translate.API, openai.API, deepl.API, libretranslate.API)
 """All APIs; where two have the same path, the first one answers."""
+STUDIO: tuple[Api, ...] = (routes.API, routes.PAGE)
+"""The studio, unless the operator switches it off."""
 
 
 def create_app(service: Service, settings: ServerSettings) -> Starlette:
     """Build the application. `app.state.stopping` is set by the server when it shuts down."""
-    routes = [(route, api) for api in APIS for route in api.routes(service)]
+    apis = (*APIS, *(STUDIO if settings.studio else ()))
+    table = [(route, api) for api in apis for route in api.routes(service)]
     keys, metrics = Keys(settings.api_keys), Metrics()
     app = Starlette(
-        routes=[route for route, _ in routes],
+        routes=[route for route, _ in table],
         middleware=[
-            Middleware(RequestMiddleware, table=RouteTable(routes, default=translate.API), metrics=metrics),
+            Middleware(RequestMiddleware, table=RouteTable(table, default=translate.API), metrics=metrics),
             Middleware(Guard, settings=settings, keys=keys),
         ],
         exception_handlers={HTTPException: render_http_exception},
@@ -41,5 +45,5 @@ def create_app(service: Service, settings: ServerSettings) -> Starlette:
     app.router.redirect_slashes = False  # a redirect would repeat the Host header
     app.state.keys, app.state.metrics, app.state.stopping = keys, metrics, False
     app.state.large_bodies, app.state.large_work = LargeBodies(), LargeWork()
-    app.state.document = functools.cache(lambda: document(routes, with_keys=keys.required))
+    app.state.document = functools.cache(lambda: document(table, with_keys=keys.required))
     return app

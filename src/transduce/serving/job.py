@@ -5,7 +5,7 @@ An API turns an HTTP request into a job, the engine's process carries it out. No
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -68,14 +68,69 @@ class EmbedJob(Config):
     normalise: bool = False
 
 
-Job = TranslateJob | GenerateJob | PredictJob | EmbedJob
+View = Literal[
+    "attention",
+    "neuron",
+    "lens",
+    "attribution",
+    "beam-tree",
+    "continue",
+    "intervention",
+    "patch",
+    "embeddings",
+    "head-summary",
+]
+"""What the studio shows of a recorded pass; of the head summary, of a model."""
+
+
+class RecordJob(Config):
+    """Translate a text, continue a prompt or encode a text, and record the pass for the studio."""
+
+    kind: Literal["record"] = "record"
+    text: str
+    second: str | None = None
+    """The second text of a pair, for a text encoder."""
+    source_language: str | None = None
+    target_language: str | None = None
+    search: Table = Field(default_factory=dict)
+    """Search options that differ from the model's own."""
+    prefix: str | None = None
+    """What the translation begins with."""
+    prefix_tokens: list[int] = Field(default_factory=list)
+    """Tokens that the output begins with, exactly."""
+    forbid: list[str] = Field(default_factory=list)
+    terms: dict[str, str] = Field(default_factory=dict)
+    require: list[str] = Field(default_factory=list)
+    """Words that the translation has."""
+    split: bool = False
+    """Whether a text of several sentences becomes several passes; a stream only."""
+    checkpoint: int | None = None
+    """Update of the checkpoint whose weights are used; None for the model."""
+
+
+class InspectJob(Config):
+    """Compute a view of a recorded pass. Nothing is kept between two jobs: the pass is replayed or searched again."""
+
+    kind: Literal["inspect"] = "inspect"
+    view: View
+    recorded: RecordJob
+    """How the pass was recorded."""
+    source_tokens: list[int] = Field(default_factory=list)
+    """What the encoder read."""
+    target_tokens: list[int] = Field(default_factory=list)
+    """The first token that the decoder read, and all that were produced; of a language model, all that it read."""
+    parameters: Table = Field(default_factory=dict)
+    """Of the view; `serving.studio.requests` has a class for each."""
+
+
+Job = TranslateJob | GenerateJob | PredictJob | EmbedJob | RecordJob | InspectJob
 JOB: TypeAdapter[Job] = TypeAdapter(Annotated[Job, Field(discriminator="kind")])
 """Reads a job from plain values."""
 
 JOBS_OF_TASK: dict[Task, tuple[str, ...]] = {
-    "translation": ("translate",),
-    "language_modeling": ("generate",),
-    "text_encoding": ("predict", "embed"),
+    "translation": ("translate", "record", "inspect"),
+    "language_modeling": ("generate", "record", "inspect"),
+    "text_encoding": ("predict", "embed", "record", "inspect"),
 }
 """The kinds of job that a model of each task can do."""
 
@@ -88,6 +143,9 @@ JOBS_OF_TASK: dict[Task, tuple[str, ...]] = {
 #               "prompt_tokens", "written_tokens"}
 #   predict    {"predictions": [… one per text, as `transduce predict --format json` prints it], "tokens"}
 #   embed      {"vectors": [base64 of little-endian float32, … one per text], "dimensions", "tokens"}
+#   record     {"pass": {… as the studio shows it}, "source_tokens", "target_tokens"}; in a stream, each piece is an
+#              event of the studio as JSON, and the result is {"text", "source_tokens", "target_tokens"}
+#   inspect    {"value": {… `to_json` of what the view shows}}; for "attention" {"shape", "float16": base64}
 Result = Table
 
 
@@ -117,6 +175,8 @@ class ModelInfo:
     max_target: int | None = None
     memory_bytes: int = 0
     """Bound of what the engine's process needs: weights, packed weights and the caches of all admitted requests."""
+    inspection: Table = field(default_factory=dict)
+    """What the studio can show of it: kinds of attention, feed-forward networks, views, search options, settings."""
 
     def to_json(self) -> Table:
         return asdict(self)

@@ -36,3 +36,5 @@ class Limits:
     max_connections: int = 2048
     max_unread_bytes: int = 1 << 28
     """Bytes of all answers that clients have not read yet; above it, those who read most slowly are disconnected."""
+    max_pass_bytes: int = 1 << 28
+    """Bytes of the studio's recorded passes; those used least recently leave first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -20,6 +22,7 @@ from transduce.serving.job import ModelInfo, Task
 from transduce.serving.process import EngineSettings
 from transduce.serving.runner import EncoderRunner, GeneratorRunner, Runner, TranslatorRunner
 from transduce.serving.scheduler import Capacity
+from transduce.serving.studio.inspector import Loaded, LoadedCheckpoints
 from transduce.text.tokenizer.special import Specials
 
 BASE_BYTES = 400 << 20
@@ -28,8 +31,6 @@ JOB_BYTES = 1 << 20
 """What one job needs besides its search: its thread, its text and its answer."""
 SAMPLED = 32
 """Tokens of source and target from which the size of a decoding state is measured."""
-
-Loaded = Translator | Generator | TextEncoder
 
 
 def load_runner(settings: EngineSettings) -> tuple[Runner, ModelInfo]:
@@ -47,7 +48,8 @@ def load_runner(settings: EngineSettings) -> tuple[Runner, ModelInfo]:
         loaded.engine.load()
     elif settings.precision == "int8":
         loaded.model.freeze("int8")
-    return _runner(loaded, _capacity(settings)), _info(settings, loaded)
+    runner = _runner(loaded, _capacity(settings), LoadedCheckpoints(Path(settings.folder)))
+    return runner, replace(_info(settings, loaded), inspection=runner.inspector.describe())
 
 
 def _capacity(settings: EngineSettings) -> Capacity:
@@ -55,10 +57,12 @@ def _capacity(settings: EngineSettings) -> Capacity:
     return Capacity(settings.max_active_rows, max_queue_tokens=settings.max_queue_tokens, threads=settings.threads)
 
 
-def _runner(loaded: Loaded, capacity: Capacity) -> Runner:
+def _runner(loaded: Loaded, capacity: Capacity, checkpoints: LoadedCheckpoints) -> Runner:
     if isinstance(loaded, Translator):
-        return TranslatorRunner(loaded, capacity)
-    return GeneratorRunner(loaded, capacity) if isinstance(loaded, Generator) else EncoderRunner(loaded, capacity)
+        return TranslatorRunner(loaded, capacity, checkpoints)
+    if isinstance(loaded, Generator):
+        return GeneratorRunner(loaded, capacity, checkpoints)
+    return EncoderRunner(loaded, capacity, checkpoints)
 
 
 def _info(settings: EngineSettings, loaded: Loaded) -> ModelInfo:

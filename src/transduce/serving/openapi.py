@@ -72,7 +72,7 @@ def _operation(route: Route, api: Api, method: str, path: str, with_keys: bool) 
         "operationId": f"{method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path)}",
         "tags": [api.name],
         "summary": " ".join(lines[0].split()),
-        "responses": _responses(api, described, path, with_keys),
+        "responses": _responses(api, described, route.path, with_keys),
     }
     if len(lines) > 1:
         operation["description"] = " ".join(lines[1].split())
@@ -84,7 +84,7 @@ def _operation(route: Route, api: Api, method: str, path: str, with_keys: bool) 
     if described.request is not None and method != "GET":
         operation["requestBody"] = _request_body(described)
     if with_keys:
-        is_open = path in OPEN_ROUTES
+        is_open = route.path in OPEN_ROUTES
         operation["security"] = [] if is_open else [{"bearer": []}, {"header": []}]
     return operation
 

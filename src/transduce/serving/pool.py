@@ -11,7 +11,17 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 
 from transduce.serving.backend import BackendState, Statistics
-from transduce.serving.job import EmbedJob, GenerateJob, Job, JobError, ModelInfo, PredictJob, Result
+from transduce.serving.job import (
+    EmbedJob,
+    GenerateJob,
+    InspectJob,
+    Job,
+    JobError,
+    ModelInfo,
+    PredictJob,
+    RecordJob,
+    Result,
+)
 from transduce.serving.process import ProcessBackend
 
 OVERHEAD = 20
@@ -81,11 +91,13 @@ class ProcessPool:
 
 def _work(job: Job) -> int:
     """About how much a job costs."""
+    if isinstance(job, InspectJob):
+        return OVERHEAD + 4 * (len(job.source_tokens) + len(job.target_tokens))
     if isinstance(job, GenerateJob):
         texts: Sequence[str | Sequence[str]] = job.prompts
         length = int(job.search.get("max_length", 200))
     else:
-        texts, length = job.texts, 0
+        texts, length = [job.text] if isinstance(job, RecordJob) else job.texts, 0
     characters = sum(sum(map(len, text)) if isinstance(text, list) else len(text) for text in texts)
     if isinstance(job, PredictJob | EmbedJob):
         return characters + OVERHEAD * len(texts)

@@ -21,9 +21,23 @@ from transduce.inference.text_encoder import Text, TextEncoder, as_json
 from transduce.inference.translator import Translator
 from transduce.serving.backend import Statistics
 from transduce.serving.caller import CALLER, ScheduledEngine, WindowedEngine, results_of
-from transduce.serving.job import EmbedJob, GenerateJob, Job, JobError, PredictJob, Result, TranslateJob
+from transduce.serving.job import (
+    EmbedJob,
+    GenerateJob,
+    InspectJob,
+    Job,
+    JobError,
+    PredictJob,
+    RecordJob,
+    Result,
+    TranslateJob,
+)
 from transduce.serving.scheduler import Capacity, Scheduler
 from transduce.serving.search_scheduler import SearchScheduler, reserved_tokens
+from transduce.serving.studio.inspector import Inspector, LoadedCheckpoints
+from transduce.serving.studio.prompt_inspection import PromptInspector
+from transduce.serving.studio.text_inspection import TextInspector
+from transduce.serving.studio.translation_inspection import TranslationInspector
 from transduce.serving.window_scheduler import WindowScheduler
 from transduce.text.constraint import DEFAULT_PLACEHOLDERS, Constraints
 
@@ -32,15 +46,30 @@ class Runner(ABC):
     """One model and its schedulers."""
 
     schedulers: list[Scheduler[Any]]
+    inspector: Inspector[Any]
+    """Carries out the jobs of the studio."""
 
-    @abstractmethod
     def run(self, job: Job) -> Result:
         """Carry out a job for the present caller; raises JobError and TransduceError."""
+        if isinstance(job, RecordJob):
+            return self.inspector.record(job)
+        return self.inspector.inspect(job) if isinstance(job, InspectJob) else self._run(job)
 
     def stream(self, job: Job) -> Pieces[str, None, Result]:
         """Carry out a job of one text, yield the text piece by piece, and return the result."""
+        return self.inspector.stream(job) if isinstance(job, RecordJob) else self._stream(job)
+
+    @abstractmethod
+    def _run(self, job: Job) -> Result:
+        """Carry out a job of the model's task."""
+
+    def _stream(self, job: Job) -> Pieces[str, None, Result]:
         raise JobError("invalid", f"the model cannot stream the job '{job.kind}'")
         yield  # makes it a generator
+
+    def _inspect_with(self, inspector: Inspector[Any]) -> None:
+        self.inspector = inspector
+        self.schedulers.append(inspector.scheduler)
 
     def statistics(self) -> Statistics:
         """The counters of all schedulers together."""
@@ -55,13 +84,16 @@ class Runner(ABC):
 class TranslatorRunner(Runner):
     """Translations, with PyTorch's requests in shared steps and CTranslate2's in shared batches."""
 
-    def __init__(self, translator: Translator, capacity: Capacity) -> None:
+    def __init__(
+        self, translator: Translator, capacity: Capacity, checkpoints: LoadedCheckpoints | None = None
+    ) -> None:
         self._translator = translator
         translator.images = None  # no path of a request reaches the file system
         search = Search(translator.model, translator.source.specials, translator.target.specials)
         scheduler = SearchScheduler(search, capacity)
         self.schedulers = [scheduler]
         translator.engine.schedule(ScheduledEngine(scheduler), lambda engine: self._windowed(engine, capacity))
+        self._inspect_with(TranslationInspector(translator, capacity, checkpoints))
 
     def _windowed(self, engine: CTranslate2Engine, capacity: Capacity) -> WindowedEngine:
         def translate(requests: Sequence[Request]) -> list[list[Hypothesis]]:
@@ -74,14 +106,14 @@ class TranslatorRunner(Runner):
         self.schedulers.append(windows)
         return WindowedEngine(windows)
 
-    def run(self, job: Job) -> Result:
+    def _run(self, job: Job) -> Result:
         assert isinstance(job, TranslateJob)
         translator, options = self._translator, self._options(job)
         languages = [translator.languages.prefix(job.target_language, job.source_language)] * len(job.texts)
         found = translator.translate_lines(job.texts, options, TranslationCounts(), languages)
         return self._result([[_translation(one) for one in several] for several in found])
 
-    def stream(self, job: Job) -> Pieces[str, None, Result]:
+    def _stream(self, job: Job) -> Pieces[str, None, Result]:
         assert isinstance(job, TranslateJob)
         if job.placeholders:
             raise JobError("invalid", "placeholders cannot be checked in a stream; leave out one of them")
@@ -115,20 +147,21 @@ class TranslatorRunner(Runner):
 class GeneratorRunner(Runner):
     """Continuations of prompts."""
 
-    def __init__(self, generator: Generator, capacity: Capacity) -> None:
+    def __init__(self, generator: Generator, capacity: Capacity, checkpoints: LoadedCheckpoints | None = None) -> None:
         self._generator = generator
         specials = generator.tokenizer.specials
         scheduler = SearchScheduler(Search(generator.model, specials, specials), capacity)
         self.schedulers = [scheduler]
         generator.engine = ScheduledEngine(scheduler)
+        self._inspect_with(PromptInspector(generator, capacity, checkpoints))
 
-    def run(self, job: Job) -> Result:
+    def _run(self, job: Job) -> Result:
         assert isinstance(job, GenerateJob)
         generator, search = self._generator, self._generator.options(**{"n_best": 1, **job.search})
         found = generator.continue_prompts(job.prompts, search, generator.constraints(job.forbid, job.stop))
         return self._result(job, found)
 
-    def stream(self, job: Job) -> Pieces[str, None, Result]:
+    def _stream(self, job: Job) -> Pieces[str, None, Result]:
         assert isinstance(job, GenerateJob)
         generator, (prompt,) = self._generator, job.prompts
         search = generator.options(**{"n_best": 1, **job.search})
@@ -158,7 +191,7 @@ class EncoderWork:
 class EncoderRunner(Runner):
     """Predictions and vectors of texts."""
 
-    def __init__(self, encoder: TextEncoder, capacity: Capacity) -> None:
+    def __init__(self, encoder: TextEncoder, capacity: Capacity, checkpoints: LoadedCheckpoints | None = None) -> None:
         self._encoder = encoder
         self._scheduler: WindowScheduler[EncoderWork] = WindowScheduler(
             self._compute,
@@ -168,8 +201,9 @@ class EncoderRunner(Runner):
             capacity=capacity,
         )
         self.schedulers = [self._scheduler]
+        self._inspect_with(TextInspector(encoder, capacity, checkpoints))
 
-    def run(self, job: Job) -> Result:
+    def _run(self, job: Job) -> Result:
         assert isinstance(job, PredictJob | EmbedJob)
         pool, normalise = (job.pool, job.normalise) if isinstance(job, EmbedJob) else (None, False)
         works = [EncoderWork(text, self._tokens(text), pool, normalise) for text in job.texts]

@@ -19,16 +19,17 @@ from transduce.serving.http import Api, Keys, Record, RequestError, authorize
 from transduce.serving.limits import Limits
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-OPEN_ROUTES = ("/health", "/ready")
-"""The only routes that need no key."""
+OPEN_ROUTES = ("/health", "/ready", "/", "/studio/page/{asset:path}")
+"""The only routes that need no key: probes, and the studio's page, which is the same for everybody and asks for the key
+that its requests need."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 MAX_HEADERS = 100
 
 SECURITY_HEADERS = (
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
-        b"form-action 'none'; frame-ancestors 'none'",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        b"img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -52,6 +53,8 @@ class ServerSettings:
     allowed_hosts: tuple[str, ...] = ()
     """Names under which clients call the server, besides those of this machine; '*' allows all."""
     limits: Limits = field(default_factory=Limits)
+    studio: bool = True
+    """Whether the studio is served."""
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,16 @@ class Constraints:
     """Words that are not written."""
     terms: Mapping[str, str] = field(default_factory=dict)
     """Words of the source and how they are translated."""
+    require: Sequence[str] = ()
+    """Words that every translation has, whatever its source."""
     keep: Sequence[str] = ()
     """Regular expressions; what matches one is copied."""
     stop_at: Sequence[str] = ()
     """Translations end before any of these texts."""
 
     def __post_init__(self) -> None:
-        if any(isinstance(texts, str) for texts in (self.forbid, self.keep, self.stop_at)):
-            raise SettingsError("forbid, keep and stop_at must be lists, not one string")
+        if any(isinstance(texts, str) for texts in (self.forbid, self.require, self.keep, self.stop_at)):
+            raise SettingsError("forbid, require, keep and stop_at must be lists, not one string")
 
     @property
     def has_prefixes(self) -> bool:
@@ -72,7 +74,11 @@ class TokenConstraints:
         given = {normalise(source).strip(): normalise(target).strip() for source, target in constraints.terms.items()}
         if not all(given) or not all(given.values()):
             raise SettingsError("a term needs a source word and its translation, but one of them is empty")
-        self._phrases = {target: self._tokens(target, f"'{target}' cannot be required") for target in given.values()}
+        self._always = [normalise(word).strip() for word in constraints.require]
+        if not all(self._always):
+            raise SettingsError("a required word is empty; leave it out")
+        required = [*given.values(), *self._always]
+        self._phrases = {target: self._tokens(target, f"'{target}' cannot be required") for target in required}
         self._terms = {_capitalised(source): target for source, target in given.items()} | given
         self._sources = any_word(self._terms)
         self.kept = compile_patterns(constraints.keep) if constraints.keep else None
@@ -91,8 +97,8 @@ class TokenConstraints:
 
     @property
     def has_terms(self) -> bool:
-        """Whether there are terms."""
-        return bool(self._terms)
+        """Whether there are terms or required words."""
+        return bool(self._phrases)
 
     def next_prefix(self) -> list[int]:
         """Return the tokens of the next line's prefix."""
@@ -142,7 +148,8 @@ class TokenConstraints:
 
     def _targets(self, source: str) -> list[str]:
         """Return the required translations for a source, each once; of overlapping terms the longest counts."""
-        return list(dict.fromkeys(self._terms[match.group()] for match in self._sources.finditer(source)))
+        terms = (self._terms[match.group()] for match in self._sources.finditer(source))
+        return list(dict.fromkeys([*self._always, *terms]))
 
     def _tokens(self, text: str, error: str) -> list[int]:
         tokens = self._tokenizer.encode(text)

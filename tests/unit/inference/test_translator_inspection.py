@@ -298,6 +298,7 @@ def test_the_neuron_view_multiplies_out_to_the_attention_map(kind: str, layer: i
     weight_M = np.exp(score_M - score_M.max())
     np.testing.assert_allclose(view.weight, weight_M / weight_M.sum(), atol=1e-5)
     np.testing.assert_allclose(view.weight, maps.head(kind, layer, 3)[1], atol=1e-6)  # type: ignore[arg-type]
+    np.testing.assert_allclose(view.output, view.weight @ view.value, atol=1e-5)
     assert (view.columns, view.row_piece) == (maps.columns(kind), maps.rows(kind)[1])  # type: ignore[arg-type]
     assert view.allowed.tolist() == [kind != "decoder" or place <= 1 for place in range(len(view.columns))]
     assert view.bias.any() == (positions == "alibi" and kind != "cross")

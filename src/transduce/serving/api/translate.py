@@ -163,7 +163,7 @@ def find_translator(
     problem: RequestError | None = None
     for backend in candidates:
         try:
-            found = (_language(backend.info, "source", source), _language(backend.info, "target", target))
+            found = (own_language(backend.info, "source", source), own_language(backend.info, "target", target))
         except RequestError as error:
             problem = problem or error
         else:
@@ -172,7 +172,7 @@ def find_translator(
     raise problem
 
 
-def _language(info: ModelInfo, side: str, wanted: str | None) -> str | None:
+def own_language(info: ModelInfo, side: str, wanted: str | None) -> str | None:
     """A model's own name of a language that a client wants; None for its default."""
     if wanted is None:
         return None

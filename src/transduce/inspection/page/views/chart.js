@@ -1,20 +1,15 @@
 // One chart: curves of one quantity, one for each run, with axes, a guide that can be moved, and a table of the numbers.
+import { h, svg, append, replace } from "../lib/element.js";
+import { behind, dataTable } from "../lib/table.js";
 
-function svg(tag, attributes, parent) {
-  const made = document.createElementNS($("blank").namespaceURI, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (parent) parent.append(made);
-  return made;
-}
-
-function written(value) { // four digits that count
+export function written(value) { // four digits that count
   const size = Math.abs(value);
   if (value !== 0 && (size < 1e-3 || size >= 1e12)) return value.toExponential(2);
   return size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
 }
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
-function tickLabel(value) {
+export function tickLabel(value) {
   const clean = Number(value.toPrecision(10)), size = Math.abs(clean);
   if (size >= 1e6 && size < 1e15) return compact.format(clean);
   if (size >= 1e3 && size < 1e6) return clean.toLocaleString("en");
@@ -47,54 +42,45 @@ function nearest(places, x) { // the index of the place that is nearest; places 
   return low > 0 && x - places[low - 1] <= places[low] - x ? low - 1 : low;
 }
 
-class Chart {
+export class Chart {
   // `page` says how updates become places (placesOf), what to call them (axis), how far they go (reach), and is told where
   // somebody points (point).
-  constructor(spec, runs, page, parent) {
-    Object.assign(this, { spec, runs, page, logarithmic: false, at: null });
-    const section = element("section", undefined, parent), header = element("header", undefined, section);
-    section.className = "chart";
-    element("h3", spec.title, header);
-    if (spec.logarithmic) this.addSwitch(header);
-    this.readout = element("p", undefined, section);
-    this.readout.className = "readout";
-    this.plot = svg("svg", { class: "plot", tabindex: 0, role: "slider", "aria-label": spec.title, "aria-valuemin": 0 }, section);
-    const trend = runs.some((run) => run.means[spec.name]) ? " Pale: the values; strong: their mean, stretch by stretch." : "";
-    element("p", spec.about + trend, section).className = "hint";
-    this.addTable(section);
+  constructor(spec, page) {
+    Object.assign(this, { spec, page, runs: [], curves: [], logarithmic: false, at: null });
+    this.readout = h("p", { class: "readout" });
+    this.plot = svg("svg", { class: "plot", tabindex: "0", role: "slider", "aria-label": spec.title, "aria-valuemin": "0" });
+    this.about = h("p", { class: "hint" });
+    this.table = behind(() => this.numbers(), "Numbers");
+    this.element = h("section", { class: "chart" }, h("header", {}, h("h3", {}, spec.title), spec.logarithmic ? this.scaleSwitch() : null), this.readout, this.plot, this.about, this.table.element);
     this.listen();
   }
 
-  addSwitch(header) {
-    const button = element("button", "log", header);
-    button.type = "button";
-    button.title = "Logarithmic scale";
-    button.setAttribute("aria-label", `Logarithmic scale of ${this.spec.title.toLowerCase()}`);
-    button.setAttribute("aria-pressed", "false");
-    button.addEventListener("click", () => {
-      this.logarithmic = !this.logarithmic;
-      button.setAttribute("aria-pressed", this.logarithmic);
-      this.draw();
-    });
+  setRuns(runs) {
+    this.runs = runs;
+    const trend = runs.some((run) => run.means[this.spec.name]) ? " Pale: the values; strong: their mean, interval by interval." : "";
+    this.about.textContent = this.spec.about + trend;
+    this.draw();
+    this.table.renew();
   }
 
-  addTable(section) { // made when it is opened
-    const details = element("details", undefined, section);
-    element("summary", "Numbers", details);
-    const scroll = element("div", undefined, details);
-    scroll.className = "scroll tall";
-    scroll.tabIndex = 0;
-    details.addEventListener("toggle", () => {
-      if (!details.open || scroll.firstChild) return;
-      const rows = new Map();
-      this.curves.forEach((curve) => curve.updates.forEach((update, i) => {
-        if (!rows.has(update)) rows.set(update, this.runs.map(() => ""));
-        rows.get(update)[curve.index] = written(curve.values[i]);
-      }));
-      const sorted = [...rows.entries()].sort((a, b) => a[0] - b[0]);
-      scroll.append(tableOf(["update", ...this.runs.map((run) => run.label)],
-        sorted.map(([update, values]) => [update.toLocaleString("en"), ...values])));
+  scaleSwitch() {
+    const button = h("button", { type: "button", title: "Logarithmic scale", "aria-label": `Logarithmic scale of ${this.spec.title.toLowerCase()}`, "aria-pressed": false,
+      onclick: () => {
+        this.logarithmic = !this.logarithmic;
+        button.setAttribute("aria-pressed", this.logarithmic);
+        this.draw();
+      } }, "log");
+    return button;
+  }
+
+  numbers() {
+    const rows = new Map();
+    for (const curve of this.curves) curve.updates.forEach((update, i) => {
+      if (!rows.has(update)) rows.set(update, this.runs.map(() => ""));
+      rows.get(update)[curve.index] = written(curve.values[i]);
     });
+    const sorted = [...rows.entries()].sort((a, b) => a[0] - b[0]);
+    return dataTable({ columns: ["update", ...this.runs.map((run) => run.label)], rows: sorted.map(([update, values]) => [update.toLocaleString("en"), ...values]) });
   }
 
   listen() {
@@ -113,7 +99,8 @@ class Chart {
       event.preventDefault();
       this.page.point(all[Math.max(0, Math.min(all.length - 1, to))]);
     });
-    new ResizeObserver(() => this.draw()).observe(this.plot);
+    this.observer = new ResizeObserver(() => this.draw());
+    this.observer.observe(this.plot);
   }
 
   // ---- scales
@@ -148,11 +135,12 @@ class Chart {
   draw() {
     this.measure();
     if (this.width < 80) return;
-    this.plot.replaceChildren();
+    replace(this.plot);
     this.drawAxes();
     for (const curve of this.curves) this.drawCurve(curve);
     if (this.spec.name === "loss") this.drawSkipped();
-    this.guide = svg("g", {}, this.plot);
+    this.guide = svg("g");
+    this.plot.append(this.guide);
     this.show(this.at);
   }
 
@@ -160,19 +148,19 @@ class Chart {
     const most = Math.max(2, Math.floor((this.bottom - this.top) / 34));
     const ticks = (this.logarithmic ? logTicks : evenTicks)(this.low, this.high, most), texts = ticks.map(tickLabel);
     this.left = 14 + 6.4 * Math.max(2, ...texts.map((text) => text.length));
-    const label = (text, x, y, anchor) => { svg("text", { x, y, "text-anchor": anchor }, this.plot).textContent = text; };
+    const label = (text, x, y, anchor) => { this.plot.append(svg("text", { x, y, "text-anchor": anchor }, text)); };
     ticks.forEach((tick, i) => {
       const y = this.y(tick);
-      svg("line", { class: "gridline", x1: this.left, x2: this.right, y1: y, y2: y }, this.plot);
+      this.plot.append(svg("line", { class: "gridline", x1: this.left, x2: this.right, y1: y, y2: y }));
       label(texts[i], this.left - 6, y + 4, "end");
     });
     const across = evenTicks(0, this.page.reach(), Math.max(2, Math.floor((this.right - this.left) / 80)));
     for (const tick of across) {
       const x = this.x(tick);
-      svg("line", { class: "axis", x1: x, x2: x, y1: this.bottom, y2: this.bottom + 4 }, this.plot);
+      this.plot.append(svg("line", { class: "axis", x1: x, x2: x, y1: this.bottom, y2: this.bottom + 4 }));
       label(tickLabel(tick), Math.min(x, this.right - 8), this.bottom + 17, "middle");
     }
-    svg("line", { class: "axis", x1: this.left, x2: this.right, y1: this.bottom, y2: this.bottom }, this.plot);
+    this.plot.append(svg("line", { class: "axis", x1: this.left, x2: this.right, y1: this.bottom, y2: this.bottom }));
   }
 
   drawCurve({ run, index, updates, values, places }) {
@@ -184,7 +172,7 @@ class Chart {
       if (!drawn(i)) return;
       if (few) this.dot(this.plot, index, this.x(places[i]), this.y(value), 2.4, `dot ${color}`);
       if (this.page.judged(this.spec.name) && updates[i] === run.best) {
-        svg("circle", { class: `best ${color}`, cx: this.x(places[i]), cy: this.y(value), r: 6 }, this.plot);
+        this.plot.append(svg("circle", { class: `best ${color}`, cx: this.x(places[i]), cy: this.y(value), r: 6 }));
       }
     });
   }
@@ -196,19 +184,19 @@ class Chart {
       if (there) line += `${down ? "L" : "M"}${this.x(places[i]).toFixed(1)} ${this.y(value).toFixed(1)}`;
       down = there;
     });
-    svg("path", { class: name, d: line }, this.plot);
+    this.plot.append(svg("path", { class: name, d: line }));
   }
 
   drawSkipped() { // a stroke at the foot for each update that was skipped
     this.runs.forEach((run, index) => {
       const line = this.page.placesOf(run, run.skipped).map((place) => `M${this.x(place).toFixed(1)} ${this.bottom}v-9`).join("");
-      if (line) svg("path", { class: `skip run${index}`, d: line }, this.plot);
+      if (line) this.plot.append(svg("path", { class: `skip run${index}`, d: line }));
     });
   }
 
   dot(parent, index, x, y, size, name) { // round for the first run, square for the second
-    if (index === 0) svg("circle", { class: name, cx: x, cy: y, r: size }, parent);
-    else svg("rect", { class: name, x: x - size, y: y - size, width: 2 * size, height: 2 * size }, parent);
+    if (index === 0) parent.append(svg("circle", { class: name, cx: x, cy: y, r: size }));
+    else parent.append(svg("rect", { class: name, x: x - size, y: y - size, width: 2 * size, height: 2 * size }));
   }
 
   show(at) { // the guide and the numbers at a place; without one, the last numbers
@@ -217,15 +205,13 @@ class Chart {
     this.guide.replaceChildren();
     this.readout.replaceChildren();
     if (at !== null) {
-      svg("line", { class: "guide", x1: this.x(at), x2: this.x(at), y1: this.top, y2: this.bottom }, this.guide);
+      this.guide.append(svg("line", { class: "guide", x1: this.x(at), x2: this.x(at), y1: this.top, y2: this.bottom }));
     }
     const said = [];
     for (const { run, index, updates, values, places } of this.curves) {
       const i = at === null ? values.length - 1 : nearest(places, at);
-      const item = element("span", undefined, this.readout);
-      if (this.runs.length > 1) element("i", undefined, item).className = `key run${index}`;
-      element("b", written(values[i]), item);
-      item.append(` ${this.page.axis(places[i], updates[i])}`);
+      const item = h("span", {}, this.runs.length > 1 ? h("i", { class: `key run${index}` }) : null, h("b", {}, written(values[i])), ` ${this.page.axis(places[i], updates[i])}`);
+      append(this.readout, item);
       said.push((this.runs.length > 1 ? run.label + ": " : "") + item.textContent);
       if (at !== null && (!this.logarithmic || values[i] > 0)) {
         this.dot(this.guide, index, this.x(places[i]), this.y(values[i]), 4.5, `dot at run${index}`);

@@ -1,0 +1,81 @@
+// Type, and the translation appears; change a token, and the model continues from there.
+import { h, replace, debounced } from "../lib/element.js";
+import { counted } from "../lib/numbers.js";
+import { translationView } from "../views/translation.js";
+import { meanCross } from "./cross.js";
+import { optionsBar } from "./options.js";
+
+const JUMPS = [["beam-tree", "Beam tree"], ["attention", "Attention"], ["intervene", "Intervene"], ["inside", "Inside"]];
+const VIEW_NEEDED = { "beam-tree": "beam-tree", attention: "attention", intervene: "intervention", inside: "lens" };
+
+export function translatePanel(root, app) {
+  const { session } = app, options = optionsBar(app);
+  const write = debounced(() => session.setText(input.value), 220);
+  const input = h("textarea", { class: "source-text", "aria-label": "Text", spellcheck: "false", dir: "auto", rows: "3", placeholder: "Type a text …", oninput: write });
+  const examples = h("p", { class: "examples" }), progress = h("p", { class: "hint progress" }), result = h("div", { class: "result", "aria-label": "Translation", role: "region" });
+  replace(root, h("div", { class: "translate" }, h("div", { class: "write" }, input, examples, options.element), h("div", {}, result, progress)));
+
+  const live = {
+    choose: async (segment, tokens) => {
+      try {
+        const pass = await session.force(segment, tokens);
+        app.announce(`Now: ${pass.output}`);
+      } catch (error) { app.failed(error); }
+    },
+    undo: (segment) => session.undo(segment),
+    seen: (line) => session.want(line),
+    raw: (pass) => meanCross(app.api, pass),
+    open: (tab, line, segment) => {
+      session.select(session.lines.indexOf(line), line.segments.indexOf(segment));
+      app.go(tab);
+    },
+    get tabs() { return JUMPS.filter(([tab]) => (session.model.views ?? []).includes(VIEW_NEEDED[tab])); },
+  };
+  let view = null;
+
+  function drawProgress() {
+    const left = session.pending;
+    replace(progress, left ? [`${counted(left, "line")} not translated yet; lines are translated when you scroll to them. `,
+      h("button", { type: "button", class: "quiet", onclick: () => session.wantAll() }, "Translate all")] : null);
+  }
+
+  function drawAll() {
+    if (document.activeElement !== input) input.value = session.text;
+    const data = { lines: session.lines, at: session.at };
+    view?.destroy();
+    view = translationView(result, data, live);
+    drawProgress();
+  }
+
+  function drawExamples() {
+    const given = (session.model.examples ?? []).slice(0, 3);
+    replace(examples, given.length ? h("span", { class: "hint" }, "Try: ") : null, given.map((text) => h("button", { type: "button", class: "quiet", onclick: () => {
+      input.value = text;
+      session.setText(text);
+    } }, h("bdi", {}, text))));
+    input.placeholder = { language_modeling: "Type a prompt …", text_encoding: "Type a text …" }[session.model.task] ?? "Type a text to translate …";
+  }
+
+  session.addEventListener("text", drawAll);
+  session.addEventListener("model", drawExamples);
+  session.addEventListener("segment", (event) => { view?.changed(event.detail); drawProgress(); });
+  drawExamples();
+  options.draw();
+  drawAll();
+  return { saved: () => savedTranslation(app) };
+}
+
+// What a saved page holds: the sentences that are recorded, each with its mean cross-attention.
+async function savedTranslation({ api, session }) {
+  const lines = [];
+  for (const line of session.lines) {
+    const segments = [];
+    for (const { text, after, pass } of line.segments) if (pass) {
+      const cross = pass.attention.cross ? await meanCross(api, pass) : null;
+      segments.push({ text, after, partial: "", pass, cross: cross && { shape: cross.shape, float16: cross.base64() } });
+    }
+    if (segments.length) lines.push({ text: line.text, state: "done", error: null, segments });
+  }
+  if (!lines.length) return null;
+  return { title: lines[0].segments[0].pass.output.slice(0, 80), view: "translation", data: { lines, at: { line: 0, segment: 0 } }, state: null };
+}

@@ -1,0 +1,127 @@
+// The tour, second part: how words ask words, with the numbers of one head.
+import { h, replace } from "../lib/element.js";
+import { behind, dataTable } from "../lib/table.js";
+import { fixed, indexOfLargest, percent, signed } from "../lib/numbers.js";
+import { tokenList, tokenName, tokenText, wordList } from "../lib/tokens.js";
+import { arcs, byWord } from "./arcs.js";
+import { boxes, lead, note, smallMap, tryThis, wordRow } from "./lesson-parts.js";
+import { quoted } from "./lesson-words.js";
+
+const LONGEST = 18; // words of a sentence that is drawn with arcs; of a longer one, the part around the word
+
+// The row of one head over whole words, for the sentence of a pass.
+function rowOf({ pass, layers, kind }, { row, layer, head }) {
+  const { rows, columns } = pass.attention[kind], { data } = layers[layer - 1], from = (head - 1) * rows.length * columns.length + row * columns.length;
+  const all = wordList(tokenList(columns, pass.source_words)), own = all.findIndex((word) => word.from <= row && row < word.to);
+  const weights = byWord(data.subarray(from, from + columns.length), all), first = Math.max(0, Math.min(own - LONGEST / 2, all.length - LONGEST));
+  return { words: all.slice(first, first + LONGEST), weights: weights.slice(first, first + LONGEST), from: own - first };
+}
+
+const chooserOf = ({ pass, kind }, live) => wordRow(tokenList(pass.attention[kind].rows, pass.source_words), live?.focus.row ?? 0, live ? (row) => live.focusOn({ row }) : null, { label: "Word that asks" });
+
+export function askLesson(root, data, live) {
+  const { words, weights, from } = rowOf(data, data.focus), best = indexOfLargest(weights), picture = h("div", { class: "arcs-place", role: "img", "aria-label": "Attention from the chosen word; the numbers are in the table" });
+  const isCausal = data.kind === "causal";
+  const table = behind(() => dataTable({ columns: ["word", "share"], rows: words.map((word, i) => [word.text, percent(weights[i])]) }));
+  replace(root, lead("A word alone says little. What is _it_? Which _bank_? **Attention** lets every word collect what it needs from the others. For this, each word’s vector is turned into three new ones, each by a table of numbers that was learned:"),
+    boxes([{ letter: "Q", title: "Query", text: "what this word is looking for", hue: "q" }, { letter: "K", title: "Key", text: "what this word can be found by", hue: "k" }, { letter: "V", title: "Value", text: "what this word hands over when it is found", hue: "v" }]),
+    lead("One word asks: its **query** is held against the **key** of every word. The better they fit, the larger that word’s **share**. Then all **values** are mixed in these shares. It works like a search: you type a query, it is matched with the keys of all pages, and you get their values, the best match most of all."),
+    chooserOf(data, live), picture,
+    note(["Here ", quoted(words[from]), " asks. Most goes to ", quoted(words[best]), `: ${percent(weights[best])}. All shares together are 100\u2009%. This is head ${data.focus.head} of layer ${data.focus.layer}; you will meet the others soon.`,
+      isCausal ? " A word can only ask words before it, and itself." : " A word may ask every word, itself and the end, too."]),
+    live ? tryThis("Choose another word and see whom it asks.") : null, table.element);
+  return arcs(picture, { words, from, weights });
+}
+
+// ---- the arithmetic of one head
+
+export function arithmeticLesson(root, { pass, neuron, focus, kind }, live) {
+  const list = tokenList(neuron.columns, pass.source_words), [asker] = tokenList([neuron.row_piece]), width = neuron.query.length;
+  const order = neuron.weight.map((weight, i) => ({ weight, i })).filter(({ i }) => neuron.allowed[i]).sort((a, b) => b.weight - a.weight).map(({ i }) => i);
+  const best = order.find((i) => i !== focus.row) ?? order[0], sums = neuron.product.map((row) => row.reduce((sum, value) => sum + value, 0));
+  const exponentials = neuron.score.map((score) => (score === null ? 0 : Math.exp(score - Math.max(...neuron.score.filter((one) => one !== null)))));
+  const terms = [0, 1, 2].filter((c) => c < width).map((c) => [c ? " + " : "", h("span", { class: "term" }, h("span", { class: "q" }, fixed(neuron.query[c], 2)), " × ", h("span", { class: "k" }, fixed(neuron.key[best][c], 2)))]);
+  const isBiased = neuron.bias.some((value) => value !== 0), divisor = 1 / neuron.scale;
+  const columns = ["key of", "1  q · k", neuron.scale === 1 ? "2  not scaled" : `2  ÷ ${fixed(divisor, 2)}`, ...(isBiased ? ["+ distance"] : []), "3  e to the power", "share"];
+  const rows = list.map((token, i) => [h("bdi", {}, tokenName(token)), ...(neuron.allowed[i]
+    ? [fixed(sums[i], 2), fixed(sums[i] * neuron.scale, 2), ...(isBiased ? [signed(neuron.bias[i], 2)] : []), exponentials[i] < 0.0005 && exponentials[i] > 0 ? "≈ 0" : fixed(exponentials[i], 3), smallShare(neuron.weight[i])]
+    : ["hidden", "−∞", ...(isBiased ? [""] : []), "0", "0\u2009%"])]);
+  const mixed = neuron.value ? mixture(neuron, order, list) : null;
+  replace(root, lead(["These are the real numbers of ", h("b", {}, `layer ${focus.layer}, head ${focus.head}`), " while ", quoted(asker), " asks. Four small sums, no magic."]), chooserOf({ pass, kind }, live),
+    h("ol", { class: "sums" },
+      h("li", {}, h("h3", {}, "Compare: query · key"), h("p", {}, "The query of ", quoted(asker), " and the key of ", quoted(list[best]), ` have ${width} numbers each. Multiply them in pairs, then add up:`),
+        h("p", { class: "numbers-line" }, terms, width > 3 ? ` + … ${width - 3} more` : "", " = ", h("b", {}, fixed(sums[best], 2))), h("p", { class: "hint" }, "The same with every other key: column 1 of the table. Large means: they fit.")),
+      h("li", {}, h("h3", {}, neuron.scale === 1 ? "This model does not scale" : "Scale"), h("p", {}, neuron.scale === 1 ? "Many models divide by the root of the width here." : `Sums of ${width} products grow with the width. Divide by √${width} = ${fixed(divisor, 2)}, so that they stay moderate: ${fixed(sums[best], 2)} ÷ ${fixed(divisor, 2)} = `, neuron.scale === 1 ? null : h("b", {}, fixed(sums[best] * neuron.scale, 2)), "."),
+        isBiased ? h("p", { class: "hint" }, "This model also adds a number for the distance of the two words.") : null),
+      h("li", {}, h("h3", {}, "Turn scores into shares: softmax"), h("p", {}, "Raise e (2.718…) to each score, so that everything is positive and the best stands out. Divide by the total, so that all shares add up to 100\u2009%. For ", quoted(list[best]), ": ", h("b", {}, percent(neuron.weight[best])), "."),
+        h("div", { class: "scroll" }, dataTable({ caption: `Shares of “${asker.text}”`, columns, rows })), h("p", { class: "hint" }, "Column 3 is written relative to the best score, which gives 1. That changes no share.")),
+      h("li", {}, h("h3", {}, "Mix the values"), h("p", {}, "Take each word’s value times its share and add up. The result goes into ", quoted(asker), ": it now carries something of the words it asked."), mixed, mixed ? h("p", { class: "hint" }, "Blue is above zero, orange below.") : null)));
+}
+
+const smallShare = (share) => (share < 0.0001 ? "< 0.01\u2009%" : percent(share));
+
+function mixture(neuron, order, list) {
+  const shown = order.slice(0, 4), width = Math.min(24, neuron.output.length), most = Math.max(...neuron.value.flat().map(Math.abs), 1e-9);
+  const line = (name, values, isSum = false) => h("div", { class: `mix-line${isSum ? " total" : ""}` }, h("span", {}, name), smallMap({ values: Float32Array.from(values.slice(0, width)), rows: 1, columns: width, names: [], most, label: "numbers of a vector" }), h("code", {}, `${fixed(values[0], 2)}, ${fixed(values[1] ?? 0, 2)}, …`));
+  return h("div", { class: "mix" }, shown.map((i) => line([smallShare(neuron.weight[i]), " × ", tokenText(list[i])], neuron.value[i])), order.length > shown.length ? h("p", { class: "hint" }, `+ ${order.length - shown.length} more with smaller shares`) : null, line("= result", neuron.output, true));
+}
+
+// ---- many heads
+
+export function headsLesson(root, data, live) {
+  const { pass, kind, focus } = data, { layers: count, heads } = pass.attention[kind], drawn = [];
+  const cells = Array.from({ length: count * heads }, (_, i) => {
+    const layer = Math.floor(i / heads) + 1, head = (i % heads) + 1, { words, weights, from } = rowOf(data, { ...focus, layer, head }), best = indexOfLargest(weights), picture = h("div", {});
+    drawn.push(() => arcs(picture, { words, from, weights, hue: layer === focus.layer && head === focus.head ? "" : "quiet" }));
+    return h(live ? "button" : "div", { type: live ? "button" : null, class: "head-cell", "aria-pressed": live ? layer === focus.layer && head === focus.head : null, onclick: live ? () => live.focusOn({ layer, head }) : null },
+      h("span", { class: "head-name" }, `Layer ${layer} · head ${head}`), h("span", { class: "head-goal" }, "→ ", tokenText(words[best]), ` ${percent(weights[best])}`), picture);
+  });
+  replace(root, lead(`One question is not enough. _Who does this? When? What belongs to it?_ So the same arithmetic runs several times side by side, each time with its own tables for Q, K and V. Each is a **head**. This model has ${heads} heads in each of ${count} ${count === 1 ? "layer" : "layers"}; a **layer** is one round of asking.`),
+    chooserOf(data, live), h("div", { class: "head-cells" }, cells),
+    note("The results of all heads of a layer are put side by side and mixed by one more learned table. Nobody tells a head what to look for; that comes from training. Some heads have a clear task, many do not."),
+    live ? tryThis("Choose a head here: the steps before use it, too. Choose another word above.") : null);
+  const made = drawn.map((draw) => draw());
+  return { destroy() { for (const one of made) one.destroy(); } };
+}
+
+// ---- masks
+
+export function masksLesson(root, { pass, map, mapKind }, live) {
+  const parts = [], isWriting = mapKind !== null;
+  if (isWriting) {
+    const { rows, columns } = pass.attention[mapKind], rowNames = tokenList(mapKind === "causal" ? rows : pass.produced_pieces, mapKind === "causal" ? null : pass.produced_words), read = tokenList(columns);
+    const at = Math.min(live?.focus.step ?? Math.min(4, rows.length - 1), rows.length - 1), { shape: [heads], data } = map, size = rows.length * columns.length;
+    const mean = Float32Array.from({ length: size }, (_, i) => { let sum = 0; for (let k = 0; k < heads; k++) sum += data[k * size + i]; return sum / heads; });
+    const grid = h("div", { class: "mask-grid", role: "img", "aria-label": "Which tokens each step may look at; later ones are hidden", style: { "--columns": String(Math.min(columns.length, 16)) } },
+      rows.slice(0, 16).map((_, r) => [h("small", { class: r === at ? "now" : "" }, tokenText(rowNames[r])), Array.from({ length: Math.min(columns.length, 16) }, (_, c) => h("span", { class: c > r ? "hidden-cell" : r === at ? "seen current" : "seen", style: c > r ? {} : { "--weight": String(Math.sqrt(mean[r * columns.length + c]).toFixed(3)) } }))]));
+    parts.push(h("h3", {}, "1. The causal mask: no look into the future"),
+      lead(mapKind === "causal" ? "This model learns by guessing the next word at **every** place of a text at once. The text lies before it, so it could cheat: just look at the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."
+        : "The translation is written from left to right. In training the whole right answer lies before the model, so it could cheat: just copy the next word. The **causal mask** hides everything that comes later. The score of a hidden word becomes −∞ (minus infinity), so its share is exactly 0."),
+      wordRow(rowNames, at, live ? (step) => live.focusOn({ step }) : null, { label: "Token that is written" }),
+      h("div", { class: "lesson-pair" }, h("figure", {}, grid, h("figcaption", {}, "One row per step, one column per token that has been read. Blue: seen, stronger with a larger share. Striped: hidden.")),
+        h("div", {}, h("p", {}, mapKind === "causal" ? "At " : "When it writes ", h("b", {}, tokenText(rowNames[at])), ", it sees:"), wordRow(read.slice(0, at + 1), -1), read.length > at + 1 ? [h("p", {}, "It does not see:"), wordRow(read.slice(at + 1), -1, null, { dim: () => true })] : null)));
+  }
+  const words = tokenList(pass.source_pieces, pass.source_words).slice(0, 10), fewer = words.slice(0, Math.max(1, words.length - 3)), pads = words.length - fewer.length;
+  const padding = Array.from({ length: pads }, (_, index) => ({ index, text: "padding", special: "padding", starts: true }));
+  parts.push(h("h3", {}, isWriting ? "2. The padding mask: filler does not count" : "The padding mask: filler does not count"),
+    lead("Several sentences are computed together, as a rectangle of numbers. Shorter ones are filled up with **padding**. The padding mask hides the filler in the same way, so a sentence gets the same result alone and in company."),
+    wordRow(words, -1), wordRow([...fewer, ...padding], -1, null, { dim: (i) => i >= fewer.length }), note("Two sentences of one batch: the second, made shorter here for show, is filled up with padding that nobody may ask."));
+  if (!isWriting) parts.unshift(lead("This model reads the whole text at once and may look in both directions. Only one thing is hidden from it."));
+  replace(root, parts);
+}
+
+// ---- residuals, feed-forward networks, norms
+
+export function residualLesson(root, { pass, lens, preNorm }, live) {
+  const stack = lens.norms.encoder ? "encoder" : Object.keys(lens.norms)[0], norms = lens.norms[stack], pieces = stack === "encoder" ? lens.source_pieces : lens.read_pieces;
+  const list = tokenList(pieces, stack === "encoder" ? pass.source_words : null), at = Math.min(live?.focus.row ?? 1, list.length - 1), most = Math.max(...norms.flat());
+  const table = behind(() => dataTable({ caption: "Length of each vector after each layer", columns: ["token", "start", ...norms.slice(1).map((_, i) => `layer ${i + 1}`)], rows: list.map((token, i) => [tokenName(token), ...norms.map((layer) => fixed(layer[i], 2))]) }));
+  replace(root, lead("What attention collects does not replace a word’s vector. It is **added** to it: the word keeps what it was and gains what it learned. This is the **residual connection**."),
+    h("div", { class: "flow", role: "img", "aria-label": "vector, plus attention, plus feed-forward network, gives the vector for the next layer" },
+      h("span", { class: "flow-box" }, "vector"), h("span", {}, "+"), h("span", { class: "flow-box q" }, "attention", h("small", {}, "asks other words")), h("span", {}, "+"), h("span", { class: "flow-box v" }, "feed-forward", h("small", {}, "thinks alone")), h("span", {}, "="), h("span", { class: "flow-box" }, "vector", h("small", {}, "for the next layer"))),
+    lead("The second addition comes from a **feed-forward network**: two learned tables that work on each word by itself, after it has asked the others. These two additions are one layer. The layers are stacked: later rounds ask about what earlier rounds found.",
+      `Adding makes vectors longer and longer. **Normalisation** ${preNorm === false ? "brings each sum" : "brings a copy of the vector"} back to a standard size ${preNorm === false ? "after every addition" : "before every use"}, so that the numbers stay in a range in which learning works.`),
+    wordRow(list, at, live ? (row) => live.focusOn({ row }) : null, { label: "Word whose vector is followed" }),
+    h("div", { class: "lesson-bars" }, norms.map((layer, i) => h("div", { class: "lesson-bar taken" }, h("span", { class: "bar-name" }, i ? `after layer ${i}` : "at the start"), h("span", { class: "share-track" }, h("span", { class: "share-bar", style: { "inline-size": `${(layer[at] / most) * 100}%` } })), h("span", { class: "bar-number" }, fixed(layer[at], 1))))),
+    note(["The length of the vector of ", quoted(list[at]), ": square all its numbers, add them up, take the root."]), table.element);
+}

@@ -1,0 +1,49 @@
+// The tour, first part: from letters to vectors that know their place.
+import { h, replace } from "../lib/element.js";
+import { dataTable, behind } from "../lib/table.js";
+import { fixed } from "../lib/numbers.js";
+import { tokenList, tokenName, tokenText, wordList } from "../lib/tokens.js";
+import { bars, lead, note, smallMap, tryThis, wordRow } from "./lesson-parts.js";
+
+export const quoted = (token) => h("i", {}, tokenText(token));
+
+export function tokensLesson(root, { pass, tokens }) {
+  const list = tokenList(pass.source_pieces, pass.source_words), cut = wordList(list).find((word) => word.to - word.from > 1);
+  const last = list.at(-1);
+  replace(root, lead("In a few short steps you will see everything that happens to your sentence inside the model. Each step has one idea; all numbers are this model’s own.", "A computer can only calculate with numbers. So the sentence is cut into **tokens**: whole words, or pieces of words. The model has a fixed list of all tokens it knows; a token’s **number** is its place in that list."),
+    h("div", { class: "token-cards" }, list.map((token, i) => h("div", { class: `token-card-small${token.starts ? "" : " joined"}` }, h("span", { class: "piece" }, tokenText(token)), tokens ? h("span", { class: "number" }, String(tokens[i])) : null))),
+    cut ? note(["A word that is rare for this model is cut into pieces: ", h("b", {}, h("bdi", {}, cut.text)), " became ", list.slice(cut.from, cut.to).map((token, i) => [i ? " + " : "", quoted(token)]), ". So no word is ever unknown."])
+      : note("Every word here is frequent enough to be one token. A rare word would be cut into pieces, so no word is ever unknown."),
+    last.special ? note(["The label ", h("span", { class: "special" }, last.text), " is a token, too: it says that the sentence is over."]) : null,
+    tokens ? tryThis("Change the sentence above, and see which words share a number.") : note("This kind of model does not tell its numbers here."));
+}
+
+export function embeddingsLesson(root, { pass, embeddings }, live) {
+  const { pieces, dim } = embeddings.source, { shape: [rows, columns], data } = embeddings.source.vectors, list = tokenList(pieces, pass.source_words);
+  const at = Math.min(live?.focus.row ?? 1, rows - 1), own = data.subarray(at * columns, (at + 1) * columns);
+  const table = behind(() => dataTable({ caption: `First ${columns} numbers of each vector`, columns: ["token", ...Array.from({ length: columns }, (_, i) => String(i + 1))],
+    rows: list.map((token, r) => [tokenName(token), ...Array.from(data.subarray(r * columns, (r + 1) * columns), (value) => fixed(value, 2))]) }));
+  replace(root, lead(`A token’s number says nothing about its meaning: token ${embeddings.source.tokens[at]} is not “a bit more” than token ${embeddings.source.tokens[at] - 1}. So the model keeps, for every token, a list of **${dim} numbers**. They were learned from many examples; step by step they became useful (that is called training). Such a list is called a **vector**, and looking it up is the **embedding**.`),
+    wordRow(list, at, live ? (index) => live.focusOn({ row: index }) : null, { label: "Token whose numbers are written out" }),
+    h("p", { class: "numbers-line" }, quoted(list[at]), " = [ ", Array.from(own.subarray(0, 6), (value) => fixed(value, 2)).join(",  "), ",  … ", dim - 6, " more ]"),
+    smallMap({ values: data, rows, columns, names: list, label: "Vectors of the tokens, one row each; the numbers are in the table" }),
+    note(`One row per token, one column per number${dim > columns ? ` (the first ${columns} of ${dim})` : ""}. Blue is above zero, orange below. No single number has a name; together they say how the word is used. Two equal tokens have equal rows.`),
+    table.element);
+}
+
+export function positionsLesson(root, { pass, embeddings }, live) {
+  const list = tokenList(embeddings.source.pieces, pass.source_words);
+  const why = "The next steps look at all tokens **at once**. Without help, _dog bites man_ and _man bites dog_ would be the same three words.";
+  if (!embeddings.positions) {
+    replace(root, lead(why, "This model adds nothing to the vectors. It tells places apart inside attention instead: how far two tokens are from each other changes how well they fit."));
+    return;
+  }
+  const { shape: [rows, columns], data } = embeddings.positions, similar = embeddings.similarity.data, at = Math.min(live?.focus.row ?? 1, rows - 1);
+  const row = Array.from(similar.subarray(at * rows, (at + 1) * rows)), most = Math.max(...row);
+  replace(root, lead(why, "So every **place** has its own pattern of numbers, and it is **added** to the vector of the token that stands there. Now _the_ in place 1 and _the_ in place 7 differ."),
+    h("div", { class: "lesson-pair" },
+      h("figure", {}, smallMap({ values: data, rows, columns, names: list, label: "Position patterns, one row per place" }), h("figcaption", {}, "The pattern of each place: waves, quick on the left, slow to the right. Blue is above zero, orange below.")),
+      h("figure", {}, wordRow(list, at, live ? (index) => live.focusOn({ row: index }) : null, { label: "Place to compare with" }), bars(row.map((value, i) => ({ name: tokenText(list[i]), share: Math.max(0, value), said: fixed(value, 1), mark: i === at ? "taken" : "" })), { most }),
+        h("figcaption", {}, "How alike are two places? Multiply their patterns number by number and add everything up. This is the ", h("b", {}, "dot product"), ", large for patterns that are alike. Close places get more than distant ones: the model can tell near from far."))),
+    live ? tryThis("Choose another token on the right. The longest bar is always its own place; its neighbours come next.") : null);
+}
