@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from transduce.inspection.figure import printable
-from transduce.inspection.page import saved_page
+from transduce.inspection.page import framed, saved_page
 from transduce.storage.atomic import write_file
 
 INK, SOFT, EDGE, PAPER = "#1b1f24", "#5b6470", "#d5dae1", "#ffffff"
@@ -53,8 +53,8 @@ class Picture(ABC):
         write_file(Path(path), self.to_svg().encode())
 
     def _repr_html_(self) -> str:
-        """Show the picture in a notebook."""
-        return f'<div style="overflow:auto;max-height:46rem">{self.to_svg()}</div>'
+        """Show the page in a notebook, in a sandboxed frame."""
+        return framed(self.to_html(), self.page_title)
 
 
 @dataclass(frozen=True)

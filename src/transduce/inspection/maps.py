@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from transduce.errors import SettingsError, suggestion
 from transduce.inspection import figure as picture
 from transduce.inspection.attention_page import attention_page
+from transduce.inspection.page import framed
 from transduce.inspection.replay import DecodingStep
 from transduce.storage.atomic import write_file
 
@@ -188,11 +188,7 @@ class AttentionMaps:
 
     def _repr_html_(self) -> str:
         """Show the page in a notebook, in a sandboxed frame."""
-        page = html.escape(self.to_html(), quote=True)
-        return (
-            f'<iframe title="Attention maps" sandbox="allow-scripts" srcdoc="{page}" '
-            'style="width:100%;height:46rem;border:1px solid #8884;border-radius:6px"></iframe>'
-        )
+        return framed(self.to_html(), "Attention maps")
 
     def _names(self, side: str) -> tuple[str, ...]:
         return {"source": self.source_pieces, "read": self.target_pieces[:-1], "produced": self.target_pieces[1:]}[side]

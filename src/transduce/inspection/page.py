@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 from collections.abc import Sequence
@@ -33,6 +34,14 @@ def saved_template() -> str:
     style, script = "".join(map(asset, STYLES)), bundle("saved.js", asset)
     parts = {"policy": _policy(style, script), "style": style, "script": script}
     return re.sub(r"\{\{(policy|style|script)\}\}", lambda match: parts[match[1]], asset("saved.html"))
+
+
+def framed(page: str, title: str) -> str:
+    """Return a page as a sandboxed frame, for a notebook."""
+    return (
+        f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" srcdoc="{html.escape(page)}" '
+        'style="width:100%;height:46rem;border:1px solid #8884;border-radius:6px"></iframe>'
+    )
 
 
 def assemble(template: str, styles: Sequence[str], scripts: Sequence[str], content: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     found = Attribution("value_zeroing", HOSTILE[0], None, -1.0, values, (), HOSTILE, ())
     found.save_svg(tmp_path / "picture.svg")
     assert ElementTree.parse(tmp_path / "picture.svg").getroot().tag == f"{SVG}svg"
-    assert "<script" not in found._repr_html_() and found.source_share == 1.0
+    assert "<script" not in found.to_svg() and found.source_share == 1.0
 
 
 def test_the_scale_is_white_at_zero_and_deep_at_both_ends() -> None:

@@ -22,7 +22,7 @@ export function interventionView(root, data, live = null) {
 class InterventionView {
   constructor(root, data, live) {
     Object.assign(this, { root, data, live, result: data.result ?? null, current: FRESH(), running: null, answers: new Map() });
-    this.noun = data.task === "language_modeling" ? "continuation" : "translation";
+    this.noun = { language_modeling: "continuation", translation: "translation" }[data.task] ?? "output";
     this.boards = data.kinds ? partsOf(data.kinds, data.feed_forward) : [];
     const words = new Set((data.words ?? []).filter((word) => word !== null)).size;
     this.current.pieces = words < 3; // one word, spelled: its pieces are what can be masked
