@@ -44,6 +44,7 @@ COMMANDS = {
         "score": "Compute log-probabilities and perplexity; rerank n-best lists.",
         "align": "Align the words of translations with those of their sources.",
         "inspect": "Show the attention of a model on one text.",
+        "studio": "Watch a model work in the browser, and intervene.",
         "positions": "Plot the sinusoidal position encodings.",
         "reproduce": "Reproduce a claim of a paper: a table, a figure and a verdict.",
     },

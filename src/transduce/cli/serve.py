@@ -52,6 +52,7 @@ _engine = option_group("Engine options")
     metavar="KEY",
     help=f"Key that clients must send (repeatable; also the environment variable {KEY_VARIABLE}).",
 )
+@_security("--no-studio", is_flag=True, help="Do not serve the studio, the page at / that shows how models work.")
 @_security("--api-key-file", metavar="FILE", help="File with one key per line; does not appear in process lists.")
 @_engine(
     "--engine",
@@ -103,7 +104,8 @@ def command(folders: tuple[str, ...], **options: Any) -> None:
 
     Requests of all clients share the steps of a model (continuous batching), and a request gets the same result alone
     and among others. The server speaks its own API and, as far as a model can, those of LibreTranslate, DeepL and
-    OpenAI; /docs lists them. Only this machine reaches it unless --host is given, and then it needs a key.
+    OpenAI; /docs lists them. At / is the studio, which shows how a model works (see `transduce studio`). Only this
+    machine reaches the server unless --host is given, and then it needs a key.
     """
     from transduce.serving.launch import LaunchSettings, launch, load_keys
 
@@ -122,5 +124,6 @@ def command(folders: tuple[str, ...], **options: Any) -> None:
         max_queue_tokens=options["max_queue_tokens"],
         timeout=options["timeout"],
         access_log=options["access_log"],
+        studio=not options["no_studio"],
     )
     launch(settings, lambda line: note(visible(line), label=""))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -200,6 +201,12 @@ class AttentionMaps:
         if kind not in self.maps:
             raise SettingsError(f"the model has no attention maps of the kind '{kind}'{suggestion(kind, self.maps)}")
         return self.maps[kind]
+
+
+def float16_array(values: npt.NDArray[np.float32]) -> dict[str, Any]:
+    """Return an array as JSON values: its shape, and base64 of float16, little-endian."""
+    data = np.ascontiguousarray(values, dtype="<f2").tobytes()
+    return {"shape": list(values.shape), "float16": base64.b64encode(data).decode()}
 
 
 def zero_based(what: str, number: int, count: int) -> int:

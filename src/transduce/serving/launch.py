@@ -17,6 +17,7 @@ from transduce.serving.job import ModelInfo
 from transduce.serving.limits import Limits
 from transduce.serving.pool import ProcessPool
 from transduce.serving.process import Engine, EngineSettings, Precision, ProcessBackend, available_cores
+from transduce.storage.layout import CONFIG, JOURNAL, MODEL
 
 MAX_WORKERS = 4
 """Processes of each model, if the operator does not choose: each has a copy of the weights."""
@@ -49,6 +50,12 @@ class LaunchSettings:
     max_queue_tokens: int | None = None
     timeout: float | None = None
     access_log: str | None = None
+    studio: bool = True
+    """Whether the studio is served at `/`."""
+    unfinished_runs: bool = False
+    """Whether a folder may be a run without a model; only its training is shown then."""
+    on_ready: Callable[[str], None] | None = None
+    """Called with the address of the server when it answers."""
 
     @property
     def limits(self) -> Limits:
@@ -169,12 +176,15 @@ async def _serve(settings: LaunchSettings, print_line: Print) -> None:
             await backend.start()
             print_line(_description(backend.info, len(backend.processes)))
         app = create_app(
-            Service(backends, limits),
-            ServerSettings(settings.api_keys, _allowed_hosts(settings), limits),
+            Service(backends, limits, model_names(settings.folders)),
+            ServerSettings(settings.api_keys, _allowed_hosts(settings), limits, settings.studio),
         )
         server = Server(app, settings.host, settings.port, limits=limits, trusted_proxies=settings.trusted_proxies)
-        for line in _instructions(settings, server.port, backends[0].info, time.monotonic() - began):
+        info = backends[0].info if backends else None
+        for line in _instructions(settings, server.port, info, time.monotonic() - began):
             print_line(line)
+        if settings.on_ready is not None:
+            settings.on_ready(_address(settings, server.port))
         await server.serve()
         print_line("stopped")
     finally:
@@ -203,7 +213,13 @@ def _engine_settings(settings: LaunchSettings) -> list[EngineSettings]:
             max_requests=limits.max_requests,
         )
         for name, folder in model_names(settings.folders).items()
+        if not (settings.unfinished_runs and _is_unfinished(Path(folder)))
     ]
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether a folder is a run that has no model yet."""
+    return (folder / JOURNAL).is_file() and not (folder / MODEL / CONFIG).is_file()
 
 
 def _description(info: ModelInfo, workers: int) -> str:
@@ -223,10 +239,19 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
-def _instructions(settings: LaunchSettings, port: int, info: ModelInfo, seconds: float) -> list[str]:
-    """What is printed when the server is ready: its address, and a request that works."""
+def _address(settings: LaunchSettings, port: int) -> str:
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _instructions(settings: LaunchSettings, port: int, info: ModelInfo | None, seconds: float) -> list[str]:
+    """What is printed when the server is ready: its address, and a request that works."""
+    address = _address(settings, port)
+    studio = f"; studio: {address}/" if settings.studio else ""
+    ready = f"ready after {seconds:.1f} s: {address} (documentation: {address}/docs{studio})"
+    stop = "stop with Ctrl-C; requests that run are finished"
+    if info is None:
+        return [ready, "no run has a model yet; their training is shown", stop]
     path, example = EXAMPLES[info.task]
     body = dict(example)
     if len(info.target_languages) > 1 and info.default_target is None:
@@ -234,7 +259,7 @@ def _instructions(settings: LaunchSettings, port: int, info: ModelInfo, seconds:
     key = " -H 'Authorization: Bearer YOUR_KEY'" if settings.api_keys else ""
     data = json.dumps(body)
     return [
-        f"ready after {seconds:.1f} s: {address} (documentation: {address}/docs)",
+        ready,
         f"try: curl {address}{path} -H 'Content-Type: application/json'{key} -d '{data}'",
-        "stop with Ctrl-C; requests that run are finished",
+        stop,
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from transduce.serving.backend import Backend
 from transduce.serving.job import JOBS_OF_TASK, Job, JobError, Result, Task
@@ -12,9 +12,11 @@ from transduce.serving.limits import Limits
 class Service:
     """Finds the model for a job and carries the job out."""
 
-    def __init__(self, backends: Sequence[Backend], limits: Limits) -> None:
+    def __init__(self, backends: Sequence[Backend], limits: Limits, folders: Mapping[str, str] | None = None) -> None:
+        """`folders` are those of the models and of runs without a model, by name: the studio shows their training."""
         self.backends = {backend.info.name: backend for backend in backends}
         self.limits = limits
+        self.folders = dict(folders or {})
 
     def of_task(self, task: Task) -> list[Backend]:
         """The models of a task, in the order in which the server was given them."""

@@ -7,7 +7,6 @@ jobs, so that every process of a model can answer, and one that ends loses nothi
 
 from __future__ import annotations
 
-import base64
 import contextvars
 import math
 import secrets
@@ -18,17 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 from torch import nn
 
-from transduce.config import Table
+from transduce.config import Config, Table
 from transduce.errors import MissingInput, SettingsError
 from transduce.inference.generator import Generator as TextGenerator
 from transduce.inference.load import load
 from transduce.inference.search.options import SearchOptions
 from transduce.inference.text_encoder import TextEncoder
 from transduce.inference.translator import Translator
-from transduce.inspection.maps import Kind, Weights
+from transduce.inspection.maps import Kind
 from transduce.inspection.record import map_paths
 from transduce.inspection.replay import DecodingStep
 from transduce.model_folder import checkpoint_weights, put_weights
@@ -37,6 +35,7 @@ from transduce.serving.caller import results_of
 from transduce.serving.job import InspectJob, RecordJob, Result
 from transduce.serving.process import MAX_LINE
 from transduce.serving.scheduler import Capacity
+from transduce.serving.studio.runs import run_of
 from transduce.serving.window_scheduler import WindowScheduler
 from transduce.storage.checkpoints import SavedCheckpoints
 
@@ -82,16 +81,6 @@ class LoadedCheckpoints:
         if isinstance(loaded, Translator):
             loaded.images = None
         return loaded
-
-
-def run_of(folder: Path | None) -> Path | None:
-    """Return the run that a folder is or belongs to; None for a model alone."""
-    if folder is None:
-        return None
-    for candidate in (folder, folder.resolve().parent):
-        if SavedCheckpoints(candidate).folder.is_dir():
-            return candidate
-    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +148,12 @@ def with_seed(search: Table, options: SearchOptions) -> Table:
     return {**search, "seed": secrets.randbits(31)}
 
 
+def settings_of(model: nn.Module) -> Table:
+    """The settings of a model, where it keeps them."""
+    config = getattr(model, "config", None)
+    return config.to_table() if isinstance(config, Config) else {}
+
+
 def kinds_of(model: nn.Module) -> Table:
     """The number of layers and heads of each kind of attention map that a model has."""
     found: Table = {}
@@ -188,14 +183,6 @@ def check_array(heads: int, rows: int, columns: int) -> None:
             f"the attention of a layer has {heads} × {rows:,} × {columns:,} weights, too many to be sent; "
             f"shorten the text to about {longest:,} tokens"
         )
-
-
-def float16_json(values: Weights) -> Table:
-    """An array as float16 little-endian in base64."""
-    return {
-        "shape": list(values.shape),
-        "float16": base64.b64encode(np.ascontiguousarray(values, dtype="<f2").tobytes()).decode(),
-    }
 
 
 def steps_json(steps: Sequence[DecodingStep]) -> list[Table]:

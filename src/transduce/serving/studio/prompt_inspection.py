@@ -6,6 +6,7 @@ import json
 from collections.abc import Generator, Mapping
 
 from transduce.config import Table
+from transduce.inference.generator import EXAMPLE_PROMPTS
 from transduce.inference.generator import Generator as TextGenerator
 from transduce.inference.search.options import Hypothesis
 from transduce.inference.subject import Subject
@@ -18,6 +19,7 @@ from transduce.serving.studio.inspector import (
     check_length,
     feed_forward_of,
     kinds_of,
+    settings_of,
     steps_json,
     with_seed,
 )
@@ -38,6 +40,8 @@ class PromptInspector(TransducerInspector[TextGenerator]):
             "feed_forward": feed_forward_of(self._loaded.model),
             "views": ["continue", *self._views_of_model(kinds)],
             "search": {"method": "greedy", "max_length": MAX_LENGTH},
+            "settings": settings_of(self._loaded.model),
+            "examples": list(EXAMPLE_PROMPTS),
         }
 
     def record(self, job: RecordJob) -> Result:

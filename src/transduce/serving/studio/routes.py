@@ -5,7 +5,6 @@ Models, runs and checkpoints are chosen by index, passes by a random id; no path
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable
 
 from starlette.concurrency import run_in_threadpool
@@ -13,29 +12,30 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from transduce import __version__
-from transduce.config import Config, Table
-from transduce.serving.backend import Backend
+from transduce.config import Config
 from transduce.serving.body import read_json
 from transduce.serving.http import Api, Operation, RequestError, parse, run_job, sse, stream_job
-from transduce.serving.job import InspectJob, RecordJob, View
+from transduce.serving.job import View
 from transduce.serving.operations import error_body
 from transduce.serving.service import Service
 from transduce.serving.studio.assets import load_assets
-from transduce.serving.studio.passes import FloatArray, PassCache, RecordedPass
-from transduce.serving.studio.recording import events, keep_pass, record_job
+from transduce.serving.studio.recording import events, record_job
 from transduce.serving.studio.requests import (
     AttentionRequest,
     AttributionRequest,
     BeamTreeRequest,
+    ContinueRequest,
     EmbeddingsRequest,
+    HeadSummaryRequest,
     InterventionRequest,
     LensRequest,
     NeuronRequest,
     PassRequest,
     PatchRequest,
+    RunRequest,
     TranslateRequest,
 )
+from transduce.serving.studio.studio import Studio
 
 BASE = "/studio/api"
 VIEWS: dict[View, type[Config]] = {
@@ -52,87 +52,18 @@ VIEWS: dict[View, type[Config]] = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Studio:
-    """What all routes share."""
-
-    def __init__(self, service: Service) -> None:
-        self.service, self.limits = service, service.limits
-        self.passes = PassCache(service.limits.max_pass_bytes)
-
-    @property
-    def backends(self) -> list[Backend]:
-        """The models, in the order in which the server was given them."""
-        return list(self.service.backends.values())
-
-    def backend(self, index: int) -> Backend:
-        """Return a model by its index; raises RequestError (422)."""
-        if index >= len(self.backends):
-            raise RequestError(422, f"no model {index}; there are models 0 to {len(self.backends) - 1}", "model")
-        return self.backends[index]
-
-    def models(self) -> Table:
-        """What the page is told of the models."""
-        return {
-            "version": __version__,
-            "models": [self._model(index, backend) for index, backend in enumerate(self.backends)],
-        }
-
-    def _model(self, index: int, backend: Backend) -> Table:
-        info = backend.info
-        return {
-            "index": index,
-            "name": info.name,
-            "task": info.task,
-            "architecture": info.architecture,
-            "parameters": info.parameters,
-            "engine": info.engine,
-            "head": info.head,
-            "kinds": info.inspection.get("kinds", {}),
-            "feed_forward": info.inspection.get("feed_forward", {}),
-            "views": info.inspection.get("views", []),
-            "search": info.inspection.get("search", {}),
-            "settings": info.inspection.get("settings", {}),
-            "source_languages": list(info.source_languages),
-            "target_languages": list(info.target_languages),
-            "default_source": info.default_source,
-            "default_target": info.default_target,
-            "max_source": info.max_source,
-            "max_target": info.max_target,
-            "examples": [],
-            "run": None,
-        }
-
-    async def record(self, request: Request, job: RecordJob, index: int, checkpoint: int | None) -> RecordedPass:
-        """Record a pass and keep it."""
-        backend = self.backend(index)
-        result = await run_job(request, self.service, backend, job)
-        return keep_pass(self.passes, (index, backend), job, result["pass"], checkpoint)
-
-    async def inspect(self, request: Request, recorded: RecordedPass, job: InspectJob) -> Table:
-        """Compute a view of a pass."""
-        backend = self.service.backends[recorded.model]
-        found: Table = (await run_job(request, self.service, backend, job))["value"]
-        return found
-
-    async def layer(self, request: Request, recorded: RecordedPass, asked: AttentionRequest) -> FloatArray:
-        """Return the attention of one layer, from the cache or from an engine."""
-        place = asked.kind, asked.layer
-        if place not in recorded.layers:
-            job = recorded.inspect("attention", asked.model_dump())
-            found = await self.inspect(request, recorded, job)
-            array = FloatArray(tuple(found["shape"]), base64.b64decode(found["float16"]))
-            recorded.layers[place] = array
-            self.passes.measure(recorded)
-            return array
-        return recorded.layers[place]
-
-
 def _routes(service: Service) -> list[Route]:
-    studio, limits = Studio(service), service.limits
+    studio = Studio(service)
+    return [
+        *_pass_routes(studio, service),
+        *(_view_route(studio, view, config) for view, config in VIEWS.items()),
+        *_model_routes(studio, service),
+        *_run_routes(studio),
+    ]
 
-    async def models(request: Request) -> Response:
-        """List the models and what can be shown of each."""
-        return JSONResponse(await run_in_threadpool(studio.models))
+
+def _pass_routes(studio: Studio, service: Service) -> list[Route]:
+    limits = service.limits
 
     async def translate(request: Request) -> Response:
         """Translate a text as one watches, and record a pass for each sentence.
@@ -149,7 +80,11 @@ def _routes(service: Service) -> list[Route]:
     async def passes(request: Request) -> Response:
         """Translate one sentence and record the pass."""
         asked = parse(PassRequest, await read_json(request, limits), limits)
-        job = record_job(asked, studio.backend(asked.model), limits)
+        backend = studio.backend(asked.model)
+        update = None
+        if asked.checkpoint is not None:
+            update = await run_in_threadpool(studio.runs.checkpoint, backend.info.name, asked.checkpoint)
+        job = record_job(asked, backend, limits, update)
         recorded = await studio.record(request, job, asked.model, asked.checkpoint)
         return Response(recorded.body, media_type="application/json")
 
@@ -165,6 +100,56 @@ def _routes(service: Service) -> list[Route]:
         headers = {"X-Shape": ",".join(map(str, array.shape))}
         return Response(array.data, media_type="application/octet-stream", headers=headers)
 
+    async def continue_pass(request: Request) -> Response:
+        """Translate again, beginning with given tokens: the best hypotheses, and the pass of the best."""
+        recorded = studio.passes.find(request.path_params["id"])
+        asked = parse(ContinueRequest, await read_json(request, limits), limits)
+        found = await studio.inspect(request, recorded, recorded.inspect("continue", asked.model_dump()))
+        job = recorded.job.but(prefix=None, prefix_tokens=asked.tokens)
+        return JSONResponse({"hypotheses": found["hypotheses"], "pass": studio.derive(recorded, job, found["pass"])})
+
+    return [
+        Route(f"{BASE}/translate", translate, methods=["POST"]),
+        Route(f"{BASE}/passes", passes, methods=["POST"]),
+        Route(f"{BASE}/passes/{{id}}/attention/{{kind}}/{{layer:int}}", attention),
+        Route(f"{BASE}/passes/{{id}}/continue", continue_pass, methods=["POST"]),
+    ]
+
+
+def _model_routes(studio: Studio, service: Service) -> list[Route]:
+    limits = service.limits
+
+    async def models(request: Request) -> Response:
+        """List the models and what can be shown of each."""
+        return JSONResponse(await run_in_threadpool(studio.models))
+
+    async def head_summary(request: Request) -> Response:
+        """Measure what every head attends to, on a sample of texts."""
+        asked = parse(HeadSummaryRequest, await read_json(request, limits), limits)
+        backend = studio.backend(asked.model)
+        job = await run_in_threadpool(studio.head_summary, backend, asked.texts)
+        return JSONResponse((await run_job(request, service, backend, job))["value"])
+
+    return [Route(f"{BASE}/models", models), Route(f"{BASE}/head-summary", head_summary, methods=["POST"])]
+
+
+def _run_routes(studio: Studio) -> list[Route]:
+    async def runs(request: Request) -> Response:
+        """List the runs of the models, with their checkpoints."""
+        return JSONResponse(await run_in_threadpool(studio.runs.listed))
+
+    async def run(request: Request) -> Response:
+        """Return the training curves and samples of a run.
+
+        With `since`, the `version` of an earlier answer, there are none unless the run has written something.
+        """
+        asked = parse(RunRequest, dict(request.query_params), studio.limits)
+        return JSONResponse(await run_in_threadpool(studio.runs.report, request.path_params["index"], asked.since))
+
+    async def demo(request: Request) -> Response:
+        """Return what the pronoun demo shows, if its run is served."""
+        return JSONResponse(await run_in_threadpool(studio.demo))
+
     async def saved(request: Request) -> Response:
         """Return the template of saved pages, with script, style and policy; the client fills in the data."""
         from transduce.inspection.page import saved_template
@@ -172,11 +157,9 @@ def _routes(service: Service) -> list[Route]:
         return JSONResponse({"template": await run_in_threadpool(saved_template)})
 
     return [
-        Route(f"{BASE}/models", models),
-        Route(f"{BASE}/translate", translate, methods=["POST"]),
-        Route(f"{BASE}/passes", passes, methods=["POST"]),
-        Route(f"{BASE}/passes/{{id}}/attention/{{kind}}/{{layer:int}}", attention),
-        *(_view_route(studio, view, config) for view, config in VIEWS.items()),
+        Route(f"{BASE}/runs", runs),
+        Route(f"{BASE}/runs/{{index:int}}", run),
+        Route(f"{BASE}/demo", demo),
         Route("/studio/saved", saved),
     ]
 
@@ -219,6 +202,9 @@ API = Api(
         ),
         f"{BASE}/passes": Operation(PassRequest, example={"model": 0, "text": "Ein Hund läuft."}),
         f"{BASE}/passes/{{id}}/attention/{{kind}}/{{layer:int}}": Operation(media_type="application/octet-stream"),
+        f"{BASE}/passes/{{id}}/continue": Operation(ContinueRequest),
+        f"{BASE}/head-summary": Operation(HeadSummaryRequest, example={"model": 0}),
+        f"{BASE}/runs/{{index:int}}": Operation(RunRequest),
         **{f"{BASE}/passes/{{id}}/{view}": Operation(config, example={}) for view, config in VIEWS.items()},
     },
 )

@@ -8,15 +8,15 @@ from collections.abc import Generator
 from transduce.config import Table
 from transduce.errors import SettingsError
 from transduce.inference.text_encoder import TextEncoder, as_json
-from transduce.inspection.maps import AttentionMaps, zero_based
+from transduce.inspection.maps import AttentionMaps, float16_array, zero_based
 from transduce.serving.job import InspectJob, RecordJob, Result
 from transduce.serving.studio.inspector import (
     TOP,
     Inspector,
     check_array,
     check_length,
-    float16_json,
     kinds_of,
+    settings_of,
     steps_json,
 )
 from transduce.serving.studio.requests import AttentionRequest
@@ -27,7 +27,15 @@ class TextInspector(Inspector[TextEncoder]):
 
     def describe(self) -> Table:
         kinds = kinds_of(self._loaded.model)
-        return {"kinds": kinds, "feed_forward": {}, "views": ["attention"] if kinds else [], "search": {}}
+        masked = ["The capital of France is <mask>."] if self._loaded.head == "language" else []
+        return {
+            "kinds": kinds,
+            "feed_forward": {},
+            "views": ["attention"] if kinds else [],
+            "search": {},
+            "settings": settings_of(self._loaded.model),
+            "examples": masked,
+        }
 
     def record(self, job: RecordJob) -> Result:
         tokens = self._tokens(job)
@@ -56,7 +64,7 @@ class TextInspector(Inspector[TextEncoder]):
             raise SettingsError(f"the model has no attention maps of the kind '{asked.kind}'")
         weights_HQM = layers[zero_based("layer", asked.layer, len(layers))]
         check_array(*weights_HQM.shape)
-        return float16_json(weights_HQM)
+        return float16_array(weights_HQM)
 
     def _maps(self, encoder: TextEncoder, job: RecordJob) -> AttentionMaps:
         return encoder.attention(job.text if job.second is None else [job.text, job.second], TOP)

@@ -11,6 +11,8 @@ from transduce.errors import SettingsError
 from transduce.inference.generator import Generator as TextGenerator
 from transduce.inference.translator import Translator
 from transduce.inspection.component import all_heads
+from transduce.inspection.embeddings import input_embeddings
+from transduce.inspection.maps import float16_array
 from transduce.inspection.record import layer_attention
 from transduce.inspection.replay import ForcedDecoding
 from transduce.models.gpt import Gpt
@@ -20,7 +22,6 @@ from transduce.serving.studio.inspector import (
     Inspector,
     check_array,
     check_length,
-    float16_json,
     kinds_of,
 )
 from transduce.serving.studio.requests import (
@@ -34,6 +35,10 @@ from transduce.serving.studio.requests import (
 
 WriterT = TypeVar("WriterT", bound=Translator | TextGenerator)
 ComputeView = Callable[[WriterT, InspectJob], Table]
+
+
+SEARCHING = ("beam-tree", "continue", "intervention", "patch")
+"""Views that search again, with two models or a wide beam, and cost accordingly."""
 
 
 class TransducerInspector(Inspector[WriterT]):
@@ -67,14 +72,17 @@ class TransducerInspector(Inspector[WriterT]):
             "lens": self._lens,
             "attribution": self._attribution,
             "intervention": self._intervention,
+            "embeddings": self._embeddings,
             "head-summary": self._head_summary,
             **self._own_views(),
         }
         if job.view not in views:
             raise SettingsError(f"this model has no view '{job.view}'; its views are in the list of models")
         check_length(max(len(job.source_tokens), len(job.target_tokens)))
-        tokens = len(job.source_tokens) + len(job.target_tokens)
-        value = self._admitted(1 + tokens, lambda: views[job.view](self._model(job.recorded), job))
+        tokens = 1 + len(job.source_tokens) + len(job.target_tokens)
+        tokens += sum(map(len, job.parameters.get("texts", ()))) // 2
+        rows = 2 * int(job.recorded.search.get("beam_size", 4)) if job.view in SEARCHING else 1
+        value = self._admitted(rows * tokens, lambda: views[job.view](self._model(job.recorded), job))
         return {"value": value, "tokens": tokens}
 
     def _attention(self, loaded: WriterT, job: InspectJob) -> Table:
@@ -84,7 +92,7 @@ class TransducerInspector(Inspector[WriterT]):
         rows = columns if asked.kind == "encoder" else rows
         columns = rows if asked.kind in ("decoder", "causal") else columns
         check_array(kinds_of(loaded.model).get(asked.kind, {"heads": 1})["heads"], rows, columns)
-        return float16_json(layer_attention(loaded.model, forced, asked.kind, asked.layer))
+        return float16_array(layer_attention(loaded.model, forced, asked.kind, asked.layer))
 
     def _neuron(self, loaded: WriterT, job: InspectJob) -> Table:
         asked = NeuronRequest.model_validate(job.parameters)
@@ -106,6 +114,9 @@ class TransducerInspector(Inspector[WriterT]):
         asked = InterventionRequest.model_validate(job.parameters)
         options = self._options(loaded, job.recorded)
         return loaded.ablate(job.recorded.text, **asked.parts(), **options).to_json()
+
+    def _embeddings(self, loaded: WriterT, job: InspectJob) -> Table:
+        return input_embeddings(loaded.model, self._force(loaded, job)).to_json()
 
     def _head_summary(self, loaded: WriterT, job: InspectJob) -> Table:
         asked = HeadSummaryTexts.model_validate(job.parameters)

@@ -20,6 +20,7 @@ from transduce.serving.studio.inspector import (
     check_length,
     feed_forward_of,
     kinds_of,
+    settings_of,
     steps_json,
     with_seed,
 )
@@ -48,6 +49,8 @@ class TranslationInspector(TransducerInspector[Translator]):
             "feed_forward": feed_forward_of(model),
             "views": views,
             "search": translator.defaults.to_table(),
+            "settings": settings_of(model),
+            "examples": [],
         }
 
     def record(self, job: RecordJob) -> Result:
