@@ -17,6 +17,9 @@ from typing import Any
 
 from transduce.inspection.bundle import bundle
 
+STYLES = ("base.css", "views.css", "inside.css")
+"""Style sheets of saved pages; the studio has another for its frame."""
+
 
 def saved_page(view: str, data: dict[str, Any], title: str) -> str:
     """Return a self-contained page with one view of `page/views/catalog.js`; `data` is what the view takes."""
@@ -27,7 +30,7 @@ def saved_page(view: str, data: dict[str, Any], title: str) -> str:
 @cache
 def saved_template() -> str:
     """Return the page of any view, with `{{data}}` where the JSON of title, view, data and state goes."""
-    style, script = asset("base.css") + asset("views.css"), bundle("saved.js", asset)
+    style, script = "".join(map(asset, STYLES)), bundle("saved.js", asset)
     parts = {"policy": _policy(style, script), "style": style, "script": script}
     return re.sub(r"\{\{(policy|style|script)\}\}", lambda match: parts[match[1]], asset("saved.html"))
 
