@@ -7,6 +7,7 @@ import { arcs, byWord } from "./arcs.js";
 import { boxes, lead, note, smallMap, tryThis, wordRow } from "./lesson-parts.js";
 import { quoted } from "./lesson-words.js";
 
+const MOST_SCORES = 18; // rows of the arithmetic; of more keys, those with the largest shares
 const LONGEST = 18; // words of a sentence that is drawn with arcs; of a longer one, the part around the word
 
 // The row of one head over whole words, for the sentence of a pass.
@@ -43,7 +44,8 @@ export function arithmeticLesson(root, { pass, neuron, focus, kind }, live) {
   const terms = [0, 1, 2].filter((c) => c < width).map((c) => [c ? " + " : "", h("span", { class: "term" }, h("span", { class: "q" }, fixed(neuron.query[c], 2)), " × ", h("span", { class: "k" }, fixed(neuron.key[best][c], 2)))]);
   const isBiased = neuron.bias.some((value) => value !== 0), divisor = 1 / neuron.scale;
   const columns = ["key of", "1  q · k", neuron.scale === 1 ? "2  not scaled" : `2  ÷ ${fixed(divisor, 2)}`, ...(isBiased ? ["+ distance"] : []), "3  e to the power", "share"];
-  const rows = list.map((token, i) => [h("bdi", {}, tokenName(token)), ...(neuron.allowed[i]
+  const shown = list.length <= MOST_SCORES ? list : order.slice(0, MOST_SCORES).sort((a, b) => a - b).map((i) => list[i]), hidden = neuron.allowed.filter((one) => !one).length;
+  const rows = shown.map(({ index: i, ...token }) => [h("bdi", {}, tokenName(token)), ...(neuron.allowed[i]
     ? [fixed(sums[i], 2), fixed(sums[i] * neuron.scale, 2), ...(isBiased ? [signed(neuron.bias[i], 2)] : []), exponentials[i] < 0.0005 && exponentials[i] > 0 ? "≈ 0" : fixed(exponentials[i], 3), smallShare(neuron.weight[i])]
     : ["hidden", "−∞", ...(isBiased ? [""] : []), "0", "0\u2009%"])]);
   const mixed = neuron.value ? mixture(neuron, order, list) : null;
@@ -54,7 +56,7 @@ export function arithmeticLesson(root, { pass, neuron, focus, kind }, live) {
       h("li", {}, h("h3", {}, neuron.scale === 1 ? "This model does not scale" : "Scale"), h("p", {}, neuron.scale === 1 ? "Many models divide by the root of the width here." : `Sums of ${width} products grow with the width. Divide by √${width} = ${fixed(divisor, 2)}, so that they stay moderate: ${fixed(sums[best], 2)} ÷ ${fixed(divisor, 2)} = `, neuron.scale === 1 ? null : h("b", {}, fixed(sums[best] * neuron.scale, 2)), "."),
         isBiased ? h("p", { class: "hint" }, "This model also adds a number for the distance of the two words.") : null),
       h("li", {}, h("h3", {}, "Turn scores into shares: softmax"), h("p", {}, "Raise e (2.718…) to each score, so that everything is positive and the best stands out. Divide by the total, so that all shares add up to 100\u2009%. For ", quoted(list[best]), ": ", h("b", {}, percent(neuron.weight[best])), "."),
-        h("div", { class: "scroll" }, dataTable({ caption: `Shares of “${asker.text}”`, columns, rows })), h("p", { class: "hint" }, "Column 3 is written relative to the best score, which gives 1. That changes no share.")),
+        h("div", { class: "scroll" }, dataTable({ caption: `Shares of “${asker.text}”`, columns, rows })), h("p", { class: "hint" }, "Column 3 is written relative to the best score, which gives 1. That changes no share.", shown.length < list.length ? ` Of ${list.length} tokens, those with the largest shares.` : "", hidden ? ` ${hidden} later tokens are hidden: their score is −∞, their share 0.` : "")),
       h("li", {}, h("h3", {}, "Mix the values"), h("p", {}, "Take each word’s value times its share and add up. The result goes into ", quoted(asker), ": it now carries something of the words it asked."), mixed, mixed ? h("p", { class: "hint" }, "Blue is above zero, orange below.") : null)));
 }
 

@@ -120,7 +120,7 @@ export function predictionLesson(root, { pass }) {
   const masked = pass.steps.filter((step) => step.top?.length);
   replace(root, lead("This model writes nothing. After the last layer, every token’s vector knows its whole context. One more learned table, the **head of the model**, turns these vectors into an answer."),
     masked.length ? masked.map((step) => [h("p", {}, "At ", quoted(list[step.position] ?? list[0]), " (place ", String((step.position ?? 0) + 1), ") it expects:"), bars(candidateRows(step.top, step.top[0].token))])
-      : prediction ? dataTable({ columns: ["", ""], rows: predictionRows(prediction) }) : note("It hands over the vectors themselves: to compare texts, or to search."),
+      : prediction ? dataTable({ columns: ["", ""], rows: predictionRows(prediction) }) : note(pass.head === "language" ? "Write <mask> in place of a word, and the model says what it expects there." : "It hands over the vectors themselves: to compare texts, or to search."),
     masked.length ? note("It learned by filling gaps: some words of a text are hidden, and the model has to find them from both sides.") : null);
 }
 

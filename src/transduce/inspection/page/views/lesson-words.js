@@ -14,8 +14,9 @@ export function tokensLesson(root, { pass, tokens }) {
     h("div", { class: "token-cards" }, list.map((token, i) => h("div", { class: `token-card-small${token.starts ? "" : " joined"}` }, h("span", { class: "piece" }, tokenText(token)), tokens ? h("span", { class: "number" }, String(tokens[i])) : null))),
     cut ? note(["A word that is rare for this model is cut into pieces: ", h("b", {}, h("bdi", {}, cut.text)), " became ", list.slice(cut.from, cut.to).map((token, i) => [i ? " + " : "", quoted(token)]), ". So no word is ever unknown."])
       : note("Every word here is frequent enough to be one token. A rare word would be cut into pieces, so no word is ever unknown."),
+    list.filter((token) => !token.special).every((token) => Array.from(token.text).length === 1) && list.length > 3 ? note("The tokens of this model are single letters. Where the tour says **word**, read **letter**.") : null,
     last.special ? note(["The label ", h("span", { class: "special" }, last.text), " is a token, too: it says that the sentence is over."]) : null,
-    tokens ? tryThis("Change the sentence above, and see which words share a number.") : note("This kind of model does not tell its numbers here."));
+    tokens ? tryThis("Change the sentence above, and see which words share a number.") : note("The numbers of a text encoder’s tokens are not shown here."));
 }
 
 export function embeddingsLesson(root, { pass, embeddings }, live) {
