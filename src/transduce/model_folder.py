@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from transduce.config import Config, Table
-from transduce.errors import MissingInput, ModelFolderError, SettingsError
+from transduce.errors import MissingInput, ModelFolderError, SettingsError, brief
 from transduce.models import catalog
 from transduce.models.interface import AnyTransducer, EncoderModel, Model, VocabularySizes
 from transduce.storage.atomic import atomic_folder, read_json, write_json
@@ -43,9 +43,20 @@ from transduce.storage.layout import (
     TOKENIZER,
     WEIGHTS,
 )
-from transduce.storage.manifest import check_format, verify, write_manifest
+from transduce.storage.manifest import check_format, check_hash, verify, write_manifest
+from transduce.storage.untrusted import FLOATING, SafetensorsHeader, TensorEntry
 from transduce.text.tokenizer import AnyTokenizer, load_tokenizer
 
+HASHED_FIRST = 64 * 2**20
+"""Files up to this size are hashed before anything else; larger ones once their sizes are known to fit the config."""
+FEW_TENSORS = 1000
+"""So many tensors are read from a header, even if the model has fewer, to say which one is unexpected."""
+LARGEST_TABLES = 2**28
+"""Bytes of tables that a model computes and does not store, such as sinusoids, for weights of any size."""
+MAX_VOCABULARY = 2_000_000
+"""Largest vocabulary of a model; the largest public ones have a million tokens."""
+DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+"""Dtypes of weights, by their names in a header."""
 RENAMED_NOTES = {"opens_with": "prompt_start"}
 """Notes that the first folders of format 2 have under another name."""
 
@@ -126,21 +137,28 @@ class Description:
 def describe_model(folder: Path, hash_up_to: int | None = None) -> Description:
     """Read all but the weights of a model folder, or of the model in a run folder.
 
-    Every file is checked against the manifest, those of more than `hash_up_to` bytes by their size alone.
+    Every file is checked against the manifest, those of more than `hash_up_to` bytes by their size alone. The folder
+    may be a stranger's: sizes are compared before anything large is read or hashed.
     """
     folder = find_model(folder)
-    listed = verify(folder, MODEL_KIND, hash_up_to)["files"]
+    manifest = verify(folder, MODEL_KIND, HASHED_FIRST if hash_up_to is None else min(HASHED_FIRST, hash_up_to))
+    listed = manifest["files"]
     for name in (CONFIG, WEIGHTS, *([TOKENIZER] if TOKENIZER in listed else [SOURCE_TOKENIZER, TARGET_TOKENIZER])):
         if name not in listed:  # there may be other files, but only those of the manifest are read
             raise ModelFolderError(f"{folder / MANIFEST}: does not list {name}; copy the folder again")
     table = read_json(folder / CONFIG)
     config, sizes = _read_config(table, folder / CONFIG)
-    source, target = load_tokenizers(folder, joint=TOKENIZER in listed)
+    _check_header(folder, config, sizes)
+    source, target = load_tokenizers(folder, TOKENIZER in listed, sizes)
     if (source.size, target.size) != sizes:
         raise ModelFolderError(
             f"{folder}: the model vocabularies have {sizes.source:,} and {sizes.target:,} tokens but the tokenizers "
             f"{source.size:,} and {target.size:,}; copy all files from the same folder"
         )
+    for name in listed:
+        size = (folder / name).stat().st_size
+        if size > HASHED_FIRST and (hash_up_to is None or size <= hash_up_to):
+            check_hash(folder, name, manifest)
     return Description(folder, config, sizes, source, target, _read_notes(table.get("notes")))
 
 
@@ -154,14 +172,36 @@ def load_model(folder: Path) -> ModelFolder:
     found = describe_model(folder)
     folder, config, sizes = found.place, found.config, found.sizes
     weights = load_weights(folder / WEIGHTS)
-    try:
-        with torch.device("meta"):  # compare shapes before settings of a damaged folder can exhaust memory
-            _check_weights(weights_of(catalog.build(config, sizes)), weights, folder / WEIGHTS)
-        model = catalog.build(config, sizes)
-    except SettingsError as error:
-        raise ModelFolderError(f"{folder / CONFIG}: {error}") from None
+    model = catalog.build(config, sizes)  # `describe_model` has compared it with the header of the weights
     put_weights(model, weights, folder / WEIGHTS)
     return ModelFolder(model.eval(), config, found.source_tokenizer, found.target_tokenizer, found.notes)
+
+
+def _check_header(folder: Path, config: Config, sizes: VocabularySizes) -> None:
+    """Compare the settings with the header of the weights, before either can exhaust memory or time.
+
+    Nothing is allocated: the model is built on torch's meta device, and the weights stay on the disk.
+    """
+    header = SafetensorsHeader(folder / WEIGHTS)
+    for name in ("num_layers", "decoder_layers"):
+        layers = getattr(config, name, None) or 0
+        if layers > header.most_tensors and not catalog.name_of(config).startswith("universal"):
+            raise ModelFolderError(
+                f"{folder / CONFIG}: {name} = {layers:,}, but {WEIGHTS} has fewer tensors; "
+                f"copy {CONFIG} and {WEIGHTS} together"
+            )
+    try:
+        with torch.device("meta"):
+            model = catalog.build(config, sizes)
+    except SettingsError as error:
+        raise ModelFolderError(f"{folder / CONFIG}: {error}") from None
+    mine = weights_of(model)
+    _check_tensors(mine, header.tensors(max(len(mine), FEW_TENSORS)), folder / WEIGHTS)
+    tables = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
+    if tables > max(LARGEST_TABLES, 4 * header.data_bytes):
+        raise ModelFolderError(
+            f"{folder / CONFIG}: its settings need tables of {tables:,} bytes; copy the folder again"
+        )
 
 
 def find_model(folder: Path) -> Path:
@@ -200,7 +240,11 @@ def weights_of(model: Model) -> dict[str, Tensor]:
 def put_weights(model: Model, weights: dict[str, Tensor], where: Path) -> None:
     """Copy weights into a model after checking their names, shapes and values."""
     mine = weights_of(model)
-    _check_weights(mine, weights, where)
+    entries = {
+        name: TensorEntry(DTYPES.get(weight.dtype, str(weight.dtype)), tuple(weight.shape), 0)
+        for name, weight in weights.items()
+    }
+    _check_tensors(mine, entries, where)
     for name, weight in weights.items():
         if not bool(weight.isfinite().all()):
             raise ModelFolderError(
@@ -212,21 +256,21 @@ def put_weights(model: Model, weights: dict[str, Tensor], where: Path) -> None:
             mine[name].copy_(weight)
 
 
-def _check_weights(mine: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: Path) -> None:
-    """Reject weights whose names, shapes or types differ from the model's."""
-    if missing := sorted(mine.keys() - weights.keys()):
+def _check_tensors(mine: Mapping[str, Tensor], found: Mapping[str, TensorEntry], where: Path) -> None:
+    """Reject weights whose names, shapes or dtypes differ from the model's."""
+    if missing := sorted(mine.keys() - found.keys()):
         raise ModelFolderError(
             f"{where}: the weight '{missing[0]}' is missing ({len(missing)} in all); copy the folder again"
         )
-    if foreign := sorted(weights.keys() - mine.keys()):
+    if foreign := sorted(found.keys() - mine.keys()):
         raise ModelFolderError(
             f"{where}: unexpected weight '{foreign[0]}' ({len(foreign)} in all); copy the folder again"
         )
-    for name, weight in weights.items():
-        if weight.shape != mine[name].shape or not weight.is_floating_point():
+    for name, entry in found.items():
+        if entry.shape != tuple(mine[name].shape) or not entry.is_floating:
             raise ModelFolderError(
-                f"{where}: the weight '{name}' has shape {tuple(weight.shape)} of {weight.dtype}, "
-                f"the model's has {tuple(mine[name].shape)} of {mine[name].dtype}; copy {CONFIG} and {WEIGHTS} together"
+                f"{where}: the weight '{name}' has shape {entry.shape} of {entry.dtype}, the model's has "
+                f"{tuple(mine[name].shape)} of {', '.join(FLOATING)}; copy {CONFIG} and {WEIGHTS} together"
             )
 
 
@@ -242,7 +286,10 @@ def save_weights(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read tensors by name."""
+    """Read tensors by name, from a regular file with floating-point numbers alone."""
+    for name, entry in SafetensorsHeader(path).tensors().items():
+        if not entry.is_floating:
+            raise ModelFolderError(f"{path}: the weight {brief(name)} has dtype {entry.dtype}; copy the file again")
     try:
         weights: dict[str, Tensor] = load_file(path)
     except OSError as error:
@@ -268,11 +315,14 @@ def save_tokenizers(folder: Path, source: AnyTokenizer, target: AnyTokenizer) ->
         target.save(folder / TARGET_TOKENIZER)
 
 
-def load_tokenizers(folder: Path, joint: bool) -> tuple[AnyTokenizer, AnyTokenizer]:
-    """Load what `save_tokenizers` wrote."""
+def load_tokenizers(
+    folder: Path, joint: bool, sizes: VocabularySizes | None = None
+) -> tuple[AnyTokenizer, AnyTokenizer]:
+    """Load what `save_tokenizers` wrote; `sizes` are those of the model, which bound the sizes of the files."""
+    source, target = (None, None) if sizes is None else sizes
     if joint:
-        return load_tokenizer(folder / TOKENIZER).sides()
-    return load_tokenizer(folder / SOURCE_TOKENIZER), load_tokenizer(folder / TARGET_TOKENIZER)
+        return load_tokenizer(folder / TOKENIZER, target).sides()
+    return load_tokenizer(folder / SOURCE_TOKENIZER, source), load_tokenizer(folder / TARGET_TOKENIZER, target)
 
 
 def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:
@@ -286,7 +336,7 @@ def _read_config(table: Table, where: Path) -> tuple[Config, VocabularySizes]:
         raise ModelFolderError(f"{where}: has no vocabulary sizes or settings; copy the folder again") from None
     except SettingsError as error:
         raise ModelFolderError(f"{where}: {str(error).removeprefix(f'{where}: ')}") from None
-    if not all(0 < size <= 10_000_000 for size in sizes):
+    if not all(0 < size <= MAX_VOCABULARY for size in sizes):
         raise ModelFolderError(
             f"{where}: vocabularies of {sizes.source:,} and {sizes.target:,} tokens are invalid; copy the folder again"
         )

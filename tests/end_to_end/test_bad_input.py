@@ -129,7 +129,7 @@ MODELS = {
     "a manifest of files elsewhere": Case(
         TRANSLATE,
         65,
-        "missing",
+        "not a file of the folder",
         listed({"../a.txt": {"size": 10, "sha256": "0"}}),
     ),
     "a manifest without end": Case(TRANSLATE, 65, "JSON", manifest("[" * 100_000)),
@@ -138,7 +138,7 @@ MODELS = {
     "a model 1,000,000,000 wide": Case(TRANSLATE, 65, "1000000000", config(settings={"model_dim": 10**9})),
     "a model of a million layers": Case(TRANSLATE, 65, "1000000", config(settings={"num_layers": 10**6})),
     "a model wider than its weights": Case(TRANSLATE, 65, "shape (", config(settings={"model_dim": 65536})),
-    "a model deeper than its weights": Case(TRANSLATE, 65, "missing", config(settings={"num_layers": 70})),
+    "a model deeper than its weights": Case(TRANSLATE, 65, "num_layers = 70", config(settings={"num_layers": 70})),
     "a setting of a later version": Case(TRANSLATE, 65, "'gate'", config(settings={"gate": 1})),
     "settings that are a list": Case(TRANSLATE, 65, "table", config(settings=[1, 2])),
     "a vocabulary of 10^12": Case(TRANSLATE, 65, "1,000,000,000,0", config(vocabulary={"source": 10**12, "target": 1})),
@@ -159,9 +159,7 @@ MODELS = {
         TRANSLATE, 65, "finite", weights(lambda w: {n: t * torch.nan for n, t in w.items()})
     ),
     "weights that overflow": Case(TRANSLATE, 1, "finite", weights(lambda w: {n: t * 1e30 for n, t in w.items()})),
-    "weights that are whole numbers": Case(
-        TRANSLATE, 65, "torch.int32", weights(lambda w: {n: t.int() for n, t in w.items()})
-    ),
+    "weights that are whole numbers": Case(TRANSLATE, 65, "I32", weights(lambda w: {n: t.int() for n, t in w.items()})),
     "a weight too few": Case(TRANSLATE, 65, "missing", weights(lambda w: dict(list(w.items())[1:]))),
     "a weight too many": Case(TRANSLATE, 65, "'x'", weights(lambda w: {**w, "x": torch.zeros(3)})),
 }

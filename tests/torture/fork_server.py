@@ -159,6 +159,8 @@ def _warm_up() -> None:
     import torch
 
     torch.set_num_threads(1)
+    import gguf.quants  # noqa: F401
+
     from tests.torture import moments, saves  # noqa: F401
     from tests.unit.cli.example import RECIPE
     from transduce.cli.main import run
@@ -168,7 +170,10 @@ def _warm_up() -> None:
         path.write_text(RECIPE)
         stderr, sys.stderr = sys.stderr, nowhere
         changes = ["--set", "training.updates=2", "--set", "training.validate_every=1"]
-        code = run(["train", "--recipe", str(path), *changes, "--output", str(path.parent / "run")])
+        folder = str(path.parent / "run")
+        code = run(["train", "--recipe", str(path), *changes, "--output", folder])
+        code += run(["translate", folder, str(path), "--output", f"{folder}/out", "--engine", "torch"])
+        code += run(["import", folder, "--output", f"{folder}/imported"]) - 65
         sys.stderr = stderr
     assert code == 0
     assert len(os.listdir("/proc/self/task")) == 1, "a fork copies no threads, so there must be none"  # noqa: PTH208
@@ -195,11 +200,19 @@ def _live(request: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (plan["largest_file"], resource.RLIM_INFINITY))
     if "user" in plan:
         os.setuid(plan["user"])
-    end = os._exit
+    end, began, worked, held = os._exit, time.monotonic(), time.process_time(), _memory("VmRSS")
+    if "limits" in plan:  # neither is the program's own: whoever exceeds them is killed, or fails to allocate
+        signal.alarm(plan["limits"]["seconds"])
+        most = _memory("VmData") + plan["limits"]["bytes"]
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
     def counted(code: int) -> None:
         if "count" in plan:
             Path(plan["count"]).write_text(str(disk.count))
+        if "measure" in plan:
+            used = {"seconds": time.monotonic() - began, "processor": time.process_time() - worked}
+            used["megabytes"] = (_memory("VmHWM") - held) / 2**20
+            Path(plan["measure"]).write_text(json.dumps(used))
         end(code)
 
     os._exit = counted  # type: ignore[assignment]
@@ -209,6 +222,12 @@ def _live(request: dict[str, Any]) -> None:
         os._exit(0)
     sys.argv = ["transduce", *request["arguments"]]
     entry()
+
+
+def _memory(name: str) -> int:
+    """One of this process's sizes, in bytes: VmRSS now, VmHWM at most since it was forked, VmData allocated."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
 if __name__ == "__main__":

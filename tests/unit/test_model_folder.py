@@ -134,7 +134,7 @@ def changed_config(folder: Path, change: Callable[[dict[str, object]], object]) 
         (lambda table: table["settings"].update(ffn_dim=11), "has shape"),
         (lambda table: table["settings"].update(num_layers=2), "is missing"),
         (lambda table: table["settings"].update(heads=2), "unknown setting 'heads'"),
-        (lambda table: table["vocabulary"].update(source=10), "but the tokenizers"),
+        (lambda table: table["vocabulary"].update(source=10), "has shape"),
         (lambda table: table.pop("vocabulary"), "vocabulary sizes"),
         (lambda table: table.update(vocabulary={"source": -3, "target": 11}), "config.json"),
         (lambda table: table.update(settings=None), "config.json"),

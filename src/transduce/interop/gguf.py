@@ -1,11 +1,14 @@
 """GGUF files (llama.cpp's format) of the Llama architecture: config, weights and tokenizer in one file.
 
-Read with the `gguf` package (extra `gguf`). Quantized weights are dequantized to float32. llama.cpp permutes the rows
-of queries and keys; the permutation is undone.
+The header is parsed by `gguf_header`; quantized weights are dequantized to float32 by the `gguf` package (extra
+`gguf`). llama.cpp permutes the rows of queries and keys; the permutation is undone.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,9 @@ from torch import Tensor
 
 from transduce.config import Table
 from transduce.errors import MissingInput, ModelFolderError, SettingsError, brief, one_line
+from transduce.interop.gguf_header import GgufHeader, GgufTensor
+from transduce.interop.huggingface.architecture import Settings
+from transduce.storage.untrusted import open_regular
 
 SETTINGS = {
     "hidden_size": "embedding_length",
@@ -64,22 +70,23 @@ class GgufFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
+        if not os.path.lexists(self.path):
             raise MissingInput(f"{self.path}: no such file; give a .gguf file")
         self._gguf = _library()
         try:
-            self._reader = self._gguf.GGUFReader(self.path)
-            self._fields = {name: field.contents() for name, field in self._reader.fields.items()}
-        except Exception as error:  # the package may raise anything on an untrusted file
+            header = GgufHeader(Path(os.path.realpath(self.path)), self.path)
+        except (ValueError, struct.error) as error:
             raise ModelFolderError(
                 f"{self.path}: is not a complete GGUF file ({one_line(error)}); download it again"
             ) from None
+        self._fields = header.fields
         if self._fields.get("general.architecture") != "llama":
             raise ModelFolderError(
                 f"{self.path}: general.architecture = {brief(self._fields.get('general.architecture'))} is not "
                 "supported; only llama is"
             )
-        self._tensors = {_huggingface_name(tensor.name): tensor for tensor in self._reader.tensors}
+        self._tensors = {_huggingface_name(name): tensor for name, tensor in header.tensors.items()}
+        self._ends = {name: self._check_end(name, tensor, header.size) for name, tensor in self._tensors.items()}
 
     @property
     def table(self) -> Table:
@@ -94,10 +101,35 @@ class GgufFile:
     def names(self) -> frozenset[str]:
         return frozenset(self._tensors)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._tensors[name].shape
+
+    def _check_end(self, name: str, tensor: GgufTensor, size: int) -> int:
+        """Return where the values of a tensor end, if that is within the file."""
+        try:
+            values, width = self._gguf.GGML_QUANT_SIZES[self._gguf.GGMLQuantizationType(tensor.kind)]
+        except (KeyError, ValueError):
+            raise ModelFolderError(
+                f"{self.path}: the weight {brief(name)} has type {tensor.kind}, which is not supported"
+            ) from None
+        row = tensor.shape[-1] if tensor.shape else 1
+        end = int(tensor.begin + math.prod(tensor.shape) // values * width)
+        if row % values or end > size:
+            raise ModelFolderError(
+                f"{self.path}: is not a complete GGUF file (the weight {brief(name)} has shape {tensor.shape}, which "
+                "the file does not hold); download it again"
+            )
+        return end
+
     def load(self, name: str) -> Tensor:
         tensor = self._tensors[name]
         try:
-            values = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+            kind = self._gguf.GGMLQuantizationType(tensor.kind)
+            with open_regular(Path(os.path.realpath(self.path))) as file:
+                file.seek(tensor.begin)
+                content = np.frombuffer(file.read(self._ends[name] - tensor.begin), dtype=np.uint8)
+            rows = content.reshape(*tensor.shape[:-1], -1)
+            values = self._gguf.quants.dequantize(rows, kind).astype(np.float32).reshape(tensor.shape)
         except Exception as error:
             raise ModelFolderError(
                 f"{self.path}: the weight '{name}' cannot be dequantized ({one_line(error)})"
@@ -106,10 +138,11 @@ class GgufFile:
         part = next((part for part in ("q_proj", "k_proj") if part in name.split(".")), None)
         if part is None:
             return weight
-        heads = self.table["num_attention_heads"]
+        settings = Settings(self.table, str(self.path))
+        heads = settings.integer("num_attention_heads")
         if part == "k_proj":
-            heads = self.table.get("num_key_value_heads", heads)
-        if weight.dim() == 0 or len(weight) % (2 * heads):
+            heads = settings.integer("num_key_value_heads", heads)
+        if weight.dim() == 0 or heads < 1 or len(weight) % (2 * heads):
             raise ModelFolderError(
                 f"{self.path}: the weight '{name}' has shape {tuple(weight.shape)}, which does not fit {heads} heads; "
                 "download the file again"

@@ -18,8 +18,9 @@ from transduce.interop.huggingface.architecture import (
     Settings,
     WeightMapping,
     Weights,
+    check_sizes,
     load_mapped,
-    matrix,
+    rows_and_columns,
     source_names,
 )
 from transduce.interop.huggingface.bert import BERT
@@ -169,6 +170,7 @@ def _architecture(settings: Settings) -> Architecture:
 
 def _read_config(source: SourceModel) -> tuple[Config, VocabularySizes, list[WeightMapping]]:
     """Return config, vocabulary sizes and weight map, without allocating a model."""
+    check_sizes(source.settings.table, source.weights, str(source.path))
     try:
         config = source.architecture.read(source.settings, source.weights)
     except SettingsError as error:
@@ -181,7 +183,7 @@ def _read_config(source: SourceModel) -> tuple[Config, VocabularySizes, list[Wei
         there = next((name for name in source_names(mapping) if name in source.weights.names), None)
         if there is None:
             raise ModelFolderError(f"{source.path}: missing weight '{next(iter(source_names(mapping)))}'")
-        sizes.append(len(matrix(source.weights, there, str(source.path))))
+        sizes.append(rows_and_columns(source.weights, there, str(source.path))[0])
     return config, VocabularySizes(*sizes), weight_map
 
 

@@ -26,7 +26,13 @@ import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers
 
 from transduce.errors import ModelFolderError, brief, suggestion
-from transduce.interop.huggingface.architecture import Architecture, Settings, WeightMapping, Weights, matrix
+from transduce.interop.huggingface.architecture import (
+    Architecture,
+    Settings,
+    WeightMapping,
+    Weights,
+    rows_and_columns,
+)
 from transduce.interop.huggingface.folder import HuggingFaceFolder
 from transduce.interop.huggingface.generation import GENERATION_SETTINGS
 from transduce.models.interface import VocabularySizes
@@ -139,9 +145,9 @@ def _read(settings: Settings, weights: Weights, names: WeightNames) -> Transform
     encoder, decoder = (_layers(weights, f"{names.prefix}{side}.layers.", where) for side in ("encoder", "decoder"))
     return TransformerConfig.from_table(
         {
-            "model_dim": matrix(weights, names.source_embedding, where).shape[1],
+            "model_dim": rows_and_columns(weights, names.source_embedding, where)[1],
             "num_heads": settings.integer("nhead"),
-            "ffn_dim": len(matrix(weights, wide, where)),
+            "ffn_dim": rows_and_columns(weights, wide, where)[0],
             "num_layers": encoder,
             "decoder_layers": None if decoder == encoder else decoder,
             "norm": "pre" if settings.flag("norm_first", default=False) else "post",
@@ -150,7 +156,7 @@ def _read(settings: Settings, weights: Weights, names: WeightNames) -> Transform
             "activation": settings.activation("activation", "relu"),
             "attention_bias": f"{names.prefix}encoder.layers.0.self_attn.in_proj_bias" in weights.names,
             "positions": "sinusoidal" if names.positions is None else "learned",
-            "max_positions": 1024 if names.positions is None else len(matrix(weights, names.positions, where)),
+            "max_positions": 1024 if names.positions is None else rows_and_columns(weights, names.positions, where)[0],
             "scale_embeddings": settings.flag("scale_embedding", default=True),
             "output_bias": f"{names.output}.bias" in weights.names,
             "tied_embeddings": "none",

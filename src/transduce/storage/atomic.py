@@ -15,6 +15,7 @@ from pathlib import Path
 from transduce.config import Table
 from transduce.errors import CannotCreate, ModelFolderError, TransduceError
 from transduce.storage.filesystem import create_parents, locked_file, remove, storage_errors, sync
+from transduce.storage.untrusted import MAX_JSON_BYTES, parse_json, read_regular
 
 WRITING, REPLACED = ".writing", ".replaced"
 """Suffixes of the hidden names of what is being written, and of a folder that is being replaced."""
@@ -116,16 +117,11 @@ REMEDY = "copy the folder again"
 
 
 def read_json(path: Path, error_type: type[TransduceError] = ModelFolderError, remedy: str = REMEDY) -> Table:
-    """Read a JSON object; a file that is none raises `error_type`, with `remedy` as the advice."""
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise error_type(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
-    except (ValueError, RecursionError):
-        raise error_type(f"{path}: is not valid JSON; {remedy}") from None
-    if not isinstance(table, dict):
-        raise error_type(f"{path}: is not a JSON object; {remedy}")
-    return table
+    """Read a JSON object; a file that is none raises `error_type`, with `remedy` as the advice.
+
+    Only regular files of at most `MAX_JSON_BYTES` are read.
+    """
+    return parse_json(read_regular(path, MAX_JSON_BYTES, error_type, remedy), path, error_type, remedy)
 
 
 def write_json(path: Path, table: Table) -> None:

@@ -7,17 +7,20 @@ of the rest of it, detects a flipped bit in the manifest.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+import os
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from transduce.config import Table
-from transduce.errors import ModelFolderError, TransduceError
+from transduce.errors import ModelFolderError, TransduceError, brief
 from transduce.storage.atomic import REMEDY, json_bytes, read_json, write_json
 from transduce.storage.filesystem import sync
 from transduce.storage.layout import CHECKPOINT_KIND, CORPUS_KIND, DATA, FORMAT, MANIFEST
 
 DIGEST = "sha256"
 """The manifest's last entry: the SHA-256 of the rest of it."""
+MAX_FILES = 1000
+"""Most files that a manifest may list; a model has four to six, a prepared corpus a dozen."""
 OUTDATED = {CORPUS_KIND: "prepare the corpus again", CHECKPOINT_KIND: "start a new run"}
 """What to do with a folder of an older format, by kind."""
 
@@ -57,24 +60,46 @@ def verify(
     Files of more than `hash_up_to` bytes are checked by their size alone. A fault raises `error_type`, with `remedy`
     as the advice. `any_format` leaves `check_format` to the caller.
     """
-    if not (folder / MANIFEST).is_file():
+    if not os.path.lexists(folder / MANIFEST):
         raise error_type(f"{folder}: is not a {kind} (no {MANIFEST}); {remedy}")
     manifest = _read_manifest(folder, kind, error_type, remedy)
     if not any_format:
         check_format(folder, manifest, error_type)
     files = manifest.get("files")
-    if not isinstance(files, dict):
-        raise error_type(f"{folder / MANIFEST}: lists no files; {remedy}")
+    if not isinstance(files, dict) or len(files) > MAX_FILES:
+        raise error_type(f"{folder / MANIFEST}: lists no files, or more than {MAX_FILES:,}; {remedy}")
     for name, record in files.items():
-        path = folder / name
-        if Path(name).is_absolute() or ".." in Path(name).parts or path.is_symlink() or not path.is_file():
-            raise error_type(f"{path}: is missing or not a plain file; {remedy}")
-        size, expected = path.stat().st_size, record if isinstance(record, dict) else {}
+        _check_path(folder, name, error_type, remedy)
+        size, expected = (folder / name).stat().st_size, record if isinstance(record, dict) else {}
         if size != expected.get("size"):
-            raise error_type(f"{path}: has {size} bytes instead of {expected.get('size')}; {remedy}")
-        if (hash_up_to is None or size <= hash_up_to) and _hash(path, error_type) != expected.get("sha256"):
-            raise error_type(f"{path}: is damaged (its SHA-256 differs from the manifest's); {remedy}")
+            raise error_type(f"{folder / name}: has {size} bytes instead of {brief(expected.get('size'))}; {remedy}")
+    for name in files:  # all sizes before the first hash
+        size = (folder / name).stat().st_size
+        if hash_up_to is None or size <= hash_up_to:
+            check_hash(folder, name, manifest, error_type, remedy)
     return manifest
+
+
+def _check_path(folder: Path, name: str, error_type: type[TransduceError], remedy: str) -> None:
+    """Raise unless a manifest's entry names a regular file of the folder, in the one spelling that it has."""
+    path, parts = folder / name, PurePosixPath(name).parts
+    if PurePosixPath(name).as_posix() != name or PureWindowsPath(name).anchor or not parts or ".." in parts:
+        raise error_type(f"{folder / MANIFEST}: lists {brief(name)}, which is not a file of the folder; {remedy}")
+    if any((folder / Path(*parts[:count])).is_symlink() for count in range(1, len(parts) + 1)) or not path.is_file():
+        raise error_type(f"{path}: is missing or not a plain file; {remedy}")
+
+
+def check_hash(
+    folder: Path,
+    name: str,
+    manifest: Table,
+    error_type: type[TransduceError] = ModelFolderError,
+    remedy: str = REMEDY,
+) -> None:
+    """Raise unless a file has the SHA-256 that the manifest lists."""
+    record = manifest["files"][name]
+    if _hash(folder / name, error_type) != (record.get("sha256") if isinstance(record, dict) else None):
+        raise error_type(f"{folder / name}: is damaged (its SHA-256 differs from the manifest's); {remedy}")
 
 
 def _read_manifest(folder: Path, kind: str, error_type: type[TransduceError], remedy: str) -> Table:

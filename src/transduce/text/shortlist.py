@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from safetensors.numpy import save
 
 from transduce.errors import MissingInput, ModelFolderError
 from transduce.storage.atomic import atomic_file
+from transduce.storage.untrusted import SafetensorsHeader
 from transduce.text.tokenizer import AnyTokenizer
 
 Integers = NDArray[np.int64]
@@ -27,6 +29,7 @@ Integers = NDArray[np.int64]
 KIND = "transduce shortlist"
 FORMAT = 1
 """Version of the file; higher ones are rejected."""
+ARRAYS = ("tokens", "offsets", "always")
 REMEDY = "create it again with `transduce shortlist`"
 
 
@@ -80,8 +83,17 @@ def fingerprint(source: AnyTokenizer, target: AnyTokenizer) -> dict[str, str]:
 
 
 def _read(path: Path) -> tuple[dict[str, Integers], dict[str, Any]]:
+    if not path.exists() or path.is_dir():
+        raise MissingInput(f"{path}: cannot be read (no such file); check the path")
+    real = Path(os.path.realpath(path))
     try:
-        with safe_open(path, framework="numpy") as file:
+        header = SafetensorsHeader(real, path).tensors(64)  # with the braces of the metadata
+    except ModelFolderError:
+        raise ModelFolderError(f"{path}: is not a shortlist, or is damaged; {REMEDY}") from None
+    if any(entry.dtype.startswith(("F8", "BF")) for entry in header.values()):  # numpy has no such dtypes
+        raise ModelFolderError(f"{path}: is not a shortlist, or is damaged; {REMEDY}")
+    try:
+        with safe_open(real, framework="numpy") as file:
             note = json.loads((file.metadata() or {}).get("shortlist", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except OSError as error:
@@ -101,11 +113,11 @@ def _digest(arrays: dict[str, Integers], note: dict[str, Any]) -> str:
 
 def _fits(arrays: dict[str, Integers], sources: int, targets: int) -> bool:
     """Whether arrays are valid lists for vocabularies of these sizes."""
-    if arrays.keys() != {"tokens", "offsets", "always"}:
+    if arrays.keys() != set(ARRAYS):
         return False
     if any(array.dtype != np.int64 or array.ndim != 1 for array in arrays.values()):
         return False
-    tokens, offsets, always = (arrays[name] for name in ("tokens", "offsets", "always"))
+    tokens, offsets, always = (arrays[name] for name in ARRAYS)
     in_order = len(offsets) == sources + 1 and offsets[0] == 0 and offsets[-1] == len(tokens)
     every = np.concatenate([tokens, always])
     return bool(in_order and np.all(np.diff(offsets) >= 0) and np.all((every >= 0) & (every < targets)))

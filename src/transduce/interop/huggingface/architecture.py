@@ -24,6 +24,9 @@ class Weights(Protocol):
     def names(self) -> frozenset[str]:
         """Names of all tensors."""
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one tensor without loading it."""
+
     def load(self, name: str) -> Tensor:
         """Load one tensor."""
 
@@ -37,6 +40,9 @@ class InMemoryWeights:
     @property
     def names(self) -> frozenset[str]:
         return frozenset(self._tensors)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._tensors[name].shape)
 
     def load(self, name: str) -> Tensor:
         return self._tensors[name]
@@ -89,12 +95,12 @@ def export_mapped(weight_map: Sequence[WeightMapping], weights: Mapping[str, Ten
     return written
 
 
-def matrix(weights: Weights, name: str, where: str) -> Tensor:
-    """Load a matrix whose shape determines a size of the model."""
-    weight = weights.load(name)
-    if weight.dim() != 2:
-        raise ModelFolderError(f"{where}: the weight '{name}' has shape {tuple(weight.shape)} and should be a matrix")
-    return weight
+def rows_and_columns(weights: Weights, name: str, where: str) -> tuple[int, int]:
+    """Return the shape of a matrix that determines a size of the model."""
+    shape = weights.shape(name)
+    if len(shape) != 2:
+        raise ModelFolderError(f"{where}: the weight '{name}' has shape {shape} and should be a matrix")
+    return shape[0], shape[1]
 
 
 def _stacked(mapping: WeightMapping, weights: Weights, where: str) -> Tensor:
@@ -171,6 +177,25 @@ class Architecture:
     """Patterns of tensor names in their files that hold nothing learned."""
     added: Callable[[Any, Mapping[str, Tensor]], dict[str, Tensor]] = lambda config, weights: {}
     """Further tensors to export: those that they have and we do not."""
+
+
+LEAST_LIMIT = 300_000
+"""The least largest size that a config implies: it may leave out its defaults, such as the vocabulary size."""
+
+
+def check_sizes(table: Table, weights: Weights, where: str) -> None:
+    """Reject tensors with more rows or columns than the config can mean, before any of them is loaded.
+
+    The largest axes are a vocabulary, positions, and up to four widths in one matrix.
+    """
+    numbers = [value for value in table.values() if type(value) is int]
+    largest = 4 * max([LEAST_LIMIT, *(number for number in numbers if number <= 2_000_000)])
+    for name in weights.names:
+        if max(weights.shape(name), default=0) > largest:
+            raise ModelFolderError(
+                f"{where}: the weight {brief(name)} has shape {weights.shape(name)}, which the config does not imply; "
+                "take config.json and the weights from one checkpoint"
+            )
 
 
 class Settings:

@@ -14,28 +14,28 @@ the folder itself (an index names its shards), so each one is checked before it 
 from __future__ import annotations
 
 import functools
-import json
-import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, TypeGuard
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from transduce.config import Table
 from transduce.errors import MissingInput, ModelFolderError, brief, one_line
+from transduce.storage.untrusted import (
+    FLOATING,
+    MAX_JSON_BYTES,
+    MAX_JSON_VALUES,
+    SafetensorsHeader,
+    parse_json,
+    read_regular,
+)
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 
-MAX_JSON_BYTES = 16 * 2**20
-"""Largest config or index that is read; the largest known index has a tenth of it."""
-
-_SAFELY = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY"))
-"""Flags to open a file that may have become a pipe or a link; not every system has all of them."""
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 CONVERSION = (
@@ -92,28 +92,12 @@ class HuggingFaceFolder:
         shown, real = self.path / name, self.find(name)
         if real is None:
             raise ModelFolderError(f"{shown}: is missing; download the whole folder again")
-        try:  # without blocking: the file may have been replaced by a pipe
-            descriptor = os.open(real, os.O_RDONLY | _SAFELY)
-            with os.fdopen(descriptor, "rb") as file:
-                _check_regular_file(os.fstat(descriptor).st_mode, shown)
-                content = file.read(limit + 1)
-        except OSError as error:
-            raise ModelFolderError(f"{shown}: cannot be read ({error.strerror}); download the file again") from None
-        if len(content) > limit:
-            raise ModelFolderError(f"{shown}: is larger than {limit:,} bytes, the maximum for this file")
-        return content
+        return read_regular(real, limit, remedy=REMEDY, shown=shown)
 
     def table(self, name: str, limit: int = MAX_JSON_BYTES) -> Table:
         """Return the JSON object in a file; duplicate keys are an error, because parsers differ about them."""
-        try:
-            table = json.loads(self.read(name, limit), object_pairs_hook=_unique_keys)
-        except _DuplicateKey as error:
-            raise ModelFolderError(f"{self.path / name}: has the key {error} twice; download the file again") from None
-        except (ValueError, RecursionError):
-            raise ModelFolderError(f"{self.path / name}: is not valid JSON; download the file again") from None
-        if not isinstance(table, dict):
-            raise ModelFolderError(f"{self.path / name}: is not a JSON object; download the file again")
-        return table
+        values = max(MAX_JSON_VALUES, limit // 32)  # a piece of a vocabulary takes more than 32 bytes
+        return parse_json(self.read(name, limit), self.path / name, remedy=REMEDY, most_values=values)
 
     @functools.cached_property
     def weights(self) -> SafetensorsWeights:
@@ -125,7 +109,10 @@ class HuggingFaceFolder:
         listed = self.table(INDEX).get("weight_map")
         if not isinstance(listed, dict) or not listed:
             raise ModelFolderError(f"{self.path / INDEX}: lists no weights; download the file again")
-        shards = {name: self._shard(name) for name in dict.fromkeys(map(_as_text, listed.values()))}
+        names = dict.fromkeys(map(_as_text, listed.values()))
+        if len(names) > MAX_SHARDS:
+            raise ModelFolderError(f"{self.path / INDEX}: names more than {MAX_SHARDS:,} shards; {REMEDY}")
+        shards = {name: self._shard(name) for name in names}
         weights = SafetensorsWeights({self.path / name: real for name, real in shards.items()})
         for tensor, name in listed.items():
             if weights.file_of(tensor) != self.path / name:
@@ -139,6 +126,7 @@ class HuggingFaceFolder:
         """Return the resolved path of a shard that the index names."""
         parts = (*PurePosixPath(name).parts, *PureWindowsPath(name).parts)
         odd = PurePosixPath(name).is_absolute() or PureWindowsPath(name).anchor or ".." in parts or "\0" in name
+        odd = odd or PurePosixPath(name).as_posix() != name
         if odd or not name.endswith(".safetensors"):
             raise ModelFolderError(
                 f"{self.path / INDEX}: names the shard {brief(name)}, which is not a safetensors file of this folder"
@@ -171,42 +159,15 @@ def _check_regular_file(mode: int, shown: Path) -> None:
         raise ModelFolderError(f"{shown}: is not a regular file; replace it by the file itself")
 
 
-class _DuplicateKey(Exception):
-    """A key occurs twice in one JSON object."""
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> Table:
-    table: Table = {}
-    for name, value in pairs:
-        if name in table:
-            raise _DuplicateKey(brief(name))
-        table[name] = value
-    return table
-
-
 def _as_text(value: object) -> str:
     return value if isinstance(value, str) else brief(value)
 
 
 # Weights in untrusted safetensors files: names and shapes at once, each tensor's values on demand.
-#
-# A file has 8 bytes with the length of its header, the header (JSON: dtype, shape and offsets of each tensor), and
-# the data. The header is checked here before the library sees the file: it could name a tensor twice, be as long as
-# memory, or declare shapes that do not fit into memory.
 
-FLOATING = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-"""Dtypes that weights are loaded from, and their sizes in bytes."""
-OTHERS = {"I64": 8, "U64": 8, "I32": 4, "U32": 4, "I16": 2, "U16": 2, "I8": 1, "U8": 1, "BOOL": 1, "C64": 8} | {
-    f"F8_{name}": 1 for name in ("E4M3", "E5M2", "E8M0", "E4M3FNUZ", "E5M2FNUZ")
-}
-"""Dtypes that a file may also hold (a table of positions, say), but that are never loaded."""
-
-MAX_HEADER_BYTES = 16 * 2**20
-MAX_TENSORS = 100_000
-"""Per file; models have hundreds, mixtures of experts some ten thousands."""
-MAX_AXES = 8
-"""Axes of one tensor; bounds the arithmetic on a malicious shape."""
-
+MAX_TENSORS = 20_000
+"""Per file; the supported architectures have up to two thousand."""
+MAX_SHARDS = 1000
 REMEDY = "download the file again"
 
 
@@ -226,10 +187,10 @@ class SafetensorsWeights:
         self._files = dict(files)
         self._tensors: dict[str, _Tensor] = {}
         for shown, real in files.items():
-            for name, tensor in _header(shown, real):
+            for name, tensor in SafetensorsHeader(real, shown, REMEDY).tensors(MAX_TENSORS).items():
                 if name in self._tensors:
                     raise ModelFolderError(f"{shown}: has a second weight {brief(name)}; download the files again")
-                self._tensors[name] = tensor
+                self._tensors[name] = _Tensor(shown, tensor.dtype, tensor.shape)
 
     @property
     def names(self) -> frozenset[str]:
@@ -265,57 +226,3 @@ class SafetensorsWeights:
             files = ", ".join(map(str, self._files))
             raise ModelFolderError(f"{files}: missing weight {brief(name)}; is this the folder of this model?")
         return self._tensors[name]
-
-
-def _header(shown: Path, real: Path) -> Iterator[tuple[str, _Tensor]]:
-    """Yield the tensors of a file's header, checked against the size of the file."""
-    try:
-        with real.open("rb") as file:
-            size = real.stat().st_size
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
-                raise ModelFolderError(
-                    f"{shown}: is not a safetensors file (its header cannot be {length:,} bytes long); {REMEDY}"
-                )
-            header = json.loads(file.read(length), object_pairs_hook=list)
-    except OSError as error:
-        raise ModelFolderError(f"{shown}: cannot be read ({error.strerror}); {REMEDY}") from None
-    except (ValueError, RecursionError):
-        raise ModelFolderError(f"{shown}: is not a safetensors file (its header is no JSON); {REMEDY}") from None
-    if not _is_object(header) or len(header) > MAX_TENSORS:
-        raise ModelFolderError(f"{shown}: is not a safetensors file (its header lists no tensors); {REMEDY}")
-    for name, entry in header:
-        if name != "__metadata__":
-            yield name, _checked(shown, name, entry, size - 8 - length)
-
-
-def _checked(shown: Path, name: str, entry: Any, room: int) -> _Tensor:
-    """Return one tensor of a header, if its offsets are within the file and match its shape."""
-    table = dict(entry) if _is_object(entry) else {}
-    kind, shape, place = table.get("dtype"), table.get("shape"), table.get("data_offsets")
-    width = (FLOATING | OTHERS).get(kind) if isinstance(kind, str) else None
-    if width is None or not _are_sizes(shape, MAX_AXES) or not _are_sizes(place, 2) or len(place) != 2:
-        raise ModelFolderError(
-            f"{shown}: the header's entry of {brief(name)} has no valid dtype, shape and data_offsets; {REMEDY}"
-        )
-    begin, end = place
-    needed = math.prod(shape) * width
-    if not begin <= end <= room or end - begin != needed:
-        raise ModelFolderError(
-            f"{shown}: declares {_brief_number(needed)} bytes for the weight {brief(name)} and gives it "
-            f"{_brief_number(begin)} to {_brief_number(end)} of the {room:,} that the file holds; {REMEDY}"
-        )
-    return _Tensor(shown, str(kind), tuple(shape))
-
-
-def _is_object(value: Any) -> bool:
-    """Whether parsed JSON is an object, here a list of pairs: a name may occur twice."""
-    return isinstance(value, list) and all(isinstance(pair, tuple) for pair in value)
-
-
-def _are_sizes(value: Any, most: int) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and len(value) <= most and all(type(one) is int and one >= 0 for one in value)
-
-
-def _brief_number(number: int) -> str:
-    return f"{number:,}" if number < 10**18 else "more than 10^18"

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from transduce.config import Table
 from transduce.errors import ModelFolderError
-from transduce.interop.huggingface.architecture import Architecture, Settings, WeightMapping, Weights, are_tied, matrix
+from transduce.interop.huggingface.architecture import (
+    Architecture,
+    Settings,
+    WeightMapping,
+    Weights,
+    are_tied,
+    rows_and_columns,
+)
 from transduce.models.interface import VocabularySizes
 from transduce.models.t5 import T5Config
 
@@ -34,7 +41,9 @@ def _read(settings: Settings, weights: Weights) -> T5Config:
             "decoder_layers": None if decoder_layers == layers else decoder_layers,
             "norm_eps": settings.number("layer_norm_epsilon", 1e-6),
             "activation": FEED_FORWARD[kind],
-            "buckets": settings.integer("relative_attention_num_buckets", len(matrix(weights, first, settings.where))),
+            "buckets": settings.integer(
+                "relative_attention_num_buckets", rows_and_columns(weights, first, settings.where)[0]
+            ),
             "max_distance": settings.integer("relative_attention_max_distance", 128),
             "tied_embeddings": "all" if are_tied(weights, SHARED.split("|"), OUTPUT) else "sides",
             "scale_output": bool(scale_output),

@@ -106,6 +106,7 @@ def import_tokenizers(
     family = _architecture(folder)
     settings = TokenizerSettings(folder, DEFAULT_PIECES[family])
     rows = sizes or _sizes(settings)
+    settings.for_vocabulary(max(rows))
     with wrap_errors(str(folder.path), "a folder with a readable tokenizer", "download the whole folder again"):
         if folder.find(TOKENIZER) is None and family == "marian":
             source = _build(family, settings, _marian(settings, "source"), rows.source)
@@ -113,7 +114,7 @@ def import_tokenizers(
         else:
             source = target = _build(family, settings, _one_for_both(family, settings), rows.source)
         if folder.find(TARGET + TOKENIZER) is not None:
-            own = TokenizerSettings(folder, DEFAULT_PIECES[family], inside=TARGET)
+            own = TokenizerSettings(folder, DEFAULT_PIECES[family], inside=TARGET).for_vocabulary(rows.target)
             target = _build(family, own, _library(family, own), rows.target)
     if source.tags:
         source, target = _with_languages(source, target, source_language, target_language)

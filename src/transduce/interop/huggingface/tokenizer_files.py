@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from transduce.config import Table, counted
 from transduce.errors import ModelFolderError, brief
-from transduce.interop.huggingface.folder import MAX_JSON_BYTES, HuggingFaceFolder
+from transduce.interop.huggingface.folder import HuggingFaceFolder
+from transduce.storage.untrusted import MAX_JSON_BYTES
+from transduce.text.tokenizer.base import file_limit
 from transduce.text.tokenizer.imported import SettingsFile
 from transduce.text.tokenizer.library_codec import LibraryCodec, RenumberedCodec, checked_table
 from transduce.text.tokenizer.sentencepiece import MAX_BYTES, read_sentencepiece
@@ -22,13 +24,10 @@ ADDED = "added_tokens.json"
 SpecialToken = tuple[str, int]
 """A special token that is added to a text: piece and id."""
 
-MAX_TOKENIZER_BYTES = 128 * 2**20
-"""Largest vocabulary file that is read; those of 256,000 pieces have a fifth of it."""
-
 
 def library_codec(settings: TokenizerSettings) -> LibraryCodec:
     """Read `tokenizer.json`."""
-    return LibraryCodec(settings.table(TOKENIZER, MAX_TOKENIZER_BYTES), set(settings.special()))
+    return LibraryCodec(settings.table(TOKENIZER, settings.limit), set(settings.special()))
 
 
 def bert_codec(settings: TokenizerSettings) -> LibraryCodec:
@@ -69,7 +68,7 @@ def sentencepiece_codec(
 ) -> RenumberedCodec:
     """Read a SentencePiece model; see `RenumberedCodec` for the rest."""
     where = settings.path(name)
-    content = settings.read(name, MAX_BYTES)
+    content = settings.read(name, min(MAX_BYTES, settings.limit))
     codec = RenumberedCodec(content, vocabulary, further, trim, where)
     added = {token["content"]: token["id"] for token in _added(settings) if token["id"] not in codec.names}
     if not added:
@@ -81,17 +80,17 @@ def sentencepiece_codec(
 
 def count_pieces(settings: TokenizerSettings, name: str) -> int:
     """Return the number of pieces of a SentencePiece model."""
-    return len(read_sentencepiece(settings.read(name, MAX_BYTES), settings.path(name)).pieces)
+    return len(read_sentencepiece(settings.read(name, min(MAX_BYTES, settings.limit)), settings.path(name)).pieces)
 
 
 def table_of(settings: TokenizerSettings, name: str) -> dict[str, int]:
     """Read a vocabulary: piece -> token."""
-    return checked_table(settings.table(name, MAX_TOKENIZER_BYTES))
+    return checked_table(settings.table(name, settings.limit))
 
 
 def _lines(settings: TokenizerSettings, name: str) -> list[str]:
     """Return the lines of a text file."""
-    text = settings.read(name, MAX_TOKENIZER_BYTES).decode("utf-8")
+    text = settings.read(name, settings.limit).decode("utf-8")
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
@@ -172,6 +171,9 @@ ADDITIONAL = ("extra_special_tokens", "additional_special_tokens")
 class TokenizerSettings:
     """The settings of one folder's tokenizer."""
 
+    limit = file_limit(None)
+    """Largest vocabulary file that is read; see `for_vocabulary`."""
+
     def __init__(self, folder: HuggingFaceFolder, defaults: Mapping[str, str], inside: str = "") -> None:
         """`defaults` are the special tokens of a family by role, for folders that do not name them.
 
@@ -186,6 +188,11 @@ class TokenizerSettings:
             raise ModelFolderError(f"{self.path(TOKENIZER_CONFIG)}: needs custom code (auto_map), which is never run")
         older = {} if "added_tokens_decoder" in own else self.files.get(SPECIAL_TOKENS, {})
         self._table = {**own, **older}
+
+    def for_vocabulary(self, size: int) -> Self:
+        """Bound the sizes of files by that of the model's vocabulary."""
+        self.limit = file_limit(size)
+        return self
 
     @property
     def where(self) -> str:

@@ -16,8 +16,8 @@ def is_joint(source: AnyTokenizer, target: AnyTokenizer) -> bool:
     return source is target or (isinstance(source, ImportedTokenizer) and source.to_json() == target.to_json())
 
 
-def load_tokenizer(path: str | Path) -> AnyTokenizer:
-    """Load the file of a tokenizer, trained here or imported."""
-    text = read_file(Path(path))
+def load_tokenizer(path: str | Path, vocabulary: int | None = None) -> AnyTokenizer:
+    """Load the file of a tokenizer, trained here or imported; the model's vocabulary size bounds that of the file."""
+    text = read_file(Path(path), vocabulary)
     kind: type[Tokenizer] | type[ImportedTokenizer] = ImportedTokenizer if MARK.match(text) else Tokenizer
     return kind.from_json(text, str(path))

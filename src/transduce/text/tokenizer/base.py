@@ -8,6 +8,7 @@ vocabulary.
 from __future__ import annotations
 
 import importlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +17,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from transduce.errors import MissingInput, ModelFolderError, SettingsError, one_line, suggestion
+from transduce.errors import (
+    DataError,
+    MissingInput,
+    ModelFolderError,
+    SettingsError,
+    TransduceError,
+    one_line,
+    suggestion,
+)
 from transduce.storage.atomic import atomic_file
+from transduce.storage.untrusted import read_regular
 from transduce.text.tokenizer.special import Specials
 
 TRUNCATION_RULES = ("longest_first", "only_first", "only_second")
@@ -26,20 +36,38 @@ PADDING_RULES = ("longest", "max_length")
 BatchEncoding = dict[str, Any]
 """`input_ids`, `token_type_ids` (which of two texts), `attention_mask` (1 for a real token)."""
 
-MAX_FILE_BYTES = 256 * 2**20
-"""Maximum size of a `tokenizer.json`; a million long words need less."""
+MAX_FILE_BYTES = 128 * 2**20
+"""Maximum size of a `tokenizer.json`; those of 256,000 pieces have a quarter of it."""
 
 
-def read_file(path: Path) -> str:
-    """Return the text of a tokenizer file."""
+def file_limit(vocabulary: int | None) -> int:
+    """Return the largest file of a tokenizer for a vocabulary of this size; a piece and its merges take 100 bytes."""
+    return MAX_FILE_BYTES if vocabulary is None else min(MAX_FILE_BYTES, 4 * 2**20 + 512 * vocabulary)
+
+
+def read_file(path: Path, vocabulary: int | None = None) -> str:
+    """Return the text of a tokenizer file; the size of the model's vocabulary bounds that of the file."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise ModelFolderError(f"{path}: is too large for a tokenizer; copy the right file")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MissingInput(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        there = os.path.lexists(path)
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        raise MissingInput(f"{path}: cannot be read (No such file or directory); check the path")
+    try:
+        return read_regular(path, file_limit(vocabulary), remedy="copy the right file").decode("utf-8")
     except UnicodeDecodeError:
         raise ModelFolderError(f"{path}: is not a tokenizer (not UTF-8 text); copy the right file") from None
+
+
+@contextmanager
+def encoding_errors() -> Iterator[None]:
+    """Turn whatever the library raises on a text into a DataError; its panics are BaseExceptions."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, TransduceError):
+        raise
+    except BaseException as error:
+        raise DataError(f"the model's tokenizer cannot process the text ({one_line(error)})") from None
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal, Self
 import pydantic
 
 from transduce.config import Config, Table
-from transduce.errors import DataError, SettingsError, TransduceError, one_line, suggestion
+from transduce.errors import SettingsError, suggestion
 from transduce.text.lines import check_surrogates
-from transduce.text.tokenizer.base import BaseTokenizer, wrap_errors
+from transduce.text.tokenizer.base import BaseTokenizer, encoding_errors, wrap_errors
 from transduce.text.tokenizer.library_codec import LibraryCodec, RenumberedCodec
 from transduce.text.tokenizer.sentencepiece_codec import SPACE
 
@@ -52,7 +52,7 @@ class ImportedConfig(Config):
     family: str
     """Model family: marian, m2m_100, nllb, bert, gpt2, t5 or llama."""
 
-    size: int = pydantic.Field(gt=0, le=10_000_000)
+    size: int = pydantic.Field(gt=0, le=2_000_000)
     """Vocabulary size of the model; some of its embedding rows may have no piece."""
 
     pad: int
@@ -207,19 +207,16 @@ class ImportedTokenizer(BaseTokenizer):
         return [*parts, text[begin:]]
 
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
-        try:
+        with encoding_errors():
             return self.codec.encode_batch(texts)
-        except (KeyboardInterrupt, SystemExit, TransduceError):
-            raise
-        except BaseException as error:  # the library raises bare Exceptions, and its panics are BaseExceptions
-            raise DataError(f"the model's tokenizer cannot encode the text ({one_line(error)})") from None
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and the character offsets (begin, end) of each."""
         if not isinstance(self.codec, LibraryCodec):
             raise SettingsError("a SentencePiece tokenizer has no character offsets")
         check_surrogates(text)
-        return self.codec.encode_with_offsets(text)
+        with encoding_errors():
+            return self.codec.encode_with_offsets(text)
 
     def split_tag(self, text: str) -> tuple[str, str]:
         """Return the language tag at the beginning of a text, empty without one, and the rest."""
@@ -232,7 +229,8 @@ class ImportedTokenizer(BaseTokenizer):
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens without special tokens; unknown words are left out too, as in `transformers`."""
-        text = self.codec.decode([token for token in tokens if token not in self._skipped])
+        with encoding_errors():
+            text = self.codec.decode([token for token in tokens if token not in self._skipped])
         if self.config.clean_up:
             for before, after in CLEANED.items():
                 text = text.replace(before, after)

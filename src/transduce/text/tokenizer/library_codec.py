@@ -16,7 +16,8 @@ from typing import Any
 import tokenizers
 
 from transduce.config import Table
-from transduce.errors import brief
+from transduce.errors import DataError, brief
+from transduce.text.tokenizer.safety import MAX_CHARACTERS, check_components, check_time, patterns_of
 from transduce.text.tokenizer.sentencepiece import PieceType, read_sentencepiece
 from transduce.text.tokenizer.sentencepiece_codec import SPACE, SentencePieceCodec
 from transduce.text.tokenizer.special import read_byte_symbols
@@ -118,7 +119,7 @@ def checked_table(table: object) -> dict[str, int]:
     return table
 
 
-MAX_TOKENS = 10_000_000
+MAX_TOKENS = 2_000_000
 MAX_ADDED = 4000
 """Most added tokens that are found in text; files have a few hundred, and the library takes quadratic time."""
 
@@ -148,6 +149,7 @@ class LibraryCodec:
         """
         self._content, self._also_special = content, sorted(special)
         model, added = _parts(content)
+        self._longest = MAX_CHARACTERS // check_components(content)
         hidden = {token["content"] for token in added if token["special"]} | {*self._also_special, _UNKNOWN}
         self.names = _names(model, added)
         self.special = frozenset(token for token, name in self.names.items() if name in hidden)
@@ -162,6 +164,7 @@ class LibraryCodec:
         self._number_of = {token: number for number, token in enumerate(numbers)}
         self.unknown = model.get("unk_id", _find(self.names, model.get("unk_token")))
         self._by_bytes = "ByteLevel" in _types(content.get("decoder"))
+        check_time(lambda text: self._library.encode(text, add_special_tokens=False), patterns_of(content))
         self.frame = self._frame()
 
     @property
@@ -171,13 +174,23 @@ class LibraryCodec:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text."""
+        for text in texts:
+            self._check_length(text)
         encodings = self._library.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._tokens(encoding.ids) for encoding in encodings]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and the characters (from, up to) of each."""
+        self._check_length(text)
         encoding = self._library.encode(text, add_special_tokens=False)
         return self._tokens(encoding.ids), [(int(begin), int(end)) for begin, end in encoding.offsets]
+
+    def _check_length(self, text: str) -> None:
+        if len(text) > self._longest:
+            raise DataError(
+                f"a text of {len(text):,} characters is too long for the model's tokenizer, whose replacements can "
+                f"make it longer; at most {self._longest:,} characters are supported"
+            )
 
     def _tokens(self, numbers: Sequence[int]) -> list[int]:
         return list(numbers) if self._token_of is None else [self._token_of[number] for number in numbers]

@@ -196,7 +196,7 @@ def _base(node: int, unit: int) -> int:
 MAX_BYTES = 64 * 2**20
 """Largest accepted file; one of 256,000 pieces has a tenth of this."""
 MAX_PIECES = 1_000_000
-MAX_PIECE_BYTES = 1024
+MAX_PIECE_BYTES = 512
 
 MAX_SCORE = 1e6
 """Largest accepted absolute score; scores are log probabilities (unigram) or negative merge ranks (BPE)."""

@@ -27,13 +27,13 @@ from tokenizers import models, pre_tokenizers
 
 from transduce.config import Config, Table
 from transduce.text.lines import denormalised_offset, normalise
-from transduce.text.tokenizer.base import BaseTokenizer, wrap_errors
+from transduce.text.tokenizer.base import BaseTokenizer, encoding_errors, wrap_errors
+from transduce.text.tokenizer.safety import ESCAPED_WORD, check_own_components
 from transduce.text.tokenizer.special import (
     BYTE_OF,
     END,
     LOSSLESS,
     MASK,
-    NAME,
     PAD,
     START,
     UNKNOWN,
@@ -55,10 +55,7 @@ _PROBE = "  ä 東京 </s>\t1 "
 _BYTE_PIECE = re.compile("^<0x[0-9A-F]{2}>$")
 """A byte of a character that a character tokenizer lacks."""
 
-SPELLED = rf"(?:<(?:pad|s|/s|unk|mask|extra_id_\d+)>|>>{NAME}<<)"
-"""Pattern of special tokens, language tags included."""
-
-_SPELLED_SPECIAL = re.compile(rf"^\\(?=\\*{SPELLED}$)")
+_ESCAPED_WORD = re.compile(ESCAPED_WORD)
 
 WITH_FOLDER = ("folder", "joint", "min_frequency", "extend")
 """Settings that are valid together with `folder`."""
@@ -193,12 +190,14 @@ class Tokenizer(BaseTokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of a text, without start or end."""
-        return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
+        with encoding_errors():
+            return list(self._library.encode(normalise(text), add_special_tokens=False).ids)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the tokens of a text, and the characters (from, up to) of each."""
         read = normalise(text)
-        encoding = self._library.encode(read, add_special_tokens=False)
+        with encoding_errors():
+            encoding = self._library.encode(read, add_special_tokens=False)
         places = [(int(start), int(end)) for start, end in encoding.offsets]
         if read != text:
             places = [(denormalised_offset(text, start), denormalised_offset(text, end)) for start, end in places]
@@ -206,7 +205,8 @@ class Tokenizer(BaseTokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text; the same as `encode` one by one, but faster."""
-        encodings = self._library.encode_batch_fast([normalise(text) for text in texts], add_special_tokens=False)
+        with encoding_errors():
+            encodings = self._library.encode_batch_fast([normalise(text) for text in texts], add_special_tokens=False)
         return [list(encoding.ids) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -235,7 +235,7 @@ class Tokenizer(BaseTokenizer):
         if (piece == UNKNOWN and self.unknown is not None) or piece in self._reserved:
             return piece
         if self.kind == "word":
-            return _SPELLED_SPECIAL.sub("", piece)
+            return _ESCAPED_WORD.sub("", piece)
         if self.kind in ("bpe", "unigram", "byte"):
             piece = read_byte_symbols(piece)
         return piece.replace(" ", SPACE_MARK)
@@ -315,6 +315,7 @@ def _parse(text: str) -> tokenizers.Tokenizer:
         raise ValueError("it truncates, pads or post-processes texts")
     if any(content["model"].get(setting) for setting in ("dropout", "alpha", "nbest_size")):
         raise ValueError("it tokenizes at random")
+    check_own_components(content)
     return tokenizers.Tokenizer.from_str(text)
 
 

@@ -11,6 +11,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from transduce.errors import DataError, SettingsError, suggestion
 from transduce.text.lines import normalise
+from transduce.text.tokenizer.safety import ESCAPED_WORD, SPACES, SPELLED_WORD, WORDS
 from transduce.text.tokenizer.special import (
     KINDS,
     MASK,
@@ -22,18 +23,7 @@ from transduce.text.tokenizer.special import (
     special_pieces,
     tag_piece,
 )
-from transduce.text.tokenizer.tokenizer import SPELLED, Tokenizer, TokenizerConfig
-
-_WORDS = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+")
-"""Pre-tokenization: letters, digits, punctuation, each with the space before it.
-
-GPT-2's pattern without its English endings, and with marks (\\p{M}) as part of a word: without them every vowel sign
-of Hindi or Thai would end one.
-"""
-
-_SPELLED_SPECIAL = Regex(rf"(?<!\S)(?=\\*{SPELLED}(?!\S))")
-_ESCAPED_SPECIAL = Regex(rf"^\\(?=\\*{SPELLED}$)")
-"""A word that is spelled like a special token is escaped with a backslash, which the decoder removes."""
+from transduce.text.tokenizer.tokenizer import Tokenizer, TokenizerConfig
 
 
 def train_tokenizers(
@@ -107,7 +97,7 @@ def _byte_level(model: models.Model, config: TokenizerConfig) -> tokenizers.Toke
     library.normalizer = _normalizer(config, normalizers.Prepend(" "))
     library.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(_WORDS, behavior="isolated"),
+            pre_tokenizers.Split(Regex(WORDS), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -174,10 +164,10 @@ def _train_wordpiece(texts: Iterator[str], config: TokenizerConfig, special: lis
 
 def _train_word(texts: Iterator[str], config: TokenizerConfig, special: list[str]) -> tokenizers.Tokenizer:
     library = tokenizers.Tokenizer(models.WordLevel(unk_token=UNKNOWN))
-    library.normalizer = _normalizer(config, normalizers.Replace(_SPELLED_SPECIAL, "\\"))
-    library.pre_tokenizer = pre_tokenizers.Split(Regex(r"\s+"), behavior="removed")
+    library.normalizer = _normalizer(config, normalizers.Replace(Regex(SPELLED_WORD), "\\"))
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(SPACES), behavior="removed")
     joined = decoders.WordPiece(prefix=" ", cleanup=False)  # a space before all but the first word
-    library.decoder = decoders.Sequence([decoders.Replace(_ESCAPED_SPECIAL, ""), joined])
+    library.decoder = decoders.Sequence([decoders.Replace(Regex(ESCAPED_WORD), ""), joined])
     trainer = trainers.WordLevelTrainer(
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
