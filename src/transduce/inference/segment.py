@@ -103,9 +103,16 @@ def join_translations(
     return list(joined)
 
 
-def one_line(text: str) -> str:
-    """Return a translation as one line of a file: a model of bytes may write a line break, which becomes a space."""
-    return text.replace("\r", " ").replace("\n", " ")
+_BREAKS = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+"""Control characters that break lines (for some programs) or that documents cannot have; tabs are none."""
+
+
+def one_line(text: str, source: str = "") -> str:
+    """Return a translation as one line of a file: control characters that its source lacks become spaces.
+
+    A model of bytes may write any of them. Line feeds and carriage returns are never kept.
+    """
+    return _BREAKS.sub(lambda found: found[0] if found[0] in source and found[0] not in "\r\n" else " ", text)
 
 
 def _words_before(text: str) -> int:
