@@ -13,7 +13,6 @@ import pytest
 from transduce.errors import DataError, MissingInput, SettingsError
 from transduce.text.corpus import CorpusFiles, Pair, read_pairs
 
-
 DOCUMENTS = Path(__file__).parent / "document" / "files"
 
 

@@ -11,6 +11,7 @@ text. So a text that comes back unchanged is written as it was, byte for byte. A
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from bisect import bisect_left
@@ -257,7 +258,7 @@ def _spellings(tokens: Sequence[Token], escapes: Mapping[str, str]) -> dict[str,
     special = {token.text for token in texts if token.raw != token.text} | escapes.keys()
     if not special:
         return {}
-    pattern = re.compile(f"[{re.escape(''.join(sorted(special)))}]")
+    pattern = _any_of(frozenset(special))
     found: dict[str, list[str]] = {}
     for token in texts:
         if token.raw != token.text:
@@ -268,6 +269,11 @@ def _spellings(tokens: Sequence[Token], escapes: Mapping[str, str]) -> dict[str,
     return found
 
 
+@functools.lru_cache(maxsize=256)
+def _any_of(characters: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(''.join(sorted(characters)))}]")
+
+
 class _Speller:
     """Writes text with the spellings of the source, used up one after the other, then with the defaults."""
 
@@ -276,7 +282,7 @@ class _Speller:
         single = {character: several[0] for character, several in spellings.items() if len(set(several)) == 1}
         self._default = {**single, **escapes}
         special = self._left.keys() | escapes.keys()
-        self._pattern = re.compile(f"[{re.escape(''.join(sorted(special)))}]") if special else None
+        self._pattern = _any_of(frozenset(special)) if special else None
 
     def __call__(self, text: str) -> str:
         return text if self._pattern is None else self._pattern.sub(self._spell, text)

@@ -32,7 +32,7 @@ def variant(content: bytes, name: str) -> bytes:
 def test_every_format_has_an_example_and_both_commands_know_all() -> None:
     assert {kind for kind, _ in EXAMPLES.values()} == set(FORMATS)
     assert {path.relative_to(FILES).as_posix() for path in FILES.rglob("*.*")} == set(EXAMPLES)
-    assert translate.FORMATS == tuple(FORMATS)
+    assert tuple(FORMATS) == translate.FORMATS
     assert set(corpus_options.FORMATS) == set(PAIRED)
 
 
@@ -75,7 +75,7 @@ def test_a_translation_of_any_length_keeps_everything_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_format_follows_from_the_name_or_the_first_bytes(name: str, tmp_path: Path) -> None:
-    kind, options = EXAMPLES[name]
+    kind, _ = EXAMPLES[name]
     assert detect_kind(str(FILES / name)) == kind
     nameless = tmp_path / "nameless"
     nameless.write_bytes((FILES / name).read_bytes())
